@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * The device ABI: what the guest driver and the vgpu-cuda virtio device (QEMU front end + broker)
+ * say to each other. The prose specification is docs/device.md.
+ *
+ * All fields are little-endian. Every structure is a multiple of 8 bytes with explicit padding that
+ * the sender writes as zero and the receiver checks. Numbers are never reused.
+ * The device never parses CUDA calls: those travel in the client windows (protocol/vgp_ring.h).
+ */
+#ifndef VGPU_DEVICE_H
+#define VGPU_DEVICE_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#else
+#include <stdint.h>
+#if !defined(_LINUX_TYPES_H) && !defined(VGPU_HAVE_LE_TYPES)
+typedef uint16_t __le16;
+typedef uint32_t __le32;
+typedef uint64_t __le64;
+typedef uint8_t __u8;
+#endif
+#endif
+
+/* Virtio device id. Linux' virtio-pci binds PCI device ids 0x1040..0x107f, so 63 is the last. */
+#define VGPU_VIRTIO_ID 63
+#define VGPU_PCI_VENDOR_ID 0x1af4
+#define VGPU_PCI_DEVICE_ID 0x107f
+
+/* Shared-memory region (virtio 1.2, 4.1.4.7) that holds the client windows; a 64-bit BAR. */
+#define VGPU_SHMID_WINDOWS 1
+
+/*
+ * Virtqueues. Queue 0: requests from the driver. Queue 1: events from the device. Queue
+ * 2 + i: the doorbell of client slot i: it carries no buffers; a write to its notification address
+ * reaches the worker of that client. The notification address of queue n is at
+ * n * notify_off_multiplier and the device sets notify_off_multiplier >= 4096 (one page per queue),
+ * so that a doorbell can be mapped into one process alone.
+ */
+#define VGPU_VQ_CONTROL 0
+#define VGPU_VQ_EVENT 1
+#define VGPU_VQ_DOORBELL 2
+
+/* Feature bits (device specific, 0..23). */
+#define VGPU_F_PIN 0 /* VGPU_CMD_PIN and VGPU_CMD_UNPIN are served */
+
+#define VGPU_DEVICE_ABI_VERSION 1
+#define VGPU_CONFIG_MAGIC 0x55504756 /* "VGPU" */
+
+#define VGPU_MAX_CLIENTS 256	/* slots; bounded by virtio's 1024 queues */
+#define VGPU_MAX_PIN_RUNS 4096	/* per request: 64 KiB of runs */
+#define VGPU_LABEL_LEN 32
+
+/*
+ * Configuration space, read by the driver once at probe. Offered by the broker, lowered by the
+ * device's properties, then fixed until the next reset.
+ */
+struct vgpu_config {
+	__le32 magic;		/* VGPU_CONFIG_MAGIC */
+	__le32 abi_version;	/* VGPU_DEVICE_ABI_VERSION */
+	__le32 max_clients;	/* 1..VGPU_MAX_CLIENTS: client slots = doorbell queues */
+	__le32 max_pin_runs;	/* 1..VGPU_MAX_PIN_RUNS: runs in one VGPU_CMD_PIN */
+	__le64 window_size;	/* bytes per client window, power of two, >= 4 MiB */
+	__le64 vram_quota;	/* bytes of device memory for the whole VM, 0 = no limit */
+	__le64 pin_quota;	/* bytes of pinned guest memory for the whole VM, 0 = no limit */
+	__le64 reserved[3];
+};
+
+/* Requests on the control queue: one readable descriptor chain (request), one writable (response). */
+enum vgpu_cmd_type {
+	VGPU_CMD_CLIENT_CREATE = 1,
+	VGPU_CMD_CLIENT_DESTROY = 2,
+	VGPU_CMD_PIN = 3,
+	VGPU_CMD_UNPIN = 4,
+	/* 5, 6: dma-buf export and import */
+};
+
+/* Status of a response. */
+enum vgpu_status {
+	VGPU_S_OK = 0,
+	VGPU_S_INVALID = 1,	/* malformed request: a field out of range or padding not zero */
+	VGPU_S_NO_CLIENT = 2,	/* that slot has no client */
+	VGPU_S_BUSY = 3,	/* that slot has a client already, or that region id is taken */
+	VGPU_S_NO_MEMORY = 4,	/* the host could not map or allocate */
+	VGPU_S_QUOTA = 5,	/* over a quota of the VM */
+	VGPU_S_WORKER = 6,	/* the worker could not be started or has died */
+	VGPU_S_UNSUPPORTED = 7,	/* unknown request type */
+};
+
+struct vgpu_cmd_hdr {
+	__le32 type;	/* enum vgpu_cmd_type */
+	__le32 flags;	/* 0 */
+	__le32 client;	/* slot, < max_clients */
+	__le32 padding;
+};
+
+struct vgpu_resp_hdr {
+	__le32 status;	/* enum vgpu_status */
+	__le32 padding;
+};
+
+/*
+ * CLIENT_CREATE: starts a worker for the slot. Answered when the worker serves the window: its
+ * header (protocol/vgp_ring.h) is written, everything else in the window is zero.
+ */
+struct vgpu_cmd_client_create {
+	struct vgpu_cmd_hdr hdr;
+	__u8 label[VGPU_LABEL_LEN];	/* for logs only: process name, NUL-padded */
+};
+
+/*
+ * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor any guest page.
+ * Response: struct vgpu_resp_hdr.
+ */
+struct vgpu_cmd_client_destroy {
+	struct vgpu_cmd_hdr hdr;
+};
+
+struct vgpu_pin_run {
+	__le64 addr;	/* guest-physical, page aligned */
+	__le64 len;	/* bytes, page aligned, not 0 */
+};
+
+/*
+ * PIN: makes guest pages visible to the client's worker as one contiguous range, at the virtual
+ * address that they have in the guest process if that is free in the worker.
+ */
+#define VGPU_PIN_READONLY (1u << 0)	/* the worker maps it without write access */
+#define VGPU_PIN_MORE (1u << 1)		/* further runs of this region follow in the next PIN */
+struct vgpu_cmd_pin {
+	struct vgpu_cmd_hdr hdr;
+	__le32 region;		/* chosen by the driver, unique among the client's regions */
+	__le32 pin_flags;	/* VGPU_PIN_* */
+	__le64 va;		/* address in the guest process, page aligned */
+	__le64 length;		/* whole region, bytes, page aligned = sum of all runs */
+	__le64 offset;		/* of the first run of this request inside the region */
+	__le32 nruns;		/* 1..max_pin_runs */
+	__le32 padding;
+	struct vgpu_pin_run runs[];
+};
+
+struct vgpu_resp_pin {
+	struct vgpu_resp_hdr hdr;
+	__le64 worker_va;	/* where the worker mapped it; == va when that was free. 0 with MORE */
+};
+
+/* UNPIN: the worker unmaps the region. Response: struct vgpu_resp_hdr, when that is done. */
+struct vgpu_cmd_unpin {
+	struct vgpu_cmd_hdr hdr;
+	__le32 region;
+	__le32 padding;
+};
+
+/* Events: the driver keeps writable buffers of sizeof(struct vgpu_event) on queue 1. */
+enum vgpu_event_type {
+	VGPU_EV_WAKE = 1,	 /* the client's worker published something while the guest slept */
+	VGPU_EV_CLIENT_DEAD = 2, /* the client's worker is gone; arg = enum vgpu_dead_reason */
+};
+
+enum vgpu_dead_reason {
+	VGPU_DEAD_EXITED = 1,	/* the worker ended or crashed */
+	VGPU_DEAD_PROTOCOL = 2,	/* the client sent a malformed record */
+	VGPU_DEAD_KILLED = 3,	/* ended by the host (quota, watchdog, operator) */
+	VGPU_DEAD_LOST = 4,	/* the broker or the device is gone (set by the driver itself) */
+};
+
+struct vgpu_event {
+	__le32 type;	/* enum vgpu_event_type */
+	__le32 client;	/* slot */
+	__le32 arg;
+	__le32 padding;
+};
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
+/*
+ * The ioctl ABI of /dev/vgpu0: what libcuda and the guest driver say to each other.
+ *
+ * Rules: 64-bit aligned structures with explicit padding that must be zero (-EINVAL); unknown flags
+ * are -EINVAL; append only; an open file is one client, bound to the address space that opened it
+ * (-EPERM from another one); every ioctl may be interrupted and called again; times are absolute
+ * CLOCK_MONOTONIC nanoseconds.
+ */
+#ifndef VGPU_IOCTL_H
+#define VGPU_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define VGPU_IOCTL_ABI_VERSION 1
+#define VGPU_IOCTL_MAGIC 0xE7
+
+/**
+ * struct vgpu_query - what the device offers
+ * @abi_version: out: VGPU_IOCTL_ABI_VERSION of the driver
+ * @max_clients: out: client slots of the device
+ * @window_size: out: bytes of a client's window
+ * @vram_quota: out: bytes of device memory for the VM, 0 = no limit
+ * @pin_quota: out: bytes of pinned memory for the VM, 0 = no limit
+ * @features: out: bit mask of the negotiated VGPU_F_* bits
+ * @reserved: must be zero
+ */
+struct vgpu_query {
+	__u32 abi_version;
+	__u32 max_clients;
+	__u64 window_size;
+	__u64 vram_quota;
+	__u64 pin_quota;
+	__u64 features;
+	__u64 reserved[3];
+};
+
+/**
+ * struct vgpu_create_client - start this file's worker; once per open file (-EBUSY)
+ * @flags: in: must be zero
+ * @slot: out: client slot, for messages only
+ * @window_size: out: bytes to mmap() at @window_offset (exactly; MAP_SHARED, read and write)
+ * @window_offset: out: mmap offset of the window
+ * @doorbell_offset: out: mmap offset of the doorbell page (one page; write only)
+ * @doorbell_value: out: 16-bit value to store at offset @doorbell_in_page
+ * @doorbell_in_page: out: byte offset in the page
+ * @wake_seq: out: first value for struct vgpu_wait
+ * @reserved: must be zero
+ *
+ * Errors: -ENODEV device gone, -ENOSPC no free slot, -EAGAIN the host could not start a worker.
+ */
+struct vgpu_create_client {
+	__u32 flags;
+	__u32 slot;
+	__u64 window_size;
+	__u64 window_offset;
+	__u64 doorbell_offset;
+	__u32 doorbell_value;
+	__u32 doorbell_in_page;
+	__u64 wake_seq;
+	__u64 reserved[2];
+};
+
+#define VGPU_PIN_FLAG_READONLY (1u << 0)
+
+/**
+ * struct vgpu_pin - pin user memory and map it into the worker
+ * @addr: in: page aligned
+ * @length: in: bytes, page aligned, not 0
+ * @flags: in: VGPU_PIN_FLAG_*
+ * @region: out: id for struct vgpu_unpin
+ * @worker_va: out: address of the region in the worker; equals @addr when that was free there
+ * @reserved: must be zero
+ *
+ * Counted against RLIMIT_MEMLOCK. Errors: -ENOMEM limit or host memory, -EDQUOT quota of the VM,
+ * -EFAULT not mapped, -EINVAL alignment, -ENODEV worker or device gone.
+ */
+struct vgpu_pin {
+	__u64 addr;
+	__u64 length;
+	__u32 flags;
+	__u32 region;
+	__u64 worker_va;
+	__u64 reserved[2];
+};
+
+/**
+ * struct vgpu_unpin - undo struct vgpu_pin
+ * @region: in: -ENOENT when it is not one of this client
+ * @flags: in: must be zero
+ */
+struct vgpu_unpin {
+	__u32 region;
+	__u32 flags;
+};
+
+/**
+ * struct vgpu_wait - sleep until the worker wakes the guest
+ * @seen: in: the last wake_seq that the caller knows
+ * @deadline_ns: in: absolute CLOCK_MONOTONIC, negative = no deadline
+ * @seq: out: the present wake_seq (returns at once when it differs from @seen)
+ * @state: out: 0 alive, else enum vgpu_dead_reason (also returned at once)
+ * @flags: in: must be zero
+ *
+ * Errors: -ETIMEDOUT, -EINTR (call again), -ENODEV device gone (@state is written).
+ */
+struct vgpu_wait {
+	__u64 seen;
+	__s64 deadline_ns;
+	__u64 seq;
+	__u32 state;
+	__u32 flags;
+};
+
+#define VGPU_IOCTL_QUERY _IOWR(VGPU_IOCTL_MAGIC, 0x00, struct vgpu_query)
+#define VGPU_IOCTL_CREATE_CLIENT _IOWR(VGPU_IOCTL_MAGIC, 0x01, struct vgpu_create_client)
+#define VGPU_IOCTL_PIN _IOWR(VGPU_IOCTL_MAGIC, 0x02, struct vgpu_pin)
+#define VGPU_IOCTL_UNPIN _IOW(VGPU_IOCTL_MAGIC, 0x03, struct vgpu_unpin)
+#define VGPU_IOCTL_WAIT _IOWR(VGPU_IOCTL_MAGIC, 0x04, struct vgpu_wait)
+/* 0x05, 0x06: reserved for dma-buf export and import. */
+
+#endif
