@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The client window: memory shared between one guest process (libcuda) and its worker.
+ *
+ * One window per guest process. It is a slice of the device's shared-memory BAR in a VM, a memfd of
+ * its own over the unix-socket transport; nothing below knows which. The peer can write any byte at
+ * any time: every value read from it is read once, bounded, and never believed again.
+ *
+ *   offset 0   struct vgp_window_shared (one page)
+ *   ring       call records, guest -> worker
+ *   replies    reply slots, worker -> guest
+ *   notify     notification records, worker -> guest (host functions, device printf, trace details)
+ *   staging    raw bytes of memory copies; owned by the guest, lent to the worker by a record
+ *
+ * All fields little-endian. The reference page is docs/protocol.md.
+ */
+#ifndef VGP_RING_H
+#define VGP_RING_H
+
+#include <stdint.h>
+
+#define VGP_MAGIC 0x57504756u /* "VGPW" */
+#define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
+#define VGP_VERSION_MINOR 0   /* the lower of the two is used */
+
+#define VGP_PAGE 4096u
+#define VGP_WINDOW_MIN (4u << 20)
+#define VGP_WINDOW_DEFAULT (16u << 20)
+
+/* The layout is the worker's choice and is written in the header; these are its defaults. */
+#define VGP_RING_SIZE (1u << 20)    /* power of two */
+#define VGP_REPLY_SLOTS 64u         /* calls with a reply in flight; more threads wait their turn */
+#define VGP_REPLY_SLOT_SIZE 4096u
+#define VGP_NOTIFY_SIZE (256u << 10) /* power of two */
+/* staging: the rest of the window */
+
+#define VGP_RECORD_MAX (72u << 10)  /* one record, header included; larger data is sent as a blob */
+#define VGP_BLOB_CHUNK (64u << 10)  /* data bytes in one vgpBlobAppend */
+#define VGP_BLOB_MAX (1u << 30)     /* one blob: images of whole libraries are far smaller */
+#define VGP_INLINE_MAX (64u << 10)  /* copy data carried inside the record */
+
+/* Worker states (worker_state). */
+enum vgp_worker_state {
+    VGP_WORKER_STARTING = 0,
+    VGP_WORKER_RUNNING = 1, /* polls the ring: no doorbell needed */
+    VGP_WORKER_IDLE = 2,    /* sleeps or is about to: ring the doorbell after publishing */
+    VGP_WORKER_DEAD = 3,    /* no further reply will come; only destruction is left */
+};
+
+/*
+ * The header page. Each line has one writer. "guest" is libcuda, "worker" the worker (or, for
+ * worker_state = DEAD and dead_*, the broker after the worker's end).
+ */
+struct vgp_window_shared {
+    /* line 0, worker: written once before the guest gets the window; magic last */
+    uint32_t magic;
+    uint16_t version_major, version_minor;
+    uint64_t features; /* VGP_FEATURE_* */
+    uint64_t window_size;
+    uint32_t ring_offset, ring_size;
+    uint32_t reply_offset, reply_slot_size;
+    uint32_t reply_slots, notify_offset;
+    uint32_t notify_size, padding0;
+    uint64_t padding1;
+
+    /* line 1, worker (second half of line 0's job) */
+    uint64_t staging_offset;
+    uint64_t staging_size;
+    uint64_t padding2[6];
+
+    /* line 2, guest: producer of the ring */
+    uint64_t ring_tail; /* bytes ever written, multiple of 16; position = tail & (ring_size - 1) */
+    uint64_t padding3[7];
+
+    /* line 3, guest: consumer of notifications, and "somebody sleeps here" */
+    uint64_t notify_head;
+    uint32_t guest_sleeps; /* non-zero: a thread sleeps or is about to, wake it after publishing */
+    uint32_t padding4;
+    uint64_t padding5[6];
+
+    /* line 4, worker: consumer of the ring */
+    uint64_t ring_head; /* bytes consumed: the guest may overwrite them */
+    uint32_t worker_state; /* enum vgp_worker_state */
+    uint32_t padding6;
+    uint64_t padding7[6];
+
+    /* line 5, worker: producer of notifications; the futex word of the socket transport */
+    uint64_t notify_tail;
+    uint32_t wake_seq; /* incremented before each wake-up */
+    uint32_t padding8;
+    uint64_t padding9[6];
+
+    /* line 6.., worker or broker: how it ended */
+    int32_t sticky_result; /* CUresult that every further call returns, 0 = none */
+    uint32_t dead_reason;  /* enum vgpu_dead_reason of the device ABI */
+    uint64_t padding10[7];
+    char dead_text[256]; /* one line for the trace, NUL-terminated */
+};
+_Static_assert(sizeof(struct vgp_window_shared) == 7 * 64 + 256, "window header layout");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, staging_offset) == 64, "line 1");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, ring_tail) == 128, "line 2");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_head) == 192, "line 3");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, ring_head) == 256, "line 4");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_tail) == 320, "line 5");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, sticky_result) == 384, "line 6");
+
+/*
+ * A call record. Records are 16-byte aligned, contiguous, and never wrap: where one does not fit
+ * before the end of the ring, a record with call = VGP_CALL_PAD fills the rest. The fixed argument
+ * structure of the call follows the header, then its variable parts, each padded to 8 bytes.
+ * Publishing: write the record, then store-release ring_tail, then a full fence, then read
+ * worker_state: IDLE means "ring the doorbell". The worker: store IDLE, full fence, read ring_tail
+ * again, sleep only if it did not move.
+ */
+#define VGP_CALL_PAD 0xffffu
+#define VGP_NO_REPLY 0xffffffffu
+struct vgp_record {
+    uint32_t size;       /* bytes of the whole record, multiple of 16, header included */
+    uint16_t call;       /* number of the call */
+    uint16_t flags;      /* 0 */
+    uint32_t reply_slot; /* index, or VGP_NO_REPLY */
+    uint32_t reply_seq;  /* value that the worker stores in the slot when the reply is there */
+    uint64_t context;    /* handle of the calling thread's current context, 0 = none */
+    uint32_t thread;     /* guest thread number, for per-thread default streams; dense, from 0 */
+    uint32_t padding;
+};
+_Static_assert(sizeof(struct vgp_record) == 32, "record header");
+
+/*
+ * A reply slot. The guest owns a slot from the moment it puts it in a record until it has read the
+ * reply; the worker writes the payload, then result and size, then store-release seq.
+ * After that (full fence) it looks at guest_sleeps: non-zero means swap it to 0, increment wake_seq
+ * and wake the guest. A guest thread that wants to sleep: sets guest_sleeps to 1, full fence, looks
+ * at its slot and at worker_state again, sleeps in the transport with the wake_seq known before.
+ */
+struct vgp_reply {
+    uint32_t seq;
+    int32_t result; /* CUresult of the call, or of the context's sticky error */
+    uint32_t size;  /* payload bytes after this header */
+    uint32_t flags; /* VGP_REPLY_* */
+};
+#define VGP_REPLY_DETAIL (1u << 0) /* a NOTIFY_DETAIL record about this call was queued before it */
+
+/* A notification record: 16-byte aligned, never wraps, VGP_NOTIFY_PAD as in the ring. */
+struct vgp_notify {
+    uint32_t size; /* whole record, multiple of 16 */
+    uint16_t type; /* enum vgp_notify_type */
+    uint16_t flags;
+    uint64_t cookie; /* HOST_FUNC: the guest's callback id */
+    /* then: text bytes (PRINT, DETAIL: u32 length, then the bytes), or u32 status for HOST_FUNC */
+};
+enum vgp_notify_type {
+    VGP_NOTIFY_PAD = 0xffff,
+    VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, then send vgpHostFuncDone(cookie) */
+    VGP_NOTIFY_PRINT = 2,     /* device printf output, for the process's standard output */
+    VGP_NOTIFY_DETAIL = 3,    /* why a call was refused or a kernel failed, for the trace */
+    VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
+};
+
+/*
+ * Handles on the wire: minted by the guest, per client. Value = type << 56 | generation << 32 |
+ * index. Generation is never 0, so no handle collides with the special stream values 0, 1 and 2.
+ * An index is reused only with another generation. The application sees the same value as its
+ * CUstream, CUevent, ...
+ */
+enum vgp_handle_type {
+    VGP_H_CONTEXT = 1,
+    VGP_H_STREAM = 2,
+    VGP_H_EVENT = 3,
+    VGP_H_MODULE = 4,
+    VGP_H_FUNCTION = 5,
+    VGP_H_LIBRARY = 6,
+    VGP_H_KERNEL = 7,
+    VGP_H_GRAPH = 8,
+    VGP_H_GRAPH_NODE = 9,
+    VGP_H_GRAPH_EXEC = 10,
+    VGP_H_MEM_POOL = 11,
+    VGP_H_LINK = 12,
+    VGP_H_ARRAY = 13,
+    VGP_H_MIPMAPPED_ARRAY = 14,
+    VGP_H_TEXTURE = 15,
+    VGP_H_SURFACE = 16,
+    VGP_H_ALLOCATION = 17, /* CUmemGenericAllocationHandle */
+    VGP_H_USER_OBJECT = 18,
+    VGP_H_TYPES = 32,
+};
+#define VGP_HANDLE_INDEX_MAX (1u << 20) /* live objects of one type in one client */
+#define VGP_HANDLE(type, gen, index)                                                               \
+    ((uint64_t)(type) << 56 | (uint64_t)((gen)&0xffffffu) << 32 | (uint32_t)(index))
+#define VGP_HANDLE_TYPE(h) ((unsigned)((uint64_t)(h) >> 56))
+#define VGP_HANDLE_GEN(h) ((uint32_t)((uint64_t)(h) >> 32) & 0xffffffu)
+#define VGP_HANDLE_INDEX(h) ((uint32_t)(uint64_t)(h))
+
+/* Overflow-free range check: [off, off + n) lies inside [0, len). */
+static inline int vgp_range_ok(uint64_t off, uint64_t n, uint64_t len)
+{
+    return off <= len && n <= len - off;
+}
+
+#endif
