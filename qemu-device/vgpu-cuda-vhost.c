@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * vgpu-cuda: the link to the broker (vhost-user front end).
+ *
+ * States: not connected -> connected (vhost initialised, configuration sent) -> started (the guest
+ * driver is up and the broker serves the queues). A broker that dies takes the link back to "not
+ * connected" in a bottom half, because the close can be noticed in the middle of a vhost request;
+ * a driver that was up is told by VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the link
+ * is connected again at once, and started when the driver has reset the device.
+ *
+ * Pausing the VM does not stop the service: stopping a ring means to the broker that the driver is
+ * gone, which ends the guest's CUDA work. A paused VM cannot be migrated or saved with this device,
+ * so nothing depends on the rings being quiet.
+ *
+ * Requests to the broker are synchronous and made under the big lock, as in all of QEMU's
+ * vhost-user devices.
+ */
+#include "qemu/osdep.h"
+#include "vgpu-cuda.h"
+#include "trace.h"
+
+/* Offered to the guest only if the broker offers them too. */
+static const int vgc_feature_bits[] = {
+    VGPU_F_PIN,
+    VIRTIO_F_VERSION_1,
+    VIRTIO_F_NOTIFY_ON_EMPTY,
+    VIRTIO_RING_F_INDIRECT_DESC,
+    VIRTIO_RING_F_EVENT_IDX,
+    VIRTIO_F_RING_PACKED,
+    VIRTIO_F_IOMMU_PLATFORM,
+    VIRTIO_F_RING_RESET,
+    VHOST_INVALID_FEATURE_BIT
+};
+
+static void vgc_link_event(void *opaque, QEMUChrEvent event);
+
+bool vgc_link_check(VgcDevice *d, Error **errp)
+{
+    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
+    const char *hint = "start the broker (vgpu-backend --socket PATH) before QEMU and use "
+                       "-chardev socket,id=ID,path=PATH";
+    SocketChardev *s;
+    Error *err = NULL;
+    int64_t reconnect;
+    int ret;
+
+    if (!chr) {
+        error_setg(errp, "vgpu-cuda: chardev is not set: %s -device vgpu-cuda,chardev=ID", hint);
+        return false;
+    }
+    if (!object_dynamic_cast(OBJECT(chr), TYPE_CHARDEV_SOCKET)) {
+        error_setg(errp, "vgpu-cuda: chardev '%s' is not a socket: %s", chr->label, hint);
+        return false;
+    }
+    if (chr->be_open) {
+        return true;
+    }
+    s = SOCKET_CHARDEV(chr);
+    if (s->is_listen) {
+        error_setg(errp, "vgpu-cuda: nobody has connected to chardev '%s', a server: %s",
+                   chr->label, hint);
+        return false;
+    }
+
+    /*
+     * A chardev with reconnect=... connects in the background, and waiting for it would last for
+     * ever without a broker. One synchronous attempt decides.
+     */
+    reconnect = VGC_RECONNECT_TIME(s);
+    VGC_RECONNECT_TIME(s) = 0;
+    ret = qemu_chr_fe_wait_connected(&d->chardev, &err);
+    VGC_RECONNECT_TIME(s) = reconnect;
+    if (ret < 0) {
+        error_setg(errp, "vgpu-cuda: chardev '%s' is not connected (%s): %s",
+                   chr->label, error_get_pretty(err), hint);
+        error_free(err);
+        return false;
+    }
+    return true;
+}
+
+bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
+{
+    int ret;
+
+    d->vhost_user.supports_config = true;
+    d->vhost = (struct vhost_dev) {
+        .vqs = d->vhost_vqs,
+        .nvqs = d->nqueues,
+        .vq_index_end = d->nqueues,
+    };
+    ret = vhost_dev_init(&d->vhost, &d->vhost_user, VHOST_BACKEND_TYPE_USER, 0, errp);
+    if (ret < 0) {
+        error_prepend(errp, "vgpu-cuda: the broker does not answer as a vhost-user back end "
+                      "should: ");
+        return false;
+    }
+    d->connected = true;
+
+    ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer), errp);
+    if (ret < 0) {
+        error_prepend(errp, "vgpu-cuda: the broker does not tell its configuration: ");
+        return false;
+    }
+    trace_vgc_offer(le32_to_cpu(offer->abi_version), le32_to_cpu(offer->max_clients),
+                    le64_to_cpu(offer->window_size));
+    return true;
+}
+
+bool vgc_link_configure(VgcDevice *d, Error **errp)
+{
+    int ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0, sizeof(d->config),
+                                   VGC_SET_CONFIG_TYPE);
+
+    if (ret < 0) {
+        error_setg_errno(errp, -ret, "vgpu-cuda: the broker refuses the configuration");
+        return false;
+    }
+    return true;
+}
+
+static void vgc_link_disconnect(VgcDevice *d)
+{
+    if (d->connected) {
+        d->connected = false;
+        vhost_dev_cleanup(&d->vhost);
+    }
+}
+
+/* Lets the broker serve the queues. Needs a connected link. */
+static bool vgc_link_start(VgcDevice *d)
+{
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+    BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
+    VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
+    uint64_t lost = vdev->guest_features & ~vgc_link_features(d, vdev->guest_features);
+    unsigned int i;
+    int ret;
+
+    if (lost) {
+        error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64 " that the guest uses",
+                     lost);
+        return false;
+    }
+    ret = vhost_dev_enable_notifiers(&d->vhost, vdev);
+    if (ret < 0) {
+        error_report("vgpu-cuda: cannot enable the doorbells: %s", strerror(-ret));
+        return false;
+    }
+    ret = k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, true);
+    if (ret < 0) {
+        error_report("vgpu-cuda: cannot bind the interrupts: %s", strerror(-ret));
+        goto disable_host_notifiers;
+    }
+    vhost_ack_features(&d->vhost, vgc_feature_bits, vdev->guest_features);
+    ret = vhost_dev_start(&d->vhost, vdev, true);
+    if (ret < 0) {
+        error_report("vgpu-cuda: the broker does not start: %s", strerror(-ret));
+        goto unset_guest_notifiers;
+    }
+    d->started = true;
+
+    /* No vector is masked yet as far as vhost knows; virtio-pci masks from here on. */
+    for (i = 0; i < d->vhost.nvqs; i++) {
+        vhost_virtqueue_mask(&d->vhost, vdev, i, false);
+    }
+    trace_vgc_start(d->nqueues);
+    return true;
+
+unset_guest_notifiers:
+    k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false);
+disable_host_notifiers:
+    vhost_dev_disable_notifiers(&d->vhost, vdev);
+    return false;
+}
+
+/*
+ * Returns when the broker has answered for every queue, that is when it no longer touches guest
+ * memory: a reset is acknowledged to the guest after that. With a dead broker it returns at once.
+ */
+static void vgc_link_stop(VgcDevice *d)
+{
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+    BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
+    VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
+
+    if (!d->started) {
+        return;
+    }
+    d->started = false;
+    vhost_dev_stop(&d->vhost, vdev, true);
+    if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0) {
+        error_report("vgpu-cuda: cannot unbind the interrupts");
+    }
+    vhost_dev_disable_notifiers(&d->vhost, vdev);
+    trace_vgc_stop();
+}
+
+/* The link is unusable: told by the chardev, or found out by a failed start. */
+static void vgc_link_lost(void *opaque)
+{
+    VgcDevice *d = opaque;
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+
+    trace_vgc_lost(d->connected, d->started);
+    vgc_link_stop(d);
+    vgc_link_disconnect(d);
+    qemu_chr_fe_disconnect(&d->chardev);
+    if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !vdev->broken) {
+        virtio_error(vdev, "vgpu-cuda: the connection to the broker is lost; the guest's CUDA "
+                     "programs fail until vgpu-backend is back and the guest driver has reset "
+                     "the device");
+    } else {
+        warn_report("vgpu-cuda: the connection to the broker is lost");
+    }
+    vgc_link_follow(d);
+}
+
+/* The chardev has connected again: bring the new broker up to the state of the old one. */
+static void vgc_link_reconnect(VgcDevice *d)
+{
+    struct vgpu_config offer, merged;
+    VgcLimits limits = vgc_config_limits(&d->config);
+    Error *err = NULL;
+
+    if (!vgc_link_connect(d, &offer, &err) ||
+        !vgc_merge_config(&offer, &limits, &merged, &err)) {
+        goto refuse;
+    }
+    /* The guest has read the configuration, and the BAR has its size. */
+    if (memcmp(&merged, &d->config, sizeof(merged))) {
+        error_setg(&err, "vgpu-cuda: the new broker offers less than the one before: restart it "
+                   "with the same limits, or restart the VM");
+        goto refuse;
+    }
+    if (!vgc_link_configure(d, &err)) {
+        goto refuse;
+    }
+    info_report("vgpu-cuda: connected to the broker again");
+    return;
+
+refuse:
+    error_report_err(err);
+    vgc_link_disconnect(d);
+    qemu_chr_fe_disconnect(&d->chardev);
+}
+
+static void vgc_link_event(void *opaque, QEMUChrEvent event)
+{
+    VgcDevice *d = opaque;
+
+    switch (event) {
+    case CHR_EVENT_OPENED:
+        if (!d->connected) {
+            vgc_link_reconnect(d);
+        }
+        break;
+    case CHR_EVENT_CLOSED:
+        if (d->connected) {
+            /* No further event until the bottom half has cleaned up. */
+            qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL, false);
+            qemu_bh_schedule(d->lost_bh);
+        }
+        break;
+    case CHR_EVENT_BREAK:
+    case CHR_EVENT_MUX_IN:
+    case CHR_EVENT_MUX_OUT:
+        break;
+    }
+}
+
+void vgc_link_follow(VgcDevice *d)
+{
+    if (!d->lost_bh) {
+        d->lost_bh = qemu_bh_new(vgc_link_lost, d);
+    }
+    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, vgc_link_event, NULL, d, NULL, true);
+}
+
+void vgc_link_fini(VgcDevice *d)
+{
+    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL, false);
+    if (d->lost_bh) {
+        qemu_bh_delete(d->lost_bh);
+        d->lost_bh = NULL;
+    }
+    vgc_link_stop(d);
+    vgc_link_disconnect(d);
+}
+
+void vgc_link_set_status(VgcDevice *d, uint8_t status)
+{
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+    bool up = status & VIRTIO_CONFIG_S_DRIVER_OK;
+
+    trace_vgc_set_status(status, d->connected, d->started);
+    if (!up) {
+        vgc_link_stop(d);
+    } else if (!d->started && !vdev->broken) {
+        if (!d->connected || !vgc_link_start(d)) {
+            /* In a bottom half: the status that is being set would overwrite NEEDS_RESET. */
+            qemu_bh_schedule(d->lost_bh);
+        }
+    }
+}
+
+uint64_t vgc_link_features(VgcDevice *d, uint64_t features)
+{
+    return vhost_get_features(&d->vhost, vgc_feature_bits, features);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * vgpu-cuda: a virtio device whose queues are served by a broker process over vhost-user.
+ * What the guest sees is specified in docs/device.md; no CUDA call is ever looked at here.
+ */
+#ifndef HW_VGPU_CUDA_H
+#define HW_VGPU_CUDA_H
+
+#include "vgpu-compat.h"
+#include <linux/types.h>
+#include "hw/vgpu/vgpu_device.h"
+
+#define TYPE_VGC_DEVICE "vgpu-cuda-device"
+OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
+
+#define VGC_CONTROL_QUEUE_SIZE 64
+#define VGC_EVENT_QUEUE_SIZE 64
+/* A doorbell carries no buffers; virtio wants a ring all the same. */
+#define VGC_DOORBELL_QUEUE_SIZE 4
+
+#define VGC_DEFAULT_CLIENTS 32
+#define VGC_MIN_WINDOW_SIZE (4 * MiB)
+#define VGC_DEFAULT_WINDOW_SIZE (16 * MiB)
+/* The default processor models have 40 address bits: leave room for RAM and other devices. */
+#define VGC_MAX_BAR_SIZE (64 * GiB)
+
+/* Name of the memfd of the windows: the broker recognises the region by it. */
+#define VGC_WINDOW_MEMFD "vgpu-windows"
+
+/* The limits of the device, set with properties; bytes unless stated. */
+typedef struct VgcLimits {
+    uint32_t clients;       /* slots, 1..VGPU_MAX_CLIENTS */
+    uint64_t window_size;   /* per client, power of two, >= VGC_MIN_WINDOW_SIZE */
+    uint64_t vram_quota;    /* whole VM, 0 = no limit */
+    uint64_t pin_quota;     /* whole VM, 0 = no limit */
+    uint32_t pin_runs;      /* in one VGPU_CMD_PIN, 1..VGPU_MAX_PIN_RUNS; no property */
+} VgcLimits;
+
+struct VgcDevice {
+    VirtIODevice parent_obj;
+
+    VgcChar chardev;
+    VgcLimits limits;
+
+    /* Fixed by realize. */
+    struct vgpu_config config;  /* what the guest reads; little-endian */
+    unsigned int nqueues;
+    VirtQueue **queues;
+    MemoryRegion window;        /* the windows of all clients: the shared-memory BAR */
+    Error *migration_blocker;
+
+    /* The link to the broker; vgpu-cuda-vhost.c. All under the big lock. */
+    VhostUserState vhost_user;
+    struct vhost_dev vhost;
+    struct vhost_virtqueue *vhost_vqs;
+    QEMUBH *lost_bh;
+    bool connected;     /* vhost is initialised and the broker has our configuration */
+    bool started;       /* the broker serves the queues */
+};
+
+/* vgpu-cuda-config.c */
+
+/**
+ * vgc_check_limits: are the properties in range?
+ * Returns false and sets @errp with the property's name and its range if not.
+ */
+bool vgc_check_limits(const VgcLimits *limits, Error **errp);
+
+/**
+ * vgc_merge_config: the configuration of the device from the broker's offer and the properties.
+ * @offer: as received from the broker, untrusted
+ * @out: what the guest sees, and what is sent back to the broker; untouched on failure
+ * Returns false and sets @errp when the offer is malformed or of another ABI version.
+ */
+bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
+                      struct vgpu_config *out, Error **errp);
+
+/** vgc_bar_size: size of the shared-memory BAR for a valid configuration, in bytes. */
+uint64_t vgc_bar_size(const struct vgpu_config *config);
+
+/** vgc_config_limits: the limits that a configuration stands for. */
+VgcLimits vgc_config_limits(const struct vgpu_config *config);
+
+/* vgpu-cuda-vhost.c */
+
+/** vgc_link_check: is there a connected chardev? Waits for one attempt to connect, no longer. */
+bool vgc_link_check(VgcDevice *d, Error **errp);
+
+/**
+ * vgc_link_connect: initialises vhost for all queues of the device and asks for the offer.
+ * @offer: what the broker answered, not yet validated
+ */
+bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp);
+
+/** vgc_link_configure: tells the broker the final configuration, @d->config. */
+bool vgc_link_configure(VgcDevice *d, Error **errp);
+
+/** vgc_link_follow: from now on, lost and new connections of the chardev are acted upon. */
+void vgc_link_follow(VgcDevice *d);
+
+/** vgc_link_fini: undoes all of the above, in any state. */
+void vgc_link_fini(VgcDevice *d);
+
+/** vgc_link_set_status: starts or stops the broker's service as the driver's status asks. */
+void vgc_link_set_status(VgcDevice *d, uint8_t status);
+
+/** vgc_link_features: the subset of @features, and of ours, that the broker offers. */
+uint64_t vgc_link_features(VgcDevice *d, uint64_t features);
+
+#endif
