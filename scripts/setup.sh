@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Names and installs the Debian packages that the build needs and the machine lacks.
+#
+#   setup.sh [--check] [GROUP...]
+#
+# GROUP    groups of packages.txt (default: demo)
+# --check  only name what is missing; exit status 1 when something is
+#
+# Prints nothing when all is there. Installs as root or with sudo; otherwise it prints the command to
+# run and exits with status 1. The machine's package sources and lists are left alone: when its lists
+# are missing or too old, fresh ones are fetched into build/cache/apt and used for this alone.
+
+set -u
+. "$(dirname "$0")/lib.sh"
+
+mkdir -p "$BUILD"
+check=
+groups=
+for arg; do
+    case $arg in
+    --check) check=1 ;;
+    -*) die "setup.sh: unknown option $arg" ;;
+    *) groups="$groups $arg" ;;
+    esac
+done
+groups=${groups:- demo}
+
+command -v dpkg-query > /dev/null || {
+    say "this is not Debian: make sure that the equivalents of these packages are installed:"
+    awk -v g="$groups " '!/^#/ && index(g, " " $2 " ") { printf "         %s\n", $0 }' \
+        "$SCRIPTS/packages.txt"
+    exit 0
+}
+
+wanted=$(awk -v g="$groups " '!/^#/ && index(g, " " $2 " ") { print $1 }' "$SCRIPTS/packages.txt")
+[ -n "$wanted" ] || die "setup.sh: no such group:$groups"
+
+# One query for all; a package that dpkg has never heard of gives no line at all.
+installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $wanted 2> /dev/null |
+            awk '$2 == "installed" { print $1 }')
+missing=$(printf '%s\n' $wanted | grep -vxF -f <(printf '%s\n' "$installed"))
+[ -n "$missing" ] || exit 0
+
+say "missing packages:"
+for package in $missing; do
+    awk -v p="$package" '$1 == p { name = $1; $1 = $2 = ""; sub(/^ */, "")
+                                   printf "         %-20s %s\n", name, $0; exit }' "$SCRIPTS/packages.txt"
+done
+[ -z "$check" ] || exit 1
+
+install="apt-get install --no-install-recommends -y $(echo $missing)"
+mapfile -t options < <(apt_options $missing)
+for attempt in 1 2; do
+    say "installing them: $install"
+    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq ${options[@]+"${options[@]}"} \
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
+        install --no-install-recommends -y $missing > "$BUILD/apt-install.log" 2>&1 < /dev/null
+    rc=$?
+    [ $rc = 0 ] && break
+    [ $rc = 126 ] && die "root rights are needed for that; run:  sudo $install"
+    # The lists may be older than the archive: once more, with fresh lists of our own.
+    if [ $attempt = 1 ]; then
+        mapfile -t options < <(apt_scratch)
+        apt-get -qq "${options[@]}" update > "$BUILD/apt-update.log" 2>&1 || break
+    fi
+done
+[ $rc = 0 ] || { tail -n 15 "$BUILD/apt-install.log" >&2; die "could not install them; run:  sudo $install"; }
+say "installed."
