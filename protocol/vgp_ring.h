@@ -191,6 +191,30 @@ enum vgp_handle_type {
 #define VGP_HANDLE_GEN(h) ((uint32_t)((uint64_t)(h) >> 32) & 0xffffffu)
 #define VGP_HANDLE_INDEX(h) ((uint32_t)(uint64_t)(h))
 
+/* vgpCopy: where bytes come from and go to. */
+enum vgp_copy_kind {
+    VGP_COPY_DEVICE = 0,  /* a device address */
+    VGP_COPY_INLINE = 1,  /* source only: bytes in the record */
+    VGP_COPY_STAGING = 2, /* an offset in the staging area */
+    VGP_COPY_HOST = 3,    /* a guest address inside a region shared by PIN or MAP */
+    VGP_COPY_REPLY = 4,   /* destination only: bytes in the reply (at most VGP_COPY_REPLY_MAX) */
+};
+#define VGP_COPY_REPLY_MAX 4032u
+
+/* vgpCopy and vgpLaunch: when the reply comes. */
+enum vgp_copy_when {
+    VGP_WHEN_NEVER = 0,    /* no reply slot */
+    VGP_WHEN_ISSUED = 1,   /* handed to the provider */
+    VGP_WHEN_COMPLETE = 2, /* the copy has finished: staging may be reused, results are there */
+};
+
+/* vgpLaunch flags. */
+#define VGP_LAUNCH_COOPERATIVE (1u << 0)
+#define VGP_LAUNCH_REPLY (1u << 1) /* a reply when issued; else asynchronous */
+
+/* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits that matter on the host. */
+#define VGP_REGION_READONLY (1u << 0)
+
 /* Overflow-free range check: [off, off + n) lies inside [0, len). */
 static inline int vgp_range_ok(uint64_t off, uint64_t n, uint64_t len)
 {

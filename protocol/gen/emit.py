@@ -1,0 +1,45 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Writes the generated files. `emit.py OUTDIR DOCDIR` (parser -> policy -> templates)."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import parse  # noqa: E402
+import policy  # noqa: E402
+from templates import calls_h, entry, guest, page, worker  # noqa: E402
+
+
+def main(argv):
+    if len(argv) != 3:
+        print('usage: emit.py OUTDIR DOCDIR', file=sys.stderr)
+        return 2
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        d = parse.parse(os.path.join(here, 'cuda_calls.def'))
+        policy.apply(d)
+    except (parse.DefError, policy.PolicyError) as e:
+        print(f'error: {e}', file=sys.stderr)
+        return 1
+    with open(os.path.join(here, 'cuda_symbols.tsv'), encoding='utf-8') as f:
+        rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
+    files = {
+        'vgp_calls.h': calls_h.render(d), 'vgp_names.c': calls_h.render_names(d),
+        'vgp_guest.h': guest.render_h(d), 'vgp_guest.c': guest.render_c(d),
+        'vgp_entry.h': entry.render_h(d), 'vgp_entry.c': entry.render_c(d),
+        'vgp_unsupported.c': entry.render_unsupported(d),
+        'vgp_procaddr.c': entry.render_procaddr(d, rows),
+        'vgp_exports.map': entry.render_map(d),
+        'vgp_worker.h': worker.render_h(d), 'vgp_worker.c': worker.render_c(d),
+    }
+    for name, text in files.items():
+        with open(os.path.join(argv[1], name), 'w', encoding='utf-8') as f:
+            f.write(text)
+    with open(os.path.join(argv[2], 'calls.md'), 'w', encoding='utf-8') as f:
+        f.write(page.render(d))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: MIT
+"""Parser: text of the call description -> plain objects. No policy, no output."""
+import re
+from dataclasses import dataclass, field
+
+
+class DefError(Exception):
+    """A line of the description that cannot be understood; the message has file and line."""
+
+
+@dataclass
+class Param:
+    dir: str       # in, out, new, del
+    type: str      # u32, handle, str, bytes, array, blob, struct, ...
+    sub: str       # handle kind, array element type, struct name
+    name: str
+    ctype: str
+    attrs: dict
+    line: int
+
+
+@dataclass
+class Call:
+    number: int
+    name: str
+    cls: str
+    opts: dict
+    line: int
+    params: list = field(default_factory=list)
+
+
+@dataclass
+class Local:
+    name: str
+    cparams: list  # (ctype, name)
+    opts: dict
+    line: int
+
+
+@dataclass
+class Unsupported:
+    name: str
+    reason: str
+    opts: dict
+    line: int
+
+
+@dataclass
+class Struct:
+    name: str
+    fields: list  # (wire type, name, ctype)
+    line: int
+
+
+@dataclass
+class Description:
+    calls: list = field(default_factory=list)
+    locals: list = field(default_factory=list)
+    unsupported: list = field(default_factory=list)
+    structs: dict = field(default_factory=dict)
+    reasons: dict = field(default_factory=dict)
+    provider: list = field(default_factory=list)
+
+
+def split_opts(words):
+    opts = {}
+    for w in words:
+        key, eq, val = w.partition('=')
+        opts[key] = val if eq else True
+    return opts
+
+
+def split_cparams(text):
+    """'CUdevice *device, int ordinal' -> [('CUdevice *', 'device'), ('int', 'ordinal')]"""
+    text = text.strip()
+    if text in ('', 'void'):
+        return []
+    out = []
+    for part in text.split(','):
+        m = re.match(r'^(.*?)(\w+)$', part.strip())
+        ctype = re.sub(r'\s*\*\s*', ' *', m[1].strip())
+        out.append((re.sub(r'\* \*', '**', ctype), m[2]))
+    return out
+
+
+def parse(path):
+    d = Description()
+    cur = None
+    with open(path, encoding='utf-8') as f:
+        lines = f.read().split('\n')
+    for no, raw in enumerate(lines, 1):
+        line = raw.split('#', 1)[0].rstrip()
+        if not line.strip():
+            continue
+
+        def bad(why):
+            raise DefError(f'{path}:{no}: {why}: {raw.strip()}')
+
+        words = line.split()
+        if line[0] in ' \t':
+            if cur is None:
+                bad('a parameter outside of a call or struct')
+            left, colon, ctype = line.partition(' : ')
+            if not colon:
+                bad('" : C type" is missing')
+            w = left.split()
+            ctype = ctype.strip()
+            if isinstance(cur, Struct):
+                if len(w) != 2:
+                    bad('a field is TYPE NAME : C TYPE')
+                cur.fields.append((w[0], w[1], ctype))
+                continue
+            if len(w) < 3 or w[0] not in ('in', 'out', 'new', 'del'):
+                bad('a parameter is in|out|new|del TYPE NAME [attribute...] : C TYPE')
+            base, _, sub = w[1].partition(':')
+            cur.params.append(Param(w[0], base, sub, w[2], ctype, split_opts(w[3:]), no))
+        elif words[0] == 'call':
+            if len(words) < 4:
+                bad('call NUMBER NAME CLASS')
+            cur = Call(int(words[1], 0), words[2], words[3], split_opts(words[4:]), no)
+            d.calls.append(cur)
+        elif words[0] == 'local':
+            m = re.match(r'^local (\w+)\((.*)\)(.*)$', line)
+            if not m:
+                bad('local NAME(C parameters)')
+            d.locals.append(Local(m[1], split_cparams(m[2]), split_opts(m[3].split()), no))
+            cur = None
+        elif words[0] == 'unsupported':
+            if len(words) < 3:
+                bad('unsupported REASON NAME')
+            d.unsupported.append(Unsupported(words[2], words[1], split_opts(words[3:]), no))
+            cur = None
+        elif words[0] == 'reason':
+            m = re.match(r'^reason (\w+) "(.*)"$', line)
+            if not m:
+                bad('reason ID "text"')
+            d.reasons[m[1]] = m[2]
+            cur = None
+        elif words[0] == 'struct':
+            cur = Struct(words[1], [], no)
+            d.structs[words[1]] = cur
+        elif words[0] == 'end':
+            cur = None
+        elif words[0] == 'provider':
+            d.provider += words[1:]
+            cur = None
+        else:
+            bad('unknown line')
+    return d

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""Policy: what a description must satisfy, and the wire layout that follows from it. No output.
+
+A call without number, maximum or class is an error here, never a default."""
+from dataclasses import dataclass, field
+
+SCALARS = {'u8': (1, 'uint8_t'), 'u16': (2, 'uint16_t'), 'u32': (4, 'uint32_t'),
+           'u64': (8, 'uint64_t'), 'i32': (4, 'int32_t'), 'i64': (8, 'int64_t'), 'f32': (4, 'float')}
+CLASSES = ('async', 'sync', 'wait', 'flex')
+HANDLES = {'context': 'VGP_H_CONTEXT', 'stream': 'VGP_H_STREAM', 'event': 'VGP_H_EVENT',
+           'module': 'VGP_H_MODULE', 'function': 'VGP_H_FUNCTION', 'library': 'VGP_H_LIBRARY',
+           'kernel': 'VGP_H_KERNEL', 'graph': 'VGP_H_GRAPH', 'graph_node': 'VGP_H_GRAPH_NODE',
+           'graph_exec': 'VGP_H_GRAPH_EXEC', 'mem_pool': 'VGP_H_MEM_POOL', 'link': 'VGP_H_LINK',
+           'array': 'VGP_H_ARRAY', 'mipmapped_array': 'VGP_H_MIPMAPPED_ARRAY',
+           'texture': 'VGP_H_TEXTURE', 'surface': 'VGP_H_SURFACE',
+           'allocation': 'VGP_H_ALLOCATION', 'user_object': 'VGP_H_USER_OBJECT',
+           'func': 'VGP_H_FUNCTION'}
+BLOB_INLINE_MAX = 48 * 1024      # a larger blob goes in pieces of VGP_BLOB_CHUNK
+RECORD_ARGS_MAX = 72 * 1024 - 32  # VGP_RECORD_MAX less the header
+REPLY_MAX = 4096 - 16            # VGP_REPLY_SLOT_SIZE less the header
+
+
+class PolicyError(Exception):
+    pass
+
+
+@dataclass
+class Field:
+    name: str
+    ctype: str
+    offset: int
+    size: int
+
+
+@dataclass
+class Layout:
+    """A fixed part: its C fields with padding made explicit, 8-byte multiples."""
+    fields: list = field(default_factory=list)
+    size: int = 0
+
+    def add(self, name, ctype, size):
+        off = (self.size + size - 1) // size * size
+        if off > self.size:
+            self.fields.append(Field(f'pad{self.size}', 'uint8_t', self.size, off - self.size))
+        self.fields.append(Field(name, ctype, off, size))
+        self.size = off + size
+
+    def close(self):
+        if self.size % 8:
+            n = 8 - self.size % 8
+            self.fields.append(Field(f'pad{self.size}', 'uint8_t', self.size, n))
+            self.size += n
+
+
+def limit(p, call):
+    if 'max' not in p.attrs:
+        raise PolicyError(f'{call.name}: {p.name} has no max')
+    return int(p.attrs['max'], 0)
+
+
+def layout_struct(st):
+    lay = Layout()
+    for wt, name, _ in st.fields:
+        size, ct = SCALARS[wt]
+        lay.add(name, ct, size)
+    lay.close()
+    return lay
+
+
+def pad8(n):
+    return (n + 7) & ~7
+
+
+def apply(d):
+    """Checks the description and attaches .args, .ret, .var_in, .var_out to each call."""
+    numbers, names = {}, {}
+    for c in d.calls:
+        if c.number in numbers or not 0 < c.number < 0xffff:
+            raise PolicyError(f'{c.name}: number {c.number:#x} is taken or out of range')
+        numbers[c.number] = c
+        if c.cls not in CLASSES:
+            raise PolicyError(f'{c.name}: class {c.cls} is not one of {CLASSES}')
+        is_cu = c.name.startswith('cu')
+        c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
+        c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
+        c.noctx = bool(c.opts.pop('noctx', False))
+        c.twin = c.opts.pop('twin', None)
+        if c.opts:
+            raise PolicyError(f'{c.name}: unknown option {c.opts}')
+        if c.cls == 'wait' and c.worker != 'custom':
+            raise PolicyError(f'{c.name}: a waiting call needs worker=custom: '
+                              'the dispatcher must not block')
+        layout_call(c, d)
+    for x in d.calls + d.locals + d.unsupported:
+        if x.name in names:
+            raise PolicyError(f'{x.name}: described twice')
+        names[x.name] = x
+    for u in d.unsupported:
+        if u.reason not in d.reasons:
+            raise PolicyError(f'{u.name}: reason {u.reason} has no text')
+    for x in d.locals + d.unsupported:
+        x.twin = x.opts.pop('twin', None)
+        if x.opts:
+            raise PolicyError(f'{x.name}: unknown option {x.opts}')
+    d.calls.sort(key=lambda c: c.number)
+
+
+def layout_call(c, d):
+    c.args, c.ret = Layout(), Layout()
+    c.var_in, c.var_out = [], []
+    worst_in = worst_out = 0
+    for p in c.params:
+        lay = c.ret if p.dir == 'out' else c.args
+        if p.type in SCALARS:
+            size, ct = SCALARS[p.type]
+            lay.add(p.name, ct, size)
+        elif p.type == 'handle':
+            if p.sub not in HANDLES:
+                raise PolicyError(f'{c.name}: {p.name}: unknown handle kind {p.sub}')
+            if p.dir == 'out':
+                raise PolicyError(f'{c.name}: {p.name}: handles are minted by the guest: use new')
+            lay.add(p.name, 'uint64_t', 8)
+        elif p.type == 'struct':
+            st = layout_struct(d.structs[p.sub])
+            if lay.size % 8:
+                lay.close()
+            lay.fields.append(Field(p.name, f'struct vgp_{p.sub}', lay.size, st.size))
+            lay.size += st.size
+        elif p.type == 'blob' and p.dir == 'in':
+            lay.add(f'{p.name}_size', 'uint64_t', 8)
+            lay.add(f'{p.name}_blob', 'uint32_t', 4)
+            lay.add(f'{p.name}_len', 'uint32_t', 4)
+            p.elem, p.max = 1, BLOB_INLINE_MAX
+            c.var_in.append(p)
+            worst_in += pad8(p.max)
+        elif p.type in ('str', 'bytes', 'array'):
+            p.max = limit(p, c)
+            p.elem = SCALARS[p.sub][0] if p.type == 'array' else 1
+            lay.add(f'{p.name}_len', 'uint32_t', 4)  # elements (str: bytes with the NUL)
+            if p.dir == 'out':
+                c.var_out.append(p)
+                worst_out += pad8(p.max * p.elem)
+            else:
+                c.var_in.append(p)
+                worst_in += pad8(p.max * p.elem)
+        else:
+            raise PolicyError(f'{c.name}: {p.name}: type {p.type} is not known here')
+    c.args.close()
+    c.ret.close()
+    c.args_max = c.args.size + worst_in
+    c.ret_max = c.ret.size + worst_out
+    if c.args_max > RECORD_ARGS_MAX:
+        raise PolicyError(f'{c.name}: arguments may take {c.args_max} bytes: too large a record')
+    if c.ret_max > REPLY_MAX:
+        raise PolicyError(f'{c.name}: the reply may take {c.ret_max} bytes, a slot has {REPLY_MAX}')
+    if c.cls == 'async' and (c.ret.size or c.var_out):
+        raise PolicyError(f'{c.name}: an asynchronous call has no reply and so no results')

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""vgp_entry.[ch]: the exported CUDA functions; vgp_unsupported.c; the cuGetProcAddress table."""
+import re
+from templates.common import (BANNER, HANDLES, SCALARS, entry_params, is_stream, plist)
+
+UNSIGNED64 = ('CUdeviceptr', 'size_t', 'unsigned long long', 'cuuint64_t', 'uint64_t',
+              'CUmemGenericAllocationHandle', 'CUtexObject', 'CUsurfObject')
+SIGNED32 = ('int', 'CUdevice', 'int32_t')
+UNSIGNED32 = ('unsigned int', 'unsigned', 'cuuint32_t', 'CUdeviceptr_v1', 'uint32_t',
+              'unsigned char', 'unsigned short')
+STRUCTS = ('CUmemLocation', 'CUipcMemHandle', 'CUipcEventHandle')
+OPAQUE = ('CUcontext', 'CUstream', 'CUevent', 'CUmodule', 'CUfunction', 'CUlibrary', 'CUkernel',
+          'CUmemoryPool', 'CUgraph', 'CUgraphExec', 'CUgraphNode', 'CUarray')
+
+
+def fmt_one(ctype, name):
+    """(format, argument) of one parameter; out values of simple type are shown after `=`."""
+    if ctype == 'const char *':
+        return f'{name}=%s', f'{name} ? {name} : "NULL"'
+    if ctype.endswith('*'):
+        base = ctype[:-1].strip()
+        if not base.startswith('const') and not base.endswith('*'):
+            if base in UNSIGNED64:
+                return (f'*{name}=%#llx',
+                        f'r == CUDA_SUCCESS && {name} ? (unsigned long long)*{name} : 0ull')
+            if base in OPAQUE:
+                return (f'*{name}=%p', f'r == CUDA_SUCCESS && {name} ? (void *)*{name} : NULL')
+            if base in SIGNED32:
+                return f'*{name}=%d', f'r == CUDA_SUCCESS && {name} ? (int)*{name} : 0'
+            if base in UNSIGNED32 and base != 'unsigned char':
+                return f'*{name}=%u', f'r == CUDA_SUCCESS && {name} ? (unsigned)*{name} : 0u'
+        return f'{name}=%p', f'(const void *){name}'
+    if ctype in UNSIGNED64:
+        return f'{name}=%#llx', f'(unsigned long long){name}'
+    if ctype in SIGNED32:
+        return f'{name}=%d', f'(int){name}'
+    if ctype in UNSIGNED32:
+        return f'{name}=%u', f'(unsigned){name}'
+    if ctype == 'float':
+        return f'{name}=%g', f'(double){name}'
+    if ctype in STRUCTS:
+        return f'{name}={{..}}', None
+    if ctype in OPAQUE or re.search(r'(Fn|Callback|B2DSize|Handle)$', ctype):
+        return f'{name}=%p', f'(void *)(uintptr_t){name}'
+    return f'{name}=%d', f'(int){name}'  # enums
+
+
+def trace(sym, params):
+    fmts, args = [], []
+    for t, n in params:
+        f, a = fmt_one(t, n)
+        fmts.append(f)
+        if a:
+            args.append(a)
+    text = ' '.join(fmts)
+    if not text:
+        return [f'        vcu_trace_call("{sym}", r, t0, "%s", "");']
+    if not args:
+        return [f'        vcu_trace_call("{sym}", r, t0, "%s", "{text}");']
+    return [f'        vcu_trace_call("{sym}", r, t0, "{text}",',
+            '                       ' + ',\n                       '.join(args) + ');']
+
+
+def wrapper(sym, name, params, twin):
+    call = f'body_{name}({", ".join(n for _, n in params)})'
+    o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
+         '    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;']
+    if twin:
+        o += ['    vcu_per_thread++;', f'    CUresult r = {call};', '    vcu_per_thread--;']
+    else:
+        o.append(f'    CUresult r = {call};')
+    o += ['    if (__builtin_expect(vcu_trace_on, 0))'] + trace(sym, params)
+    return o + ['    return r;', '}', '']
+
+
+def checks(c):
+    o = [f'    CUresult r = {"vcu_check_init" if c.noctx else "vcu_check_context"}();',
+         '    if (r != CUDA_SUCCESS)', '        return r;']
+    for p in c.params:
+        pointer = p.dir == 'out' or (p.dir == 'new') or p.type in ('str', 'bytes') or (
+            p.type == 'struct' and 'value' not in p.attrs)
+        if pointer and p.ctype.endswith('*') and 'null' not in p.attrs:
+            o += [f'    if (!{p.name})', '        return CUDA_ERROR_INVALID_VALUE;']
+        if p.type in SCALARS and p.dir == 'in' and 'mask' in p.attrs:
+            o += [f'    if ({p.name} & ~{p.attrs["mask"]}u)',
+                  '        return CUDA_ERROR_INVALID_VALUE;']
+    for p in c.params:
+        if p.type != 'handle' or p.dir not in ('in', 'del'):
+            continue
+        err = 'CUDA_ERROR_INVALID_CONTEXT' if p.sub == 'context' else 'CUDA_ERROR_INVALID_HANDLE'
+        h = f'(uintptr_t){p.name}'
+        if is_stream(p):
+            cond = f'!vcu_stream_ok({p.name})'
+        elif p.sub == 'func':
+            cond = f'!vcu_func_ok({p.name})'
+        elif 'null' in p.attrs:
+            cond = f'{p.name} && !vgp_handle_live({h}, {HANDLES[p.sub]})'
+        else:
+            cond = f'!vgp_handle_live({h}, {HANDLES[p.sub]})'
+        o += [f'    if ({cond})', f'        return {err};']
+    return o
+
+
+def forward_body(c):
+    args = []
+    for p in c.params:
+        args.append(f'vcu_stream({p.name})' if is_stream(p) else p.name)
+    return ([f'static CUresult body_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
+            + [f'    return vgp_call_{c.name}({", ".join(args)});', '}', ''])
+
+
+
+def exports(d):
+    """(name, params, twin, supported) of every exported function with a known signature."""
+    out = []
+    for c in d.calls:
+        if c.entry != 'none':
+            out.append((c.name, entry_params(c), c.twin, c))
+    for x in d.locals:
+        out.append((x.name, x.cparams, x.twin, x))
+    return out
+
+
+def render_h(d):
+    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include <cuda.h>', '#include <cudaProfiler.h>', '',
+         '/* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the',
+         ' * generated exports, which trace. A twin calls the same body with vcu_per_thread set. */']
+    for name, params, _, x in exports(d):
+        if getattr(x, 'entry', 'custom') == 'custom':
+            o.append(f'CUresult vcu_{name}({plist(params)});')
+    return '\n'.join(o + ['', '#endif', ''])
+
+
+def render_c(d):
+    o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '']
+    for name, params, twin, x in exports(d):
+        if getattr(x, 'entry', 'custom') == 'custom':
+            o.append(f'#define body_{name} vcu_{name}')
+        else:
+            o += forward_body(x)
+        o += wrapper(name, name, params, False)
+        if twin:
+            o += wrapper(f'{name}_{twin}', name, params, True)
+    return '\n'.join(o)
+
+
+def render_unsupported(d):
+    o = [BANNER, '/* Exported names that this version refuses; each says so once on the trace.',
+         ' * cuda.h is not included: the parameters do not matter here. */',
+         '#define CUDA_ERROR_NOT_INITIALIZED 3', '#define CUDA_ERROR_NOT_SUPPORTED 801', '',
+         'void vcu_trace_refusal(const char *name, const char *why);', 'int vcu_check_init(void);',
+         '', '/* As with any call, before cuInit the answer is NOT_INITIALIZED. */',
+         'static int refuse(const char *name, const char *why)', '{',
+         '    int r = vcu_check_init();', '    if (r != 0)', '        return r;',
+         '    vcu_trace_refusal(name, why);', '    return CUDA_ERROR_NOT_SUPPORTED;', '}', '']
+    for k, text in d.reasons.items():
+        if any(u.reason == k for u in d.unsupported):
+            o.append(f'static const char why_{k}[] = "{text}";')
+    o.append('')
+    for u in d.unsupported:
+        for s in [u.name] + ([f'{u.name}_{u.twin}'] if u.twin else []):
+            o += [f'int {s}(void);', f'int {s}(void)', '{',
+                  f'    return refuse("{s}", why_{u.reason});', '}', '']
+    return '\n'.join(o)
+
+
+def all_symbols(d):
+    """name -> supported, of every export."""
+    out = {}
+    for name, _, twin, _ in exports(d):
+        out[name] = True
+        if twin:
+            out[f'{name}_{twin}'] = True
+    for u in d.unsupported:
+        out[u.name] = False
+        if u.twin:
+            out[f'{u.name}_{u.twin}'] = False
+    return out
+
+
+def render_procaddr(d, rows):
+    syms = all_symbols(d)
+    table, twins = {}, {}
+    for base, version, suffix, sym in rows:
+        if sym not in syms:
+            continue
+        if suffix:
+            twins[(base, sym[:-len(suffix)])] = (int(version), sym)
+        else:
+            table[(base, int(version))] = sym
+    o = [BANNER, '#include <stddef.h>', '#include <stdbool.h>', '',
+         '/* Declared without parameters: only the addresses are wanted. */']
+    o += [f'extern void {s}(void);' for s in sorted(syms)]
+    o += ['', '/* The layout is that of vgp_guest_rt.h; cuda.h would clash with the declarations. */',
+          'struct vgp_proc {', '    const char *name;', '    int version;', '    void *fn;',
+          '    void *fn_per_thread;', '    const char *symbol;', '    bool supported;', '};',
+          'extern const struct vgp_proc vgp_procs[];', 'extern const unsigned vgp_proc_count;', '',
+          'const struct vgp_proc vgp_procs[] = {']
+    keys = sorted(table)
+    for base, version in keys:
+        sym = table[(base, version)]
+        tw = twins.get((base, sym))
+        fn2 = f'(void *){tw[1]}' if tw else 'NULL'
+        o.append(f'    {{"{base}", {version}, (void *){sym}, {fn2}, "{sym}", '
+                 f'{"true" if syms[sym] else "false"}}},')
+    o += ['};', f'const unsigned vgp_proc_count = {len(keys)};', '']
+    return '\n'.join(o)
+
+
+def render_map(d):
+    o = ['/* Generated by protocol/gen from protocol/cuda_calls.def. Do not edit. */', '{',
+         '  global:']
+    o += [f'    {s};' for s in sorted(all_symbols(d))]
+    return '\n'.join(o + ['  local: *;', '};', ''])

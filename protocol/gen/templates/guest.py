@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""vgp_guest.[ch]: the guest's encoders: one function per call, plus send/recv halves for flex."""
+from templates.common import (BANNER, HANDLES, SCALARS, elem_ctype, enc_params, plist)
+
+
+def cast_int(p):
+    if p.ctype.endswith('*') or p.type == 'handle':
+        return f'(uint64_t)(uintptr_t){p.name}'
+    return f'({SCALARS[p.type][1]}){p.name}'
+
+
+def size_expr(c):
+    terms = [str(c.args.size)]
+    terms += [f'vgp_pad8({p.name}_bytes)' for p in c.var_in]
+    return ' + '.join(terms)
+
+
+def encode(c, d):
+    """Statements: lengths, begin, fill. Leaves `s` begun; jumps nowhere on error but returns r."""
+    o = []
+    for p in c.var_in:
+        if p.type == 'str':
+            o += [f'    uint64_t {p.name}_bytes = {p.name} ? strnlen({p.name}, {p.max}) + 1 : 0;',
+                  f'    if ({p.name}_bytes == 0 || {p.name}_bytes > {p.max})',
+                  '        return CUDA_ERROR_INVALID_VALUE;']
+        elif p.type == 'blob':
+            o += [f'    uint32_t {p.name}_blob = 0;',
+                  f'    uint64_t {p.name}_bytes = {p.name}_size <= {p.max} ? {p.name}_size : 0;',
+                  f'    if ({p.name}_size > {p.max}) {{',
+                  f'        r = vgp_blob_send({p.name}, {p.name}_size, &{p.name}_blob);',
+                  '        if (r != CUDA_SUCCESS)', '            return r;', '    }']
+        else:
+            n = f'{p.name}_len' if p.type == 'bytes' else f'{p.name}_count'
+            o += [f'    if ({n} > {p.max} || ({n} && !{p.name}))',
+                  '        return CUDA_ERROR_INVALID_VALUE;',
+                  f'    uint64_t {p.name}_bytes = (uint64_t){n} * {p.elem};']
+    reply = {'async': 'false', 'sync': 'true', 'wait': 'true', 'flex': 'want_reply'}[c.cls]
+    o += [f'    r = vgp_submit_begin(s, VGP_{c.name}, (uint32_t)({size_expr(c)}), {reply});',
+          '    if (r != CUDA_SUCCESS)', '        return r;']
+    if c.args.size:
+        o.append(f'    struct vgp_args_{c.name} *a = s->args;')
+    for p in c.params:
+        if p.dir == 'out':
+            continue
+        if p.dir == 'new' and p.ctype.endswith('*'):
+            o.append(f'    a->{p.name} = {p.name}_minted;')
+        elif p.type in SCALARS or p.type == 'handle':
+            o.append(f'    a->{p.name} = {cast_int(p)};')
+        elif p.type == 'struct':
+            acc = f'{p.name}.' if 'value' in p.attrs else f'{p.name}->'
+            for wt, n, _ in d.structs[p.sub].fields:
+                o.append(f'    a->{p.name}.{n} = ({SCALARS[wt][1]}){acc}{n};')
+    if c.var_in:
+        o.append(f'    uint8_t *v = (uint8_t *)s->args + {c.args.size};')
+    for i, p in enumerate(c.var_in):
+        ln = f'{p.name}_bytes' if p.type != 'array' else f'{p.name}_count'
+        o.append(f'    a->{p.name}_len = (uint32_t){ln};')
+        if p.type == 'blob':
+            o += [f'    a->{p.name}_size = {p.name}_size;', f'    a->{p.name}_blob = {p.name}_blob;']
+        o += [f'    if ({p.name}_bytes)', f'        memcpy(v, {p.name}, {p.name}_bytes);']
+        if p.type == 'str':
+            o.append(f'    v[{p.name}_bytes - 1] = 0;')
+        if i + 1 < len(c.var_in):
+            o.append(f'    v += vgp_pad8({p.name}_bytes);')
+    return o
+
+
+def decode(c):
+    """Statements after collect: payload and size are in `pay`, `n`; result in r."""
+    o = []
+    if not c.ret.size:
+        return o
+    o += [f'    const struct vgp_ret_{c.name} *ret = pay;',
+          '    if (n < sizeof(*ret) && r == CUDA_SUCCESS)', '        r = CUDA_ERROR_UNKNOWN;',
+          '    if (n >= sizeof(*ret)) {']
+    for p in c.params:
+        if p.dir != 'out' or p in c.var_out:
+            continue
+        t = p.ctype.rstrip('*').strip()
+        o += [f'        if (r == CUDA_SUCCESS && {p.name})',
+              f'            *{p.name} = ({t})ret->{p.name};']
+    if c.var_out:
+        o.append('        const uint8_t *q = (const uint8_t *)(ret + 1);')
+        o.append('        uint64_t left = n - sizeof(*ret);')
+    for p in c.var_out:
+        el = p.elem
+        o += [f'        uint64_t {p.name}_bytes = (uint64_t)ret->{p.name}_len * {el};',
+              f'        if ({p.name}_bytes > left || ret->{p.name}_len > {p.max}) {{',
+              '            r = CUDA_ERROR_UNKNOWN;', f'            {p.name}_bytes = left = 0;',
+              '        }']
+        if p.type == 'str':
+            o.append(f'        vgp_copy_str({p.name}, {p.name}_cap, q, {p.name}_bytes);')
+        else:
+            o += [f'        if ({p.name} && {p.name}_len) {{',
+                  f'            uint64_t k = {p.name}_bytes / {el} < *{p.name}_len ? '
+                  f'{p.name}_bytes / {el} : *{p.name}_len;',
+                  f'            memcpy({p.name}, q, k * {el});',
+                  f'            *{p.name}_len = (uint32_t)k;', '        }']
+        o += [f'        q += {p.name}_bytes < left ? vgp_pad8({p.name}_bytes) : {p.name}_bytes;',
+              f'        left -= vgp_pad8({p.name}_bytes) < left ? vgp_pad8({p.name}_bytes) : left;']
+    o.append('    }')
+    return o
+
+
+def minted(c):
+    return [p for p in c.params if p.dir == 'new' and p.ctype.endswith('*')]
+
+
+def call(c, d):
+    o = [f'CUresult vgp_call_{c.name}({plist(enc_params(c))})', '{', '    CUresult r;',
+         '    struct vgp_submit sub, *s = &sub;']
+    if c.cls == 'flex':
+        o.append('    const bool want_reply = true;')
+    m = minted(c)
+    for p in m:
+        o += [f'    uint64_t {p.name}_minted = vgp_handle_mint({HANDLES[p.sub]});',
+              f'    if (!{p.name}_minted)', '        return CUDA_ERROR_OUT_OF_MEMORY;']
+    body = encode(c, d)
+    if m:
+        drop = ''.join(f'vgp_handle_drop({p.name}_minted); ' for p in m)
+        body = [b.replace('        return r;', f'        {{ {drop}return r; }}') for b in body]
+    o += body
+    if c.cls == 'async':
+        o.append('    r = vgp_submit_async(s);')
+    else:
+        o += ['    const void *pay = NULL;', '    uint32_t n = 0;',
+              '    r = vgp_submit_publish(s);',
+              '    if (r == CUDA_SUCCESS)', '        r = vgp_submit_collect(s, &pay, &n);']
+        o += decode(c) or ['    (void)pay;', '    (void)n;']
+        o.append('    vgp_submit_end(s);')
+    for p in m:
+        o += ['    if (r == CUDA_SUCCESS)',
+              f'        *{p.name} = ({p.ctype[:-1].strip()})(uintptr_t){p.name}_minted;',
+              '    else', f'        vgp_handle_drop({p.name}_minted);']
+    for p in c.params:
+        if p.dir == 'del':
+            o += ['    if (r == CUDA_SUCCESS)',
+                  f'        vgp_handle_drop((uint64_t)(uintptr_t){p.name});']
+    o += ['    return r;', '}', '']
+    return o
+
+
+def flex(c, d):
+    ins = enc_params(c, ('in', 'new', 'del'))
+    outs = enc_params(c, ('out',))
+    o = [f'CUresult vgp_send_{c.name}(struct vgp_submit *s, bool want_reply, {plist(ins)})', '{',
+         '    CUresult r;'] + encode(c, d)
+    o += ['    return want_reply ? vgp_submit_publish(s) : vgp_submit_async(s);', '}', '',
+          f'CUresult vgp_recv_{c.name}(struct vgp_submit *s'
+          + (', ' + plist(outs) if outs else '') + ')', '{',
+          '    const void *pay = NULL;', '    uint32_t n = 0;',
+          '    CUresult r = vgp_submit_collect(s, &pay, &n);']
+    o += decode(c) or ['    (void)pay;', '    (void)n;']
+    o += ['    vgp_submit_end(s);', '    return r;', '}', '']
+    return o
+
+
+def render_h(d):
+    o = [BANNER, '#ifndef VGP_GUEST_H', '#define VGP_GUEST_H', '', '#include "vgp_guest_rt.h"',
+         '#include "vgp_calls.h"', '',
+         '/*', ' * Encoders. vgp_call_X submits and, unless the class is async, waits for the reply.',
+         ' * Lengths: _len counts bytes, _count elements; for results it is in: capacity, out: what',
+         ' * came. `del` handles are dropped when the call succeeded. For flex calls vgp_send_X',
+         ' * publishes (with want_reply the reply is outstanding) and vgp_recv_X collects and ends.',
+         ' */']
+    for c in d.calls:
+        o.append(f'CUresult vgp_call_{c.name}({plist(enc_params(c))});')
+        if c.cls == 'flex':
+            ins = enc_params(c, ('in', 'new', 'del'))
+            outs = enc_params(c, ('out',))
+            o.append(f'CUresult vgp_send_{c.name}(struct vgp_submit *s, bool want_reply, '
+                     f'{plist(ins)});')
+            o.append(f'CUresult vgp_recv_{c.name}(struct vgp_submit *s'
+                     + (', ' + plist(outs) if outs else '') + ');')
+    return '\n'.join(o + ['', '#endif', ''])
+
+
+def render_c(d):
+    o = [BANNER, '#include <string.h>', '', '#include "vgp_guest.h"', '',
+         'static inline uint64_t vgp_pad8(uint64_t n)', '{', '    return (n + 7) & ~7ull;', '}', '',
+         'static inline void vgp_copy_str(char *to, uint32_t cap, const uint8_t *from, uint64_t n)',
+         '{', '    if (!to || !cap)', '        return;', '    uint64_t k = n < cap ? n : cap - 1;',
+         '    memcpy(to, from, k);', '    to[k < cap ? k : cap - 1] = 0;', '}', '']
+    for c in d.calls:
+        o += call(c, d)
+        if c.cls == 'flex':
+            o += flex(c, d)
+    return '\n'.join(o)

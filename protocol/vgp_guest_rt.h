@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the generated guest code (vgp_guest.c, vgp_entry.c, vgp_unsupported.c, vgp_procaddr.c) asks
+ * of the library around it. Implemented by userspace/libcuda, or by a test.
+ */
+#ifndef VGP_GUEST_RT_H
+#define VGP_GUEST_RT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cudaProfiler.h>
+
+#include "vgp_ring.h"
+
+/* One call on its way: stack-allocated by the generated code, filled by vgp_submit_begin(). */
+struct vgp_submit {
+    void *args;       /* where the fixed arguments and variable parts go; zeroed; `bytes` long */
+    uint64_t priv[6]; /* the ring client's own */
+};
+
+/*
+ * Reserves a record for `bytes` of arguments (at most VGP_RECORD_MAX less the header) and, when
+ * want_reply, a reply slot; sleeps while the ring or the slots are full. Between begin and
+ * publish/async/wait no other call may be begun by the same thread. Returns 0, or the CUresult that
+ * the CUDA call must return (NOT_INITIALIZED, DEINITIALIZED, the sticky error, ...); then nothing
+ * is held.
+ */
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply);
+/* Publishes a record without reply and ends the submission. */
+CUresult vgp_submit_async(struct vgp_submit *s);
+/* Publishes a record with a reply and returns at once; several may be outstanding per thread. */
+CUresult vgp_submit_publish(struct vgp_submit *s);
+/* Waits for the reply of a published record. *payload (aligned to 8, private or stable until
+ * vgp_submit_end) holds *size bytes. Returns the reply's CUresult or how the client died. */
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size);
+/* Gives the reply slot back. Needed after every publish or collect, also a failed one (harmless when
+ * nothing is held). */
+void vgp_submit_end(struct vgp_submit *s);
+
+/* Sends data larger than one record ahead of the call that uses it; *blob_id is then part of that
+ * call, which consumes it. At most VGP_BLOB_MAX bytes. */
+CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id);
+
+/* Handles. The application sees the wire value. mint returns 0 when VGP_HANDLE_INDEX_MAX are live. */
+uint64_t vgp_handle_mint(enum vgp_handle_type type);
+bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type);
+void vgp_handle_drop(uint64_t handle);
+
+/* Entry-point prologue: 0, or NOT_INITIALIZED / DEINITIALIZED / the fork rule's answer. */
+CUresult vcu_check_init(void);
+/* The same, then INVALID_CONTEXT when the calling thread has no current context. */
+CUresult vcu_check_context(void);
+
+/* Non-zero while a _ptsz/_ptds twin runs: stream 0 means the calling thread's own stream. */
+extern __thread int vcu_per_thread;
+static inline CUstream vcu_stream(CUstream s)
+{
+    return s == NULL && vcu_per_thread ? CU_STREAM_PER_THREAD : s;
+}
+/* The special values 0, 1, 2 or a live stream handle. */
+static inline bool vcu_stream_ok(CUstream s)
+{
+    return (uintptr_t)s <= 2 || vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
+}
+static inline bool vcu_func_ok(CUfunction f)
+{
+    return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) ||
+           vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
+}
+
+/* Tracing. vcu_trace_on: one load and a predictable branch per call when it is off. */
+extern int vcu_trace_on;
+uint64_t vcu_trace_now(void); /* CLOCK_MONOTONIC, ns */
+void vcu_trace_call(const char *name, CUresult r, uint64_t t0, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* A refused call: once per name on the trace, whatever the trace level. */
+void vcu_trace_refusal(const char *name, const char *why);
+
+/* A row of the cuGetProcAddress table (generated, vgp_procaddr.c): sorted by name, then version. */
+struct vgp_proc {
+    const char *name;   /* without version suffix, as cuGetProcAddress takes it */
+    int version;        /* CUDA version of this variant, e.g. 12000 */
+    void *fn;           /* the export */
+    void *fn_per_thread; /* its _ptsz/_ptds twin, or NULL */
+    const char *symbol; /* the exported name of fn */
+    bool supported;     /* false: fn refuses */
+};
+extern const struct vgp_proc vgp_procs[];
+extern const unsigned vgp_proc_count;
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the generated worker code (vgp_worker.c) asks of the worker around it. Implemented by
+ * host/backend/worker, or by a test.
+ */
+#ifndef VGP_WORKER_RT_H
+#define VGP_WORKER_RT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cudaProfiler.h>
+
+#include "vgp_ring.h"
+
+struct vgb_worker;
+
+/* One call being dispatched. Everything here is private memory of the worker. */
+struct vgb_call {
+    struct vgb_worker *w;
+    const struct vgp_record *rec; /* copy of the record's header */
+    const uint8_t *args;          /* copy of what followed it, 16-byte aligned, zero-padded to 16 */
+    uint32_t args_size;           /* rec->size - sizeof(struct vgp_record) */
+    bool malformed; /* the record broke the protocol: the client dies; why is in malformed_text */
+    char malformed_text[160];
+    bool deferred; /* a custom handler has taken over the reply: vgb_reply_deferred() will send it */
+    uint32_t reply_size;
+    uint8_t reply[VGP_REPLY_SLOT_SIZE - sizeof(struct vgp_reply)] __attribute__((aligned(16)));
+};
+
+typedef CUresult (*vgp_handler)(struct vgb_call *c);
+
+/* A dispatch row. The dispatcher has checked nothing but the record header. */
+#define VGP_F_CONTEXT (1u << 0) /* the record's context must be made current first */
+#define VGP_F_ASYNC (1u << 1)   /* no reply is allowed */
+#define VGP_F_REPLY (1u << 2)   /* a reply slot is required (neither: flex) */
+#define VGP_F_WAIT (1u << 3)    /* may be answered late */
+struct vgp_dispatch {
+    const char *name;
+    vgp_handler handler;
+    uint32_t args_fixed; /* smallest args_size */
+    uint32_t args_max;   /* largest args_size, before rounding to 16 */
+    uint32_t flags;
+};
+/* NULL for a number that no call has. Generated. */
+const struct vgp_dispatch *vgp_dispatch_row(uint16_t call);
+
+/* Marks the record as malformed (formatted reason) and returns CUDA_ERROR_INVALID_VALUE. */
+CUresult vgb_malformed(struct vgb_call *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The provider does not export what the call needs: NOT_SUPPORTED, with a detail line. */
+CUresult vgb_missing(struct vgb_call *c, const char *name);
+
+/*
+ * Handle table. get: 0 and *object, or INVALID_HANDLE (INVALID_CONTEXT for contexts) when the value
+ * is stale, foreign or of another type; value 0 gives NULL when null_ok. Streams: 0 and 1 pass
+ * through, 2 becomes the stream of (context, rec->thread).
+ */
+CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+                        void **object);
+/* A function or a kernel: both are accepted wherever CUDA takes a CUfunction. */
+CUresult vgb_func_get(struct vgb_call *c, uint64_t handle, CUfunction *func);
+/* Before creating: the guest-minted value must be well formed and its slot free (else malformed). */
+CUresult vgb_handle_reserve(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type);
+/* After creating; cannot fail when reserve succeeded just before. */
+void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, void *object);
+void vgb_handle_drop(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type);
+
+/* Takes a blob sent ahead; freed after the handler has returned. Malformed when the id is unknown or
+ * its size is not `size`. */
+CUresult vgb_blob_take(struct vgb_call *c, uint32_t blob_id, uint64_t size, const void **data);
+
+#endif
