@@ -16,7 +16,8 @@
 
 /* One call on its way: stack-allocated by the generated code, filled by vgp_submit_begin(). */
 struct vgp_submit {
-    void *args;       /* where the fixed arguments and variable parts go; zeroed; `bytes` long */
+    void *args;       /* where the arguments go, `bytes` long; the first 512 bytes and the padding up
+                       * to a multiple of 16 are zeroed */
     uint64_t priv[6]; /* the ring client's own */
 };
 

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Writes the generated files. `emit.py OUTDIR DOCDIR` (parser -> policy -> templates)."""
+"""Writes the generated files: parser -> policy -> templates.
+
+emit.py OUTDIR DOCDIR      the committed files
+emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c"""
 import os
 import sys
 
@@ -8,12 +11,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, guest, page, worker  # noqa: E402
+from templates import calls_h, entry, guest, page, roundtrip, worker  # noqa: E402
 
 
 def main(argv):
     if len(argv) != 3:
-        print('usage: emit.py OUTDIR DOCDIR', file=sys.stderr)
+        print('usage: emit.py OUTDIR DOCDIR | emit.py --roundtrip FILE', file=sys.stderr)
         return 2
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
@@ -22,6 +25,10 @@ def main(argv):
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
+    if argv[1] == '--roundtrip':
+        with open(argv[2], 'w', encoding='utf-8') as f:
+            f.write(roundtrip.render(d))
+        return 0
     with open(os.path.join(here, 'cuda_symbols.tsv'), encoding='utf-8') as f:
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
     files = {

@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Tests of the protocol folder; $1 is the build folder. Called by `make check`.
+O=$1
+here=$(cd "$(dirname "$0")" && pwd)
+PYTHON=${PYTHON:-/usr/bin/python3}
+CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+pass=0 fail=0
+ok() { if [ "$2" = 0 ]; then echo "ok   $1"; pass=$((pass + 1)); else echo "FAIL $1"; fail=$((fail + 1)); fi; }
+
+mkdir -p "$O/fresh/docs"
+"$PYTHON" "$here/gen/emit.py" "$O/fresh" "$O/fresh/docs" &&
+    for f in "$here"/generated/*; do cmp "$f" "$O/fresh/$(basename "$f")" || exit 1; done &&
+    cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md"
+ok "committed generated code is what the description gives" $?
+
+# Each broken description must be refused, with the file's line or the call's name.
+refuse() { # name, sed script over the description
+    rm -rf "$O/broken" && mkdir -p "$O/broken/out" && cp -r "$here/gen" "$here/cuda_symbols.tsv" "$O/broken/" &&
+        sed "$2" "$here/cuda_calls.def" >"$O/broken/cuda_calls.def"
+    if cmp -s "$here/cuda_calls.def" "$O/broken/cuda_calls.def"; then
+        echo "the edit changed nothing"; ok "$1" 1; return
+    fi
+    if "$PYTHON" "$O/broken/gen/emit.py" "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1; then
+        ok "$1" 1
+    else
+        grep -q '^error: ' "$O/broken/log"; ok "$1" $?
+    fi
+}
+refuse "a number used twice is refused" 's/^call 0x0002 /call 0x0001 /'
+refuse "an unknown class is refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing later/'
+refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync noctx/call 0x0006 vgpPing/'
+refuse "a string without maximum is refused" 's/in str label max=64/in str label/'
+refuse "an unknown type is refused" 's/in u64 value : uint64_t/in pointer value : uint64_t/'
+refuse "an unknown handle kind is refused" 's/handle:event hEvent/handle:evnt hEvent/'
+refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing async/'
+refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait worker=custom/call 0x0415 cuEventSynchronize wait/'
+refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
+refuse "a refusal without a reason's text is refused" 's/^reason ipc /reason ipx /'
+refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/out bytes result max=8192/'
+refuse "a record larger than the limit is refused" 's/in bytes params len=paramsLen max=32764/in bytes params len=paramsLen max=99999/'
+
+if [ -f "$CUDA_HOME/include/cuda.h" ]; then
+    # Every function that cuda.h declares is described, and with its signature (the compiler checks).
+    printf '#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n' |
+        ${CC:-cc} -E -I"$CUDA_HOME/include" - | tr '\n' ' ' | grep -oE '\bcu[A-Z][A-Za-z0-9_]* *\(' |
+        tr -d ' (' | sort -u >"$O/header.names"
+    sed -n 's/^    \(cu[A-Za-z0-9_]*\);$/\1/p' "$here/generated/vgp_exports.map" | sort -u >"$O/export.names"
+    missing=$(comm -23 "$O/header.names" "$O/export.names" | tr '\n' ' ')
+    [ -z "$missing" ] || echo "not described: $missing"
+    [ -z "$missing" ] && [ "$(wc -l <"$O/header.names")" -gt 600 ]
+    ok "all $(wc -l <"$O/header.names") functions of cuda.h are exported ($(wc -l <"$O/export.names") exports)" $?
+    ${CC:-cc} -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -fsyntax-only \
+        -D__CUDA_API_VERSION_INTERNAL -I"$here" -I"$here/generated" -isystem "$CUDA_HOME/include" \
+        "$here/generated/vgp_entry.c"
+    ok "every described signature is cuda.h's" $?
+fi
+
+"$O/vgp_roundtrip_test" >"$O/roundtrip.log" 2>&1
+r=$?
+tail -n 5 "$O/roundtrip.log"
+ok "round trips T1-T6 of every call under ASan and UBSan" $r
+
+echo "protocol: $pass passed, $fail failed, 0 skipped"
+[ "$fail" = 0 ]

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Test code, made anew for each run: for every call a case that encodes random arguments, decodes
+them with the worker's decoder, compares, and sends random results back the same way."""
+from templates.common import BANNER, HANDLES, SCALARS, elem_ctype, enc_params
+from templates.worker import custom_proto, provider_names
+
+
+def fill_in(c, d):
+    """Declares and fills the guest-side arguments; returns (statements, argument list)."""
+    o, args = [], []
+    for p in c.params:
+        if p.dir == 'out':
+            if p.type in SCALARS:
+                t = p.ctype.rstrip('*').strip()
+                o.append(f'    {t} out_{p.name};')
+                o.append(f'    memset(&out_{p.name}, 0, sizeof(out_{p.name}));')
+                args.append(f'&out_{p.name}')
+            else:
+                el = elem_ctype(p)
+                o.append(f'    static {el} out_{p.name}[{p.max}];')
+                o.append(f'    uint32_t out_{p.name}_len = {p.max};')
+                cast = f'({p.ctype})' if p.ctype.endswith('*') else ''
+                args.append(f'{cast}out_{p.name}')
+                args.append(f'{"" if p.type == "str" else "&"}out_{p.name}_len')
+        elif p.type in SCALARS:
+            o.append(f'    {SCALARS[p.type][1]} in_{p.name} = ({SCALARS[p.type][1]})rnd();')
+            args.append(f'({p.ctype})in_{p.name}')
+        elif p.type == 'handle':
+            if p.dir == 'new' and p.ctype.endswith('*'):
+                t = p.ctype[:-1].strip()
+                o.append(f'    {t} in_{p.name} = NULL;')
+                args.append(f'&in_{p.name}')
+            else:
+                o.append(f'    uint64_t in_{p.name} = VGP_HANDLE({HANDLES[p.sub]}, 7, '
+                         'rnd() % 1000);')
+                args.append(f'({p.ctype})(uintptr_t)in_{p.name}')
+        elif p.type == 'struct':
+            t = p.ctype.rstrip('*').strip().replace('const ', '')
+            o.append(f'    {t} in_{p.name};')
+            o.append(f'    memset(&in_{p.name}, 0, sizeof(in_{p.name}));')
+            for _, n, ct in d.structs[p.sub].fields:
+                o.append(f'    in_{p.name}.{n} = ({ct})(rnd() & 0x7fff);')
+            args.append(f'in_{p.name}' if 'value' in p.attrs else f'&in_{p.name}')
+        else:
+            el = 'uint8_t' if p.type == 'blob' else elem_ctype(p)
+            o.append(f'    static {el} in_{p.name}[{p.max}];')
+            o.append(f'    uint32_t in_{p.name}_len = pick_len({p.max});')
+            if p.type == 'str':
+                o.append(f'    in_{p.name}_len = in_{p.name}_len ? in_{p.name}_len : 1;')
+                o.append(f'    rnd_text(in_{p.name}, in_{p.name}_len);')
+            else:
+                o.append(f'    rnd_bytes(in_{p.name}, (size_t)in_{p.name}_len * {p.elem});')
+            args.append(f'in_{p.name}')
+            if p.type != 'str':
+                args.append(f'in_{p.name}_len')
+    return o, args
+
+
+def compare(c, d):
+    """The worker's view (seen.args, a private copy) against the guest's arguments."""
+    o = []
+    if not c.args.size:
+        return o
+    o.append(f'    const struct vgp_args_{c.name} *a = (const void *)seen.args;')
+    for p in c.params:
+        if p.dir == 'out':
+            continue
+        if p.type in SCALARS:
+            o.append(f'    CHECK(memcmp(&a->{p.name}, &in_{p.name}, sizeof(a->{p.name})) == 0, '
+                     f'"{p.name}");')
+        elif p.type == 'handle':
+            minted = p.dir == 'new' and p.ctype.endswith('*')  # handed out only on success
+            ok = 'r != CUDA_SUCCESS || ' if minted else ''
+            o.append(f'    CHECK({ok}a->{p.name} == (uint64_t)(uintptr_t)in_{p.name}, "{p.name}");')
+        elif p.type == 'struct':
+            for _, n, ct in d.structs[p.sub].fields:
+                o.append(f'    CHECK((uint64_t)a->{p.name}.{n} == (uint64_t)in_{p.name}.{n}, '
+                         f'"{p.name}.{n}");')
+        else:
+            o.append(f'    CHECK(a->{p.name}_len == in_{p.name}_len, "{p.name}_len");')
+    if c.var_in:
+        o.append(f'    const uint8_t *v = seen.args + {c.args.size};')
+    for p in c.var_in:
+        n = f'(size_t)in_{p.name}_len * {p.elem}'
+        o.append(f'    CHECK(memcmp(v, in_{p.name}, {n}) == 0, "{p.name} bytes");')
+        o.append(f'    v += ({n} + 7) & ~(size_t)7;')
+    return o
+
+
+def compare_out(c):
+    o = []
+    if not c.ret.size:
+        return o
+    o.append(f'    const struct vgp_ret_{c.name} *ret = (const void *)seen.reply;')
+    if c.var_out:
+        o.append('    const uint8_t *w = seen.reply + sizeof(*ret);')
+    for p in c.params:
+        if p.dir != 'out':
+            continue
+        if p.type in SCALARS:
+            t = p.ctype.rstrip('*').strip()
+            o += [f'    if (seen.result == CUDA_SUCCESS) {{', f'        {t} want = ({t})ret->{p.name};',
+                  f'        CHECK(memcmp(&out_{p.name}, &want, sizeof(want)) == 0, "{p.name}");',
+                  '    }']
+        else:
+            n = f'(size_t)ret->{p.name}_len * {p.elem}'
+            if p.type == 'str':
+                o.append(f'    CHECK(strncmp(out_{p.name}, (const char *)w, ret->{p.name}_len) == 0, '
+                         f'"{p.name}");')
+            else:
+                o.append(f'    CHECK(out_{p.name}_len == ret->{p.name}_len, "{p.name}_len");')
+                o.append(f'    CHECK(memcmp(out_{p.name}, w, {n}) == 0, "{p.name} bytes");')
+            o.append(f'    w += ({n} + 7) & ~(size_t)7;')
+    return o
+
+
+def case(c, d):
+    o = [f'static void case_{c.name}(void)', '{', f'    begin_case("{c.name}", VGP_{c.name});']
+    fill, args = fill_in(c, d)
+    o += fill
+    o.append(f'    CUresult r = vgp_call_{c.name}({", ".join(args)});')
+    o.append('    CHECK(seen.calls == 1, "dispatched once");')
+    o.append('    CHECK(r == seen.result, "result");')
+    o += compare(c, d) + compare_out(c)
+    return o + ['    end_case();', '}', '']
+
+
+def fake_custom(c):
+    """A hand-written handler's stand-in: random results within the limits."""
+    o = [custom_proto(c), '{', '    (void)c;']
+    if c.args.size:
+        o.append('    (void)a;')
+    for p in c.var_in:
+        n = f'(size_t)a->{p.name}_len * {p.elem}' if p.type != 'blob' else f'a->{p.name}_size'
+        o.append(f'    touch({p.name}, {n});')
+    if c.ret.size:
+        o.append('    rnd_bytes(r, sizeof(*r));')
+    for p in c.var_out:
+        o.append(f'    r->{p.name}_len = pick_len({p.max});')
+        if p.type == 'str':
+            o += [f'    r->{p.name}_len = r->{p.name}_len ? r->{p.name}_len : 1;',
+                  f'    rnd_text(o->{p.name}, r->{p.name}_len);']
+        else:
+            o.append(f'    rnd_bytes(o->{p.name}, (size_t)r->{p.name}_len * {p.elem});')
+    if c.ret.size:
+        for f in c.ret.fields:
+            if f.name.startswith('pad'):
+                o.append(f'    memset(r->{f.name}, 0, sizeof(r->{f.name}));')
+    return o + ['    return next_result();', '}', '']
+
+
+def fake_forward(c, d):
+    ps, body = [], []
+    for p in c.params:
+        t = p.ctype
+        ps.append(f'{t}{p.name}' if t.endswith('*') else f'{t} {p.name}')
+        if p.dir == 'out':
+            body.append(f'    rnd_bytes({p.name}, sizeof(*{p.name}));')
+        elif p.dir == 'new':
+            body.append(f'    *{p.name} = ({t[:-1].strip()})(uintptr_t)0x1000;')
+        elif p.type == 'struct' and t.endswith('*'):
+            body.append(f'    touch({p.name}, sizeof(*{p.name}));')
+        elif p.type == 'str':
+            body.append(f'    touch({p.name}, strlen({p.name}) + 1);')
+        else:
+            body.append(f'    (void){p.name};')
+    return [f'static CUresult CUDAAPI fake_{c.name}({", ".join(ps) or "void"})', '{'] + body + [
+        '    return next_result();', '}', '']
+
+
+def render(d):
+    o = [BANNER]
+    for c in d.calls:
+        o += fake_custom(c) if c.worker == 'custom' else fake_forward(c, d)
+    o += ['static void fake_provider(void)', '{']
+    o += [f'    vgb_provider.{c.name} = fake_{c.name};' for c in d.calls if c.worker == 'forward']
+    o += ['}', '']
+    for c in d.calls:
+        o += case(c, d)
+    o += ['static void (*const cases[])(void) = {']
+    o += [f'    case_{c.name},' for c in d.calls]
+    return '\n'.join(o + ['};', ''])

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Round trips of every call through the generated encoders and decoders, in one process.
+ *
+ * T1 same call, same bytes (idempotence); T2 what the encoder asks for is what it fills, and the
+ * decoder consumes all of it; T3 every field arrives as it was sent (random values, several
+ * rounds); T4 every shorter record is refused; T5 every word of the arguments corrupted in turn:
+ * no crash (ASan, UBSan), and padding that is not zero is refused; T6 no reply is larger than its
+ * slot, no record larger than VGP_RECORD_MAX.
+ * The cases themselves are made from the description for each run (gen/templates/roundtrip.py).
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_guest.h"
+#include "vgp_worker.h"
+
+#define ARGS_MAX (VGP_RECORD_MAX - sizeof(struct vgp_record))
+
+struct vgp_provider vgb_provider;
+__thread int vcu_per_thread;
+
+static uint64_t seed = 0x9e3779b97f4a7c15ull;
+static uint64_t rnd(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static void rnd_bytes(void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)p)[i] = (uint8_t)rnd();
+}
+
+/* A string of n bytes with its NUL, no NUL inside. */
+static void rnd_text(char *p, uint32_t n)
+{
+    for (uint32_t i = 0; i + 1 < n; i++)
+        p[i] = (char)('!' + rnd() % 90);
+    p[n - 1] = 0;
+}
+
+/* Limits are where mistakes are: 0, 1, the maximum and one below come up often. */
+static uint32_t pick_len(uint32_t max)
+{
+    switch (rnd() % 5) {
+    case 0: return 0;
+    case 1: return 1;
+    case 2: return max;
+    case 3: return max - 1;
+    default: return (uint32_t)(rnd() % (max + 1ull));
+    }
+}
+
+static volatile uint8_t sink;
+static void touch(const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sink ^= ((const uint8_t *)p)[i];
+}
+
+/* What the far side saw, for the cases to compare. */
+static struct {
+    unsigned calls;
+    CUresult result;
+    uint8_t args[ARGS_MAX] __attribute__((aligned(16)));
+    uint32_t args_size;
+    uint8_t reply[VGP_REPLY_SLOT_SIZE] __attribute__((aligned(16)));
+    uint32_t reply_size;
+} seen;
+
+static const char *case_name;
+static uint16_t case_call;
+static unsigned passed, failed;
+static bool case_ok;
+
+#define CHECK(cond, what)                                                                          \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            printf("FAIL %s: %s (line %d)\n", case_name, what, __LINE__);                          \
+            case_ok = false;                                                                       \
+        }                                                                                          \
+    } while (0)
+
+static CUresult next_result(void)
+{
+    return rnd() % 4 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- the worker's side ---- */
+
+CUresult vgb_malformed(struct vgb_call *c, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(c->malformed_text, sizeof(c->malformed_text), fmt, ap);
+    va_end(ap);
+    c->malformed = true;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vgb_missing(struct vgb_call *c, const char *name)
+{
+    (void)c;
+    (void)name;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+                        void **object)
+{
+    (void)c;
+    if (handle == 0 && null_ok) {
+        *object = NULL;
+        return CUDA_SUCCESS;
+    }
+    if (VGP_HANDLE_TYPE(handle) != (unsigned)type)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *object = (void *)(uintptr_t)0x1000;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_func_get(struct vgb_call *c, uint64_t handle, CUfunction *func)
+{
+    void *p = NULL;
+    CUresult r = vgb_handle_get(c, handle, VGP_H_FUNCTION, false, &p);
+    *func = p;
+    return r;
+}
+
+CUresult vgb_handle_reserve(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    return VGP_HANDLE_TYPE(handle) == (unsigned)type ? CUDA_SUCCESS
+                                                     : vgb_malformed(c, "handle type");
+}
+
+void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
+{
+    (void)c;
+    (void)handle;
+    (void)type;
+    (void)object;
+}
+
+void vgb_handle_drop(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    (void)c;
+    (void)handle;
+    (void)type;
+}
+
+CUresult vgb_blob_take(struct vgb_call *c, uint32_t blob_id, uint64_t size, const void **data)
+{
+    (void)size;
+    (void)data;
+    return vgb_malformed(c, "blob %u is not there", blob_id);
+}
+
+static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, struct vgb_call *c)
+{
+    const struct vgp_dispatch *row = vgp_dispatch_row(call);
+    struct vgp_record rec = {.size = (uint32_t)sizeof(rec) + size, .call = call};
+    memset(c, 0, sizeof(*c));
+    c->rec = &rec;
+    c->args_size = size;
+    if (!row || size < row->args_fixed)
+        return vgb_malformed(c, "too short");
+    /* Exactly as large as the record, so that ASan sees a read past its end. */
+    uint8_t *copy = aligned_alloc(16, size ? (size + 15) & ~15u : 16);
+    memcpy(copy, args, size);
+    c->args = copy;
+    CUresult r = row->handler(c);
+    free(copy);
+    return r;
+}
+
+/* ---- the guest's side: a ring of one record ---- */
+
+static struct vgb_call now;
+
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
+{
+    (void)want_reply;
+    CHECK(bytes <= ARGS_MAX, "T6: record fits");
+    CHECK(call == case_call, "its own number");
+    memset(seen.args, 0xa5, sizeof(seen.args));
+    seen.args_size = (bytes + 15) & ~15u;
+    memset(seen.args, 0, bytes < 512 ? bytes : 512);
+    memset(seen.args + bytes, 0, seen.args_size - bytes);
+    s->args = seen.args;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_publish(struct vgp_submit *s)
+{
+    (void)s;
+    seen.calls++;
+    seen.result = dispatch(case_call, seen.args, seen.args_size, &now);
+    CHECK(!now.malformed, now.malformed_text);
+    CHECK(now.reply_size <= sizeof(now.reply), "T6: reply fits its slot");
+    memcpy(seen.reply, now.reply, now.reply_size);
+    seen.reply_size = now.reply_size;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_async(struct vgp_submit *s)
+{
+    vgp_submit_publish(s);
+    return seen.result; /* so that the case can compare it like any other */
+}
+
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)
+{
+    (void)s;
+    *payload = seen.reply;
+    *size = seen.reply_size;
+    return seen.result;
+}
+
+void vgp_submit_end(struct vgp_submit *s)
+{
+    (void)s;
+}
+
+CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
+{
+    (void)data;
+    (void)size;
+    *blob_id = 1;
+    return CUDA_SUCCESS;
+}
+
+uint64_t vgp_handle_mint(enum vgp_handle_type type)
+{
+    return VGP_HANDLE(type, 7, 3);
+}
+
+bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type)
+{
+    return VGP_HANDLE_TYPE(handle) == (unsigned)type;
+}
+
+void vgp_handle_drop(uint64_t handle)
+{
+    (void)handle;
+}
+
+/* ---- the cases ---- */
+
+static void begin_case(const char *name, uint16_t call)
+{
+    case_name = name;
+    case_call = call;
+    case_ok = true;
+    memset(&seen, 0, offsetof(__typeof__(seen), args));
+}
+
+/* T1, T4, T5 on the record that the case has just sent. */
+static void end_case(void)
+{
+    static uint8_t good[ARGS_MAX] __attribute__((aligned(16)));
+    const uint32_t size = seen.args_size;
+    static struct vgb_call c;
+    memcpy(good, seen.args, size);
+
+    dispatch(case_call, good, size, &c);
+    CHECK(!c.malformed, "T1: the same record again");
+    for (uint32_t n = 0; n < size; n += 16) {
+        if (n > 2048 && n + 2048 < size)
+            continue; /* the middle of a long payload: all alike */
+        dispatch(case_call, good, n, &c);
+        CHECK(c.malformed, "T4: a shorter record is refused");
+    }
+    for (uint32_t at = 0; at + 4 <= size && at < 1024; at += 4) {
+        static const uint32_t bad[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff};
+        for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+            uint32_t keep;
+            memcpy(&keep, good + at, 4);
+            memcpy(good + at, &bad[i], 4);
+            dispatch(case_call, good, size, &c);
+            CHECK(c.reply_size <= sizeof(c.reply), "T5: reply fits its slot");
+            memcpy(good + at, &keep, 4);
+        }
+    }
+    if (case_ok)
+        passed++;
+    else
+        failed++;
+}
+
+#include "vgp_roundtrip_cases.h"
+
+int main(void)
+{
+    fake_provider();
+    const unsigned n = sizeof(cases) / sizeof(cases[0]), rounds = 24;
+    for (unsigned k = 0; k < rounds; k++)
+        for (unsigned i = 0; i < n; i++)
+            cases[i]();
+    printf("roundtrip: %u calls, %u rounds\n", n, rounds);
+    printf("roundtrip: %u passed, %u failed, 0 skipped\n", passed, failed);
+    return failed != 0;
+}
