@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* The vgpu command: runs CUDA programs against vgpu-cuda, in a virtual machine or beside it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli_config.h"
+#include "vgpu_cli.h"
+
+static void help(void)
+{
+    printf("usage: vgpu COMMAND [OPTIONS] ...\n"
+           "\n"
+           "  vgpu run PROGRAM [ARGS...]      runs a CUDA program on this machine, no VM\n"
+           "  vgpu vm run PROGRAM [ARGS...]   boots a virtual machine and runs the program in it\n"
+           "  vgpu vm shell                   boots a virtual machine and gives you a shell in it\n"
+           "\n"
+           "  vgpu run --help, vgpu vm run --help, vgpu vm shell --help: their options\n"
+           "  vgpu --version\n"
+           "\n"
+           "PROGRAM needs no change and no other build: it finds vgpu's libcuda.so.1 and uses it\n"
+           "through the libcudart that it was linked with. Exit status: the program's own; 125 when\n"
+           "vgpu itself failed, 126 and 127 when the program cannot be run, 124 after --timeout.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+
+    if (strcmp(command, "run") == 0)
+        return vgpu_cli_run(argc - 1, argv + 1);
+    if (strcmp(command, "vm") == 0)
+        return vgpu_cli_vm(argc - 1, argv + 1);
+    if (strcmp(command, "--version") == 0) {
+        printf("vgpu %s\n", VGPU_CLI_VERSION);
+        return 0;
+    }
+    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
+        strcmp(command, "help") == 0) {
+        help();
+        return 0;
+    }
+    if (*command)
+        vgpu_cli_say("'%s' is not a command; see `vgpu --help`", command);
+    else
+        help();
+    return VGPU_CLI_FAILED;
+}
