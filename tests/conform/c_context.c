@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/* Contexts: the primary context's life, the stack of a thread, other threads. */
+#include "conform.h"
+
+#include <pthread.h>
+
+CASE(ctx_primary, CF_ALONE)
+{
+    CUcontext a = NULL, b = NULL, c = NULL;
+    unsigned flags = 99;
+    int active = 99;
+    CUdeviceptr p = 0;
+
+    NEED(cuInit(0));
+    OK("state", cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cf_u64("state_active", (uint64_t)active, 0);
+    RC("release_unretained", cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+    OK("retain", cuDevicePrimaryCtxRetain(&a, 0));
+    OK("retain_again", cuDevicePrimaryCtxRetain(&b, 0));
+    cf_true("same", a && a == b);
+    OK("state_2", cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cf_u64("state_2_active", (uint64_t)active, 1);
+    OK("current", cuCtxGetCurrent(&c));
+    cf_true("retain_does_not_set", c == NULL);
+    RC("retain_null", cuDevicePrimaryCtxRetain(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("retain_device", cuDevicePrimaryCtxRetain(&c, 77), CUDA_ERROR_INVALID_DEVICE);
+    OK("set", cuCtxSetCurrent(a));
+    OK("alloc", cuMemAlloc(&p, 4096));
+    OK("release", cuDevicePrimaryCtxRelease(0));
+    OK("still_valid", cuMemsetD8(p, 1, 4096));
+    OK("release_last", cuDevicePrimaryCtxRelease(0));
+    OK("state_3", cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cf_u64("state_3_active", (uint64_t)active, 0);
+    RC_IN("use_after_end", cuMemAlloc(&p, 4096), CUDA_ERROR_CONTEXT_IS_DESTROYED,
+          CUDA_ERROR_INVALID_CONTEXT);
+    RC("release_too_often", cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+    OK("retain_new", cuDevicePrimaryCtxRetain(&b, 0));
+    OK("set_new", cuCtxSetCurrent(b));
+    OK("alloc_new", cuMemAlloc(&p, 4096));
+    OK("reset", cuDevicePrimaryCtxReset(0));
+    OK("end", cuCtxSetCurrent(NULL));
+}
+
+CASE(ctx_reset_frees, CF_ALONE)
+{
+    CUcontext c = NULL;
+    CUdeviceptr p = 0;
+    CUstream s = NULL;
+
+    NEED(cuInit(0));
+    NEED(cuDevicePrimaryCtxRetain(&c, 0));
+    NEED(cuCtxSetCurrent(c));
+    NEED(cuMemAlloc(&p, 1 << 20));
+    NEED(cuStreamCreate(&s, 0));
+    OK("reset", cuDevicePrimaryCtxReset(0));
+    OK("retain", cuDevicePrimaryCtxRetain(&c, 0));
+    OK("set", cuCtxSetCurrent(c));
+    RC("old_memory", cuMemsetD8(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real())
+        RC_IN("old_stream", cuStreamSynchronize(s), CUDA_ERROR_INVALID_HANDLE,
+              CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    NEED(cuMemAlloc(&p, 1 << 20));
+    OK("new_memory", cuMemsetD8(p, 0, 1 << 20));
+}
+
+CASE(ctx_stack, CF_CTX)
+{
+    CUcontext prim = NULL, c = NULL;
+    CUdevice d = -1;
+    unsigned version = 0, flags = 0;
+
+    OK("current", cuCtxGetCurrent(&prim));
+    cf_true("current_set", prim != NULL);
+    OK("push", cuCtxPushCurrent(prim));
+    OK("pop", cuCtxPopCurrent(&c));
+    cf_true("pop_value", c == prim);
+    OK("below", cuCtxGetCurrent(&c));
+    cf_true("below_value", c == prim);
+    OK("pop_null_out", cuCtxPopCurrent(NULL));
+    OK("empty", cuCtxGetCurrent(&c));
+    cf_true("empty_null", c == NULL);
+    RC("pop_empty", cuCtxPopCurrent(&c), CUDA_ERROR_INVALID_CONTEXT);
+    RC_IN("push_null", cuCtxPushCurrent(NULL), CUDA_ERROR_INVALID_CONTEXT,
+          CUDA_ERROR_INVALID_VALUE);
+    OK("set", cuCtxSetCurrent(prim));
+    OK("set_replaces", cuCtxSetCurrent(prim));
+    OK("pop_once", cuCtxPopCurrent(&c));
+    RC("pop_twice", cuCtxPopCurrent(&c), CUDA_ERROR_INVALID_CONTEXT);
+    OK("set_back", cuCtxSetCurrent(prim));
+    OK("device", cuCtxGetDevice(&d));
+    cf_u64("device_value", (uint64_t)d, 0);
+    RC("device_null", cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("version", cuCtxGetApiVersion(prim, &version));
+    cf_true("version_value", version >= 3010);
+    OK("flags", cuCtxGetFlags(&flags));
+    OK("set_null", cuCtxSetCurrent(NULL));
+    OK("set_null_current", cuCtxGetCurrent(&c));
+    cf_true("set_null_value", c == NULL);
+    RC("current_out_null", cuCtxGetCurrent(NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("restore", cuCtxSetCurrent(prim));
+    OK("sync", cuCtxSynchronize());
+}
+
+CASE(ctx_limits, CF_CTX)
+{
+    size_t v = 0;
+    int lo = -99, hi = 99;
+
+    OK("stack", cuCtxGetLimit(&v, CU_LIMIT_STACK_SIZE));
+    cf_true("stack_value", v > 0);
+    OK("printf", cuCtxGetLimit(&v, CU_LIMIT_PRINTF_FIFO_SIZE));
+    OK("heap", cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
+    RC("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    RC("null", cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
+    RC("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    OK("range", cuCtxGetStreamPriorityRange(&lo, &hi));
+    cf_true("range_order", lo >= hi && lo == 0);
+    OK("range_null", cuCtxGetStreamPriorityRange(NULL, NULL));
+}
+
+struct other {
+    CUcontext seen;
+    CUresult current, alloc_none, set, alloc, sync;
+};
+
+static void *other_thread(void *arg)
+{
+    struct other *o = arg;
+    CUdeviceptr p = 0;
+    CUcontext c = NULL, mine = o->seen;
+
+    o->current = cuCtxGetCurrent(&c);
+    o->seen = c;
+    o->alloc_none = cuMemAlloc(&p, 64);
+    o->set = cuCtxSetCurrent(mine);
+    o->alloc = cuMemAlloc(&p, 64);
+    o->sync = cuCtxSynchronize();
+    cuMemFree(p);
+    return NULL;
+}
+
+/* A new thread has no current context: the one of another thread is not inherited. */
+CASE(ctx_thread, CF_CTX)
+{
+    struct other o = {0};
+    pthread_t t;
+
+    NEED(cuCtxGetCurrent(&o.seen));
+    cf_need_true("thread", !pthread_create(&t, NULL, other_thread, &o));
+    pthread_join(t, NULL);
+    OK("current", o.current);
+    cf_true("none", o.seen == NULL);
+    RC("alloc_none", o.alloc_none, CUDA_ERROR_INVALID_CONTEXT);
+    OK("set", o.set);
+    OK("alloc", o.alloc);
+    OK("sync", o.sync);
+}
+
+CASE(ctx_garbage, CF_CTX | CF_UB)
+{
+    CUcontext prim;
+    CUevent e = NULL;
+
+    NEED(cuCtxGetCurrent(&prim));
+    NEED(cuEventCreate(&e, 0));
+    RC_IN("set", cuCtxSetCurrent((CUcontext)(uintptr_t)0x1234560), CUDA_ERROR_INVALID_CONTEXT,
+          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("push", cuCtxPushCurrent((CUcontext)(uintptr_t)0x1234560), CUDA_ERROR_INVALID_CONTEXT,
+          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("event_as_context", cuCtxSetCurrent((CUcontext)e), CUDA_ERROR_INVALID_CONTEXT,
+          CUDA_ERROR_INVALID_VALUE);
+    CUcontext c = NULL;
+    OK("current", cuCtxGetCurrent(&c));
+    cf_true("unchanged", c == prim);
+    OK("destroy", cuEventDestroy(e));
+}
+
+static void *pushing_thread(void *arg)
+{
+    CUcontext c = arg;
+    CUresult *r = calloc(1, sizeof(*r));
+
+    *r = cuCtxPushCurrent(c);
+    for (int i = 0; i < 20 && *r == CUDA_SUCCESS; i++) {
+        CUdeviceptr p = 0;
+        *r = cuMemAlloc(&p, 1024);
+        if (*r == CUDA_SUCCESS)
+            *r = cuMemFree(p);
+    }
+    if (*r == CUDA_SUCCESS)
+        *r = cuCtxPopCurrent(&c);
+    return r;
+}
+
+CASE(ctx_threads_share, CF_CTX)
+{
+    pthread_t t[8];
+    CUcontext c;
+    unsigned bad = 0;
+
+    NEED(cuCtxGetCurrent(&c));
+    for (int i = 0; i < 8; i++)
+        cf_need_true("thread", !pthread_create(&t[i], NULL, pushing_thread, c));
+    for (int i = 0; i < 8; i++) {
+        void *r;
+        pthread_join(t[i], &r);
+        bad += *(CUresult *)r != CUDA_SUCCESS;
+        free(r);
+    }
+    cf_u64("bad", bad, 0);
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+/* Allocation, pointer attributes, pinned memory. */
+#include "conform.h"
+
+#include <sys/mman.h>
+
+CASE(mem_alloc, CF_CTX)
+{
+    CUdeviceptr p = 0, q = 0;
+
+    OK("alloc", cuMemAlloc(&p, 1000));
+    cf_true("aligned", p && p % 256 == 0);
+    RC("zero", cuMemAlloc(&q, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuMemAlloc(NULL, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("free_inside", cuMemFree(p + 4), CUDA_ERROR_INVALID_VALUE);
+    OK("free", cuMemFree(p));
+    RC("free_twice", cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
+    OK("free_null", cuMemFree(0));
+    RC("free_never", cuMemFree(0x123456700), CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < 50; i++) {
+        NEED(cuMemAlloc(&p, (size_t)1 << (i % 20)));
+        NEED(cuMemFree(p));
+    }
+    OK("one_byte", cuMemAlloc(&p, 1));
+    OK("one_byte_set", cuMemsetD8(p, 7, 1));
+    OK("one_byte_free", cuMemFree(p));
+}
+
+/* Out of device memory is an ordinary answer: nothing is lost and the next call works. */
+CASE(mem_out_of_memory, CF_CTX)
+{
+    size_t total = 0, free_mem = 0, before = 0;
+    CUdeviceptr p = 0, q = 0;
+
+    NEED(cuMemAlloc(&q, 4096));
+    NEED(cuMemGetInfo(&before, &total));
+    RC("more_than_all", cuMemAlloc(&p, total + 4096), CUDA_ERROR_OUT_OF_MEMORY);
+    RC("huge", cuMemAlloc(&p, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+    RC("largest", cuMemAlloc(&p, ~(size_t)0), CUDA_ERROR_OUT_OF_MEMORY);
+    NEED(cuMemGetInfo(&free_mem, &total));
+    cf_true("nothing_lost", free_mem >= before - (2 << 20));
+    OK("still_works", cuMemsetD8(q, 1, 4096));
+    OK("alloc_after", cuMemAlloc(&p, 4096));
+    OK("sync", cuCtxSynchronize());
+    OK("free", cuMemFree(p));
+    OK("free_2", cuMemFree(q));
+}
+
+CASE(mem_info, CF_CTX)
+{
+    size_t total = 0, a = 0, b = 0, c = 0;
+    CUdeviceptr p = 0;
+
+    OK("info", cuMemGetInfo(&a, &total));
+    OK("alloc", cuMemAlloc(&p, 64 << 20));
+    OK("info_2", cuMemGetInfo(&b, &total));
+    cf_true("less", a - b >= 60u << 20);
+    OK("free", cuMemFree(p));
+    OK("info_3", cuMemGetInfo(&c, &total));
+    cf_true("back", c >= a - (2 << 20));
+}
+
+CASE(mem_range, CF_CTX)
+{
+    CUdeviceptr p = 0, base = 0;
+    size_t size = 0;
+
+    NEED(cuMemAlloc(&p, 5000));
+    OK("inside", cuMemGetAddressRange(&base, &size, p + 100));
+    cf_true("base", base == p);
+    cf_u64("size", size, 5000);
+    OK("only_size", cuMemGetAddressRange(NULL, &size, p));
+    OK("only_base", cuMemGetAddressRange(&base, NULL, p + 4999));
+    RC_IN("unknown", cuMemGetAddressRange(&base, &size, 0x500), CUDA_ERROR_NOT_FOUND,
+          CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemFree(p));
+    RC_IN("freed", cuMemGetAddressRange(&base, &size, p), CUDA_ERROR_NOT_FOUND,
+          CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(mem_pitch, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    size_t pitch = 0;
+
+    OK("alloc", cuMemAllocPitch(&p, &pitch, 100, 10, 4));
+    cf_true("pitch", pitch >= 100 && pitch % 32 == 0);
+    OK("use", cuMemsetD8(p, 0, pitch * 10));
+    OK("free", cuMemFree(p));
+    RC("element", cuMemAllocPitch(&p, &pitch, 100, 10, 3), CUDA_ERROR_INVALID_VALUE);
+    RC_IN("zero", cuMemAllocPitch(&p, &pitch, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuMemAllocPitch(NULL, &pitch, 4, 10, 4), CUDA_ERROR_INVALID_VALUE);
+    RC("pitch_null", cuMemAllocPitch(&p, NULL, 4, 10, 4), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(mem_attributes, CF_CTX)
+{
+    CUdeviceptr p = 0, dp = 0, start = 0;
+    CUcontext c = NULL, prim = NULL;
+    CUmemorytype type = 0;
+    unsigned managed = 9;
+    int ordinal = -1, on_heap = 0;
+    size_t size = 0;
+    void *hp = &on_heap;
+    unsigned long long id = 0, id2 = 0;
+
+    NEED(cuCtxGetCurrent(&prim));
+    NEED(cuMemAlloc(&p, 4096));
+    OK("context", cuPointerGetAttribute(&c, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    cf_true("context_value", c == prim);
+    OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 8));
+    cf_u64("type_value", type, CU_MEMORYTYPE_DEVICE);
+    OK("device_pointer", cuPointerGetAttribute(&dp, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + 8));
+    cf_true("device_pointer_value", dp == p + 8);
+    RC("host_pointer", cuPointerGetAttribute(&hp, CU_POINTER_ATTRIBUTE_HOST_POINTER, p),
+       CUDA_ERROR_INVALID_VALUE);
+    OK("managed", cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    cf_u64("managed_value", managed & 1, 0);
+    OK("ordinal", cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    cf_u64("ordinal_value", (uint64_t)ordinal, 0);
+    OK("start", cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 9));
+    cf_true("start_value", start == p);
+    OK("size", cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + 9));
+    cf_u64("size_value", size, 4096);
+    OK("id", cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    RC("unknown_attribute", cuPointerGetAttribute(&size, (CUpointer_attribute)999, p),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("heap", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                     (CUdeviceptr)(uintptr_t)&on_heap),
+       CUDA_ERROR_INVALID_VALUE);
+
+    /* The six that cudaPointerGetAttributes asks for. */
+    CUpointer_attribute six[6] = {
+        CU_POINTER_ATTRIBUTE_CONTEXT,      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    };
+    void *out[6] = {&c, &type, &dp, &hp, &managed, &ordinal};
+    OK("six", cuPointerGetAttributes(6, six, out, p));
+    cf_true("six_values", c == prim && type == CU_MEMORYTYPE_DEVICE && dp == p && !hp && !ordinal);
+    type = 77;
+    OK("six_heap", cuPointerGetAttributes(6, six, out, (CUdeviceptr)(uintptr_t)&on_heap));
+    cf_true("six_heap_values", c == NULL && type == 0 && dp == 0);
+    NEED(cuMemFree(p));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuPointerGetAttribute(&id2, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    cf_true("id_new", id != id2);
+    NEED(cuMemFree(p));
+}
+
+CASE(pinned_alloc, CF_CTX)
+{
+    uint32_t *h = NULL, *h2 = NULL;
+    CUdeviceptr d = 0;
+    CUmemorytype type = 0;
+    unsigned flags = 99;
+
+    OK("alloc", cuMemHostAlloc((void **)&h, 1 << 20, CU_MEMHOSTALLOC_DEVICEMAP));
+    cf_need_true("pointer", h != NULL);
+    memset(h, 0x5a, 1 << 20);
+    OK("device_pointer", cuMemHostGetDevicePointer(&d, h, 0));
+    OK("kernel", cf_fill(d, 1 << 18, 3, NULL));
+    OK("sync", cuCtxSynchronize());
+    cf_u64("seen_first", h[0], 3);
+    cf_u64("seen_last", h[(1 << 18) - 1], 3 + (1 << 18) - 1);
+    OK("flags", cuMemHostGetFlags(&flags, h));
+    cf_true("flags_value", flags & CU_MEMHOSTALLOC_DEVICEMAP);
+    OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                     (CUdeviceptr)(uintptr_t)h));
+    cf_u64("type_value", type, CU_MEMORYTYPE_HOST);
+    RC("pointer_flags", cuMemHostGetDevicePointer(&d, h, 5), CUDA_ERROR_INVALID_VALUE);
+    RC("pointer_heap", cuMemHostGetDevicePointer(&d, &flags, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("flags_heap", cuMemHostGetFlags(&flags, &type), CUDA_ERROR_INVALID_VALUE);
+    OK("alloc_plain", cuMemAllocHost((void **)&h2, 100));
+    OK("copy_to_plain", cuMemcpyDtoH(h2, d, 100));
+    cf_u64("copied", h2[24], 3 + 24);
+    OK("free_plain", cuMemFreeHost(h2));
+    OK("free", cuMemFreeHost(h));
+    RC("free_twice", cuMemFreeHost(h), CUDA_ERROR_INVALID_VALUE);
+    RC_IN("free_null", cuMemFreeHost(NULL), CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS);
+    RC("alloc_flags", cuMemHostAlloc((void **)&h, 100, 0x800), CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_null", cuMemHostAlloc(NULL, 100, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(pinned_register, CF_CTX)
+{
+    size_t n = 64 * 4096;
+    uint32_t *h = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr d = 0, dev = 0;
+
+    cf_need_true("mmap", h != MAP_FAILED);
+    cf_pattern(h, n, 5);
+    OK("register", cuMemHostRegister(h, n, CU_MEMHOSTREGISTER_DEVICEMAP));
+    cf_true("unchanged", cf_is_pattern(h, n, 5));
+    RC("again", cuMemHostRegister(h, n, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    OK("device_pointer", cuMemHostGetDevicePointer(&d, h, 0));
+    OK("kernel", cf_fill(d + 4096, 1024, 9, NULL));
+    OK("sync", cuCtxSynchronize());
+    cf_u64("seen", h[1024 + 1000], 1009);
+    NEED(cuMemAlloc(&dev, n));
+    OK("copy", cuMemcpyHtoD(dev, h, n));
+    memset(h, 0, n);
+    OK("copy_back", cuMemcpyDtoH(h, dev, n));
+    cf_u64("copied", h[1024 + 1000], 1009);
+    OK("unregister", cuMemHostUnregister(h));
+    RC("unregister_twice", cuMemHostUnregister(h), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    cf_u64("content_stays", h[1024 + 1000], 1009);
+    h[0] = 1; /* still ordinary memory */
+    RC("null", cuMemHostRegister(NULL, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("zero", cuMemHostRegister(h, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("flags", cuMemHostRegister(h, 4096, 0x100), CUDA_ERROR_INVALID_VALUE);
+    OK("part", cuMemHostRegister((char *)h + 100, 5000, 0));
+    OK("part_end", cuMemHostUnregister((char *)h + 100));
+    OK("free", cuMemFree(dev));
+    munmap(h, n);
+}
+
+/* The CPU writes pinned memory while a kernel polls it. */
+CASE(pinned_live, CF_CTX)
+{
+    volatile uint32_t *flag = NULL;
+    CUdeviceptr dflag = 0, out = 0;
+    unsigned limit = 0, got = 0;
+    CUstream s = NULL;
+
+    NEED(cuMemHostAlloc((void **)&flag, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&dflag, (void *)flag, 0));
+    NEED(cuMemAlloc(&out, 4));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    *flag = 0;
+    void *params[] = {&dflag, &out, &limit};
+    OK("launch", cf_launch(cf_func("k_wait"), 1, 1, 0, s, params));
+    RC("busy", cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    *flag = 42;
+    OK("sync", cuStreamSynchronize(s));
+    OK("read", cuMemcpyDtoH(&got, out, 4));
+    cf_u64("seen", got, 42);
+    OK("destroy", cuStreamDestroy(s));
+    OK("free", cuMemFree(out));
+    OK("free_host", cuMemFreeHost((void *)flag));
+}
+
+CASE(memset, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    uint8_t h[4096];
+    bool good = true;
+
+    NEED(cuMemAlloc(&p, 4096));
+    OK("d8", cuMemsetD8(p, 0x11, 4096));
+    OK("d16", cuMemsetD16(p + 2, 0x2233, 100));
+    OK("d32", cuMemsetD32(p + 1024, 0x44556677, 100));
+    OK("d8_odd", cuMemsetD8(p + 2001, 0x88, 3));
+    OK("read", cuMemcpyDtoH(h, p, 4096));
+    for (int i = 0; i < 4096; i++) {
+        uint8_t want = 0x11;
+        if (i >= 2 && i < 202)
+            want = i & 1 ? 0x22 : 0x33;
+        if (i >= 1024 && i < 1424)
+            want = (uint8_t)(0x44556677u >> (8 * (i & 3)));
+        if (i >= 2001 && i < 2004)
+            want = 0x88;
+        good &= h[i] == want;
+    }
+    cf_true("content", good);
+    RC("d16_unaligned", cuMemsetD16(p + 1, 0, 4), CUDA_ERROR_INVALID_VALUE);
+    RC("d32_unaligned", cuMemsetD32(p + 2, 0, 4), CUDA_ERROR_INVALID_VALUE);
+    RC("past", cuMemsetD8(p, 0, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+    RC("d32_overflow", cuMemsetD32(p, 0, ~(size_t)0 / 4 + 2), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuMemsetD8(0, 0, 16), CUDA_ERROR_INVALID_VALUE);
+    OK("zero", cuMemsetD8(p, 0, 0));
+    OK("d2d8", cuMemsetD2D8(p, 64, 0xee, 10, 20));
+    OK("d2d32", cuMemsetD2D32(p + 2048, 64, 0x01020304, 5, 8));
+    OK("async", cuMemsetD8Async(p + 4000, 0x99, 10, NULL));
+    OK("async_32", cuMemsetD32Async(p + 4012, 0xabcdef01, 1, NULL));
+    OK("read_2", cuMemcpyDtoH(h, p, 4096));
+    good = true;
+    for (int y = 0; y < 20; y++)
+        for (int x = 0; x < 64; x++)
+            good &= x >= 10 || h[y * 64 + x] == 0xee;
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 20; x++)
+            good &= h[2048 + y * 64 + x] == 4 - (x & 3);
+    good &= h[4000] == 0x99 && h[4009] == 0x99 && h[4012] == 1 && h[4015] == 0xab;
+    cf_true("content_2", good);
+    OK("free", cuMemFree(p));
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+/* Images, modules, libraries, kernels, globals, function attributes. */
+#include "conform.h"
+
+static const char bad_ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                              ".visible .entry f()\n{\n  this is no instruction;\n}\n";
+
+CASE(module_ptx, CF_CTX)
+{
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    unsigned count = 0;
+
+    OK("load", cuModuleLoadData(&m, cf_ptx));
+    OK("function", cuModuleGetFunction(&f, m, "k_nop"));
+    OK("run", cf_launch(f, 1, 1, 0, NULL, NULL));
+    OK("sync", cuCtxSynchronize());
+    RC("unknown", cuModuleGetFunction(&f, m, "no_such_kernel"), CUDA_ERROR_NOT_FOUND);
+    RC("name_null", cuModuleGetFunction(&f, m, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("out_null", cuModuleGetFunction(NULL, m, "k_nop"), CUDA_ERROR_INVALID_VALUE);
+    OK("count", cuModuleGetFunctionCount(&count, m));
+    cf_true("count_value", count > 20);
+    OK("unload", cuModuleUnload(m));
+    RC("image_null", cuModuleLoadData(&m, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("module_null", cuModuleLoadData(NULL, cf_ptx), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(module_fatbin, CF_CTX)
+{
+    CUmodule m = NULL, n = NULL;
+    CUfunction f = NULL;
+
+    OK("load", cuModuleLoadData(&m, cf_fatbin));
+    OK("load_fatbin", cuModuleLoadFatBinary(&n, cf_fatbin));
+    OK("function", cuModuleGetFunction(&f, m, "k_nop"));
+    OK("run", cf_launch(f, 1, 1, 0, NULL, NULL));
+    OK("sync", cuCtxSynchronize());
+    OK("unload", cuModuleUnload(m));
+    OK("unload_2", cuModuleUnload(n));
+}
+
+CASE(module_wrong_image, CF_CTX)
+{
+    CUmodule m = NULL;
+    size_t n = (size_t)(cf_fatbin_end - cf_fatbin);
+    unsigned char *b = calloc(1, n + 65536);
+
+    cf_need_true("memory", b != NULL);
+    RC("ptx_syntax", cuModuleLoadData(&m, bad_ptx), CUDA_ERROR_INVALID_PTX);
+    RC_IN("text", cuModuleLoadData(&m, "hello, this is no image"), CUDA_ERROR_INVALID_IMAGE,
+          CUDA_ERROR_INVALID_PTX);
+    RC_IN("empty", cuModuleLoadData(&m, ""), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX);
+    memset(b, 0xa5, 4096);
+    RC_IN("garbage", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX);
+    /* The second half of the payload lost. */
+    memset(b, 0, n + 65536);
+    memcpy(b, cf_fatbin, n / 2);
+    RC_IN("fatbin_cut", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX,
+          CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE);
+    /* An entry that claims to be longer than the container. */
+    memcpy(b, cf_fatbin, n);
+    memset(b + 16 + 8, 0xff, 4);
+    b[16 + 11] = 0x7f;
+    RC_IN("fatbin_entry_size", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE,
+          CUDA_ERROR_NO_BINARY_FOR_GPU);
+    memcpy(b, cf_fatbin, n);
+    memset(b + 16 + 64 + 64, 0x99, 64);
+    RC_IN("fatbin_flipped", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE,
+          CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE);
+    memcpy(b, cf_cubin, 64);
+    memset(b + 64, 0, n);
+    RC_IN("elf_cut", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE,
+          CUDA_ERROR_NO_BINARY_FOR_GPU);
+    OK("good_after_all", cuModuleLoadData(&m, cf_ptx));
+    OK("unload", cuModuleUnload(m));
+    free(b);
+}
+
+/* Only machine code for another GPU: refused at the load, or at the latest by the launch. */
+static void sass(const char *what, const void *image)
+{
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    char check[64];
+    CUresult r = cuModuleLoadData(&m, image);
+
+    if (r == CUDA_SUCCESS) {
+        r = cuModuleGetFunction(&f, m, "k_nop");
+        if (r == CUDA_SUCCESS)
+            r = cf_launch(f, 1, 1, 0, NULL, NULL);
+        if (r == CUDA_SUCCESS)
+            r = cuCtxSynchronize();
+        cuModuleUnload(m);
+    }
+    snprintf(check, sizeof(check), "%s_refused", what);
+    RC(check, r, CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+CASE(module_sass_only, CF_CTX)
+{
+    int major = 0;
+    NEED(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    if (major == 7)
+        cf_skip("the image's machine code is for this GPU");
+    sass("fatbin", cf_sass);
+    sass("cubin", cf_cubin);
+    OK("sync", cuCtxSynchronize());
+}
+
+CASE(module_jit_log, CF_CTX)
+{
+    CUmodule m = NULL;
+    char info[512] = "", error[1024] = "";
+    CUjit_option opt[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                          CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *val[] = {info, (void *)(uintptr_t)sizeof(info), error, (void *)(uintptr_t)sizeof(error)};
+
+    OK("good", cuModuleLoadDataEx(&m, cf_ptx, 4, opt, val));
+    cf_true("good_no_error", error[0] == 0);
+    OK("unload", cuModuleUnload(m));
+    val[1] = (void *)(uintptr_t)sizeof(info);
+    val[3] = (void *)(uintptr_t)sizeof(error);
+    RC("bad", cuModuleLoadDataEx(&m, bad_ptx, 4, opt, val), CUDA_ERROR_INVALID_PTX);
+    cf_true("bad_explained", error[0] && memchr(error, 0, sizeof(error)));
+    val[3] = (void *)(uintptr_t)8;
+    memset(error, 'x', sizeof(error));
+    RC("bad_small_buffer", cuModuleLoadDataEx(&m, bad_ptx, 4, opt, val), CUDA_ERROR_INVALID_PTX);
+    cf_true("buffer_kept", error[8] == 'x');
+    RC("options_null", cuModuleLoadDataEx(&m, cf_ptx, 2, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("no_options", cuModuleLoadDataEx(&m, cf_ptx, 0, NULL, NULL));
+    OK("unload_2", cuModuleUnload(m));
+}
+
+CASE(module_globals, CF_CTX)
+{
+    CUmodule m = cf_module();
+    CUdeviceptr p = 0, out = 0;
+    size_t n = 0;
+    uint32_t v = 0, h[16], table[4] = {5, 6, 7, 8};
+    bool ok = true;
+    void *params[] = {&out};
+
+    OK("counter", cuModuleGetGlobal(&p, &n, m, "g_counter"));
+    cf_u64("counter_size", n, 4);
+    OK("counter_read", cuMemcpyDtoH(&v, p, 4));
+    cf_u64("counter_value", v, 7);
+    v = 100;
+    OK("counter_write", cuMemcpyHtoD(p, &v, 4));
+    OK("table", cuModuleGetGlobal(&p, &n, m, "c_table"));
+    cf_u64("table_size", n, 16);
+    OK("table_read", cuMemcpyDtoH(h, p, 16));
+    cf_true("table_value", h[0] == 11 && h[3] == 44);
+    OK("table_write", cuMemcpyHtoD(p, table, 16));
+    NEED(cuMemAlloc(&out, 64));
+    OK("run", cf_launch(cf_func("k_globals"), 1, 32, 0, NULL, params));
+    OK("read", cuMemcpyDtoH(h, out, 20));
+    cf_true("seen_by_kernel", h[0] == 5 && h[3] == 8 && h[4] == 100);
+    OK("array", cuModuleGetGlobal(&p, NULL, m, "g_array"));
+    OK("array_read", cuMemcpyDtoH(h, p, 64));
+    for (unsigned i = 0; i < 16; i++)
+        ok &= h[i] == i * 5;
+    cf_true("array_value", ok);
+    OK("only_size", cuModuleGetGlobal(NULL, &n, m, "g_array"));
+    cf_u64("only_size_value", n, 64);
+    RC("unknown", cuModuleGetGlobal(&p, &n, m, "nothing"), CUDA_ERROR_NOT_FOUND);
+    RC("name_null", cuModuleGetGlobal(&p, &n, m, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("function_as_global", cuModuleGetGlobal(&p, &n, m, "k_nop"), CUDA_ERROR_NOT_FOUND);
+    NEED(cuModuleGetGlobal(&p, &n, m, "g_counter"));
+    RC("free_global", cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
+    OK("free", cuMemFree(out));
+}
+
+/* Two loads of one image have variables of their own. */
+CASE(module_two, CF_CTX)
+{
+    CUmodule a = NULL, b = NULL;
+    CUdeviceptr p = 0, q = 0;
+    uint32_t v = 55, w = 0;
+
+    NEED(cuModuleLoadData(&a, cf_ptx));
+    NEED(cuModuleLoadData(&b, cf_ptx));
+    NEED(cuModuleGetGlobal(&p, NULL, a, "g_counter"));
+    NEED(cuModuleGetGlobal(&q, NULL, b, "g_counter"));
+    cf_true("differ", p != q);
+    OK("write", cuMemcpyHtoD(p, &v, 4));
+    OK("read", cuMemcpyDtoH(&w, q, 4));
+    cf_u64("value", w, 7);
+    OK("unload", cuModuleUnload(a));
+    OK("other_stays", cuMemcpyDtoH(&w, q, 4));
+    RC("gone", cuMemcpyDtoH(&w, p, 4), CUDA_ERROR_INVALID_VALUE);
+    OK("unload_2", cuModuleUnload(b));
+}
+
+CASE(library, CF_CTX)
+{
+    CUlibrary lib = NULL, of = NULL;
+    CUkernel k = NULL, all[64];
+    CUfunction f = NULL;
+    CUmodule m = NULL;
+    CUdeviceptr p = 0, out = 0;
+    size_t n = 0, offset = 99, size = 99;
+    unsigned count = 0;
+    const char *name = NULL;
+    int v = -1;
+    uint32_t words = 64, from = 5;
+    void *params[] = {&out, &words, &from};
+
+    OK("load", cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
+    OK("kernel", cuLibraryGetKernel(&k, lib, "k_fill"));
+    RC("kernel_unknown", cuLibraryGetKernel(&k, lib, "nothing"), CUDA_ERROR_NOT_FOUND);
+    OK("count", cuLibraryGetKernelCount(&count, lib));
+    cf_true("count_value", count > 20 && count <= 64);
+    OK("enumerate", cuLibraryEnumerateKernels(all, count, lib));
+    OK("name", cuKernelGetName(&name, k));
+    cf_str("name_value", name, "k_fill");
+    OK("of", cuKernelGetLibrary(&of, k));
+    cf_true("of_value", of == lib);
+    OK("param", cuKernelGetParamInfo(k, 1, &offset, &size));
+    cf_true("param_value", offset == 8 && size == 4);
+    OK("param_size_null", cuKernelGetParamInfo(k, 2, &offset, NULL));
+    cf_u64("param_2_offset", offset, 12);
+    RC("param_past", cuKernelGetParamInfo(k, 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemAlloc(&out, 256));
+    OK("launch_kernel_handle", cf_launch((CUfunction)k, 1, 64, 0, NULL, params));
+    OK("sync", cuCtxSynchronize());
+    cf_true("result", cf_filled(out, 64, 5));
+    from = 9;
+    OK("function", cuKernelGetFunction(&f, k));
+    OK("launch_function", cf_launch(f, 1, 64, 0, NULL, params));
+    cf_true("result_2", cf_filled(out, 64, 9));
+    OK("attribute", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0));
+    cf_true("attribute_value", v > 0 && v <= 1024);
+    OK("module", cuLibraryGetModule(&m, lib));
+    OK("global", cuLibraryGetGlobal(&p, NULL, lib, "g_array"));
+    OK("global_2", cuLibraryGetGlobal(&p, &n, lib, "c_table"));
+    cf_u64("global_size", n, 16);
+    RC("global_unknown", cuLibraryGetGlobal(&p, &n, lib, "nothing"), CUDA_ERROR_NOT_FOUND);
+    OK("unload", cuLibraryUnload(lib));
+    RC("image_null", cuLibraryLoadData(&lib, NULL, NULL, NULL, 0, NULL, NULL, 0),
+       CUDA_ERROR_INVALID_VALUE);
+    RC_IN("image_bad", cuLibraryLoadData(&lib, bad_ptx, NULL, NULL, 0, NULL, NULL, 0),
+          CUDA_ERROR_INVALID_PTX, CUDA_SUCCESS);
+    OK("free", cuMemFree(out));
+}
+
+CASE(function_attributes, CF_CTX)
+{
+    CUfunction f = cf_func("k_reduce");
+    CUmodule m = NULL;
+    const char *name = NULL;
+    int v = -1, w = 0;
+    size_t offset = 99, size = 99;
+
+    for (int a = 0; a <= CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT; a++) {
+        char check[32];
+        snprintf(check, sizeof(check), "attribute_%d", a);
+        OK(check, cuFuncGetAttribute(&v, (CUfunction_attribute)a, f));
+    }
+    OK("shared", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f));
+    cf_u64("shared_value", (uint64_t)v, 1024);
+    OK("local", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f));
+    OK("ptx", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_PTX_VERSION, f));
+    cf_u64("ptx_value", (uint64_t)v, 75);
+    OK("threads", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f));
+    cf_true("threads_value", v >= 256 && v <= 1024);
+    RC("unknown", cuFuncGetAttribute(&v, (CUfunction_attribute)999, f), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuFuncGetAttribute(NULL, CU_FUNC_ATTRIBUTE_NUM_REGS, f), CUDA_ERROR_INVALID_VALUE);
+    OK("module", cuFuncGetModule(&m, f));
+    cf_true("module_value", m == cf_module());
+    OK("name", cuFuncGetName(&name, f));
+    cf_str("name_value", name, "k_reduce");
+    OK("param", cuFuncGetParamInfo(f, 2, &offset, &size));
+    cf_true("param_value", offset == 16 && size == 4);
+    RC("param_past", cuFuncGetParamInfo(f, 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+
+    f = cf_func("k_reverse");
+    NEED(cuDeviceGetAttribute(&w, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+    OK("set_dynamic", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w));
+    OK("get_dynamic", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
+    cf_true("dynamic_value", v == w);
+    RC("set_too_much",
+       cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w + 1),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("set_read_only", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 1),
+       CUDA_ERROR_INVALID_VALUE);
+    OK("blocks", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, 0));
+    cf_true("blocks_value", v >= 1);
+    RC("blocks_size", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 0, 0),
+       CUDA_ERROR_INVALID_VALUE);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
+#include "conform.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool ready(void)
+{
+    CUcontext c;
+    return cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&c, 0) == CUDA_SUCCESS &&
+           cuCtxSetCurrent(c) == CUDA_SUCCESS;
+}
+
+/* A whole small program. */
+static bool mode_good(void)
+{
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p = 0;
+    unsigned n = 1000, v = 7;
+    void *params[] = {&p, &n, &v};
+
+    bool ok = ready() && cuModuleLoadData(&m, cf_ptx) == CUDA_SUCCESS &&
+              cuModuleGetFunction(&f, m, "k_fill") == CUDA_SUCCESS &&
+              cuMemAlloc(&p, 4000) == CUDA_SUCCESS &&
+              cf_launch(f, 8, 128, 0, NULL, params) == CUDA_SUCCESS && cf_filled(p, n, v);
+    puts(ok ? "good" : "bad");
+    return ok;
+}
+
+/* Leaves with a kernel that never ends, without waiting for it: by exit, _exit or a signal. */
+static bool mode_busy(const char *how)
+{
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p = 0;
+    unsigned limit = 0;
+    CUdeviceptr out = 0;
+    void *params[] = {&p, &out, &limit};
+
+    bool ok = ready() && cuModuleLoadData(&m, cf_ptx) == CUDA_SUCCESS &&
+              cuModuleGetFunction(&f, m, "k_wait") == CUDA_SUCCESS &&
+              cuMemAlloc(&p, 4) == CUDA_SUCCESS && cuMemAlloc(&out, 4) == CUDA_SUCCESS &&
+              cuMemsetD8(p, 0, 4) == CUDA_SUCCESS &&
+              cf_launch(f, 1, 32, 0, NULL, params) == CUDA_SUCCESS;
+    puts(ok ? "busy" : "bad");
+    fflush(stdout);
+    if (!strcmp(how, "_exit"))
+        _exit(ok ? 0 : 2);
+    if (!strcmp(how, "kill"))
+        raise(SIGKILL);
+    return ok;
+}
+
+bool cf_mode_run(const char *mode, const char *arg)
+{
+    if (!strcmp(mode, "good"))
+        return mode_good();
+    if (!strcmp(mode, "busy"))
+        return mode_busy(arg);
+    fprintf(stderr, "conform: no mode %s\n", mode);
+    return false;
+}
+
+CASE(process_fork, CF_ALONE | CF_CTX)
+{
+    CUdeviceptr p = 0;
+    char out[64];
+    int status = -1;
+
+    NEED(cuMemAlloc(&p, 4000));
+    NEED(cf_fill(p, 1000, 4, NULL));
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CUdeviceptr q;
+        CUcontext c;
+        int n, bad = 0;
+        uint32_t v;
+        bad |= (cuMemAlloc(&q, 64) != CUDA_ERROR_NOT_INITIALIZED) << 0;
+        bad |= (cuCtxSynchronize() != CUDA_ERROR_NOT_INITIALIZED) << 1;
+        bad |= (cuMemcpyDtoH(&v, p, 4) != CUDA_ERROR_NOT_INITIALIZED) << 2;
+        bad |= (cuCtxGetCurrent(&c) != CUDA_ERROR_NOT_INITIALIZED) << 3;
+        bad |= (cuDeviceGetCount(&n) != CUDA_ERROR_NOT_INITIALIZED) << 4;
+        bad |= (cuInit(0) != CUDA_ERROR_NOT_INITIALIZED) << 5;
+        bad |= (cuMemFree(p) != CUDA_ERROR_NOT_INITIALIZED) << 6;
+        _exit(bad);
+    }
+    waitpid(pid, &status, 0);
+    cf_u64("child_bad_calls", (uint64_t)status, 0);
+    cf_true("parent_data", cf_filled(p, 1000, 4));
+    OK("parent_launch", cf_fill(p, 1000, 5, NULL));
+    cf_true("parent_result", cf_filled(p, 1000, 5));
+    status = cf_spawn("good", "", out, sizeof(out));
+    cf_u64("exec_status", (uint64_t)status, 0);
+    cf_str("exec_child", out, "good\n");
+    pid = fork();
+    if (pid == 0)
+        exit(0); /* exit handlers of the child must not disturb the parent */
+    waitpid(pid, &status, 0);
+    cf_u64("child_exit", (uint64_t)status, 0);
+    OK("parent_again", cf_fill(p, 1000, 6, NULL));
+    cf_true("parent_again_result", cf_filled(p, 1000, 6));
+    OK("free", cuMemFree(p));
+}
+
+/* fork before cuInit: the child is a process like any other. */
+CASE(process_fork_first, CF_ALONE)
+{
+    int status = -1, n = 0;
+
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(ready() ? 0 : 1);
+    waitpid(pid, &status, 0);
+    cf_u64("child", (uint64_t)status, 0);
+    OK("init", cuInit(0));
+    OK("count", cuDeviceGetCount(&n));
+}
+
+CASE(process_exit_busy, CF_ALONE | CF_UB)
+{
+    char out[64];
+    cf_u64("exit_status", (uint64_t)cf_spawn("busy", "exit", out, sizeof(out)), 0);
+    cf_str("exit", out, "busy\n");
+    cf_u64("_exit_status", (uint64_t)cf_spawn("busy", "_exit", out, sizeof(out)), 0);
+    cf_str("_exit", out, "busy\n");
+    cf_u64("kill_status", (uint64_t)cf_spawn("busy", "kill", out, sizeof(out)), SIGKILL);
+    cf_str("kill", out, "busy\n");
+    cf_u64("next_status", (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
+    cf_str("next", out, "good\n");
+}
+
+/* Two processes at once, each with the same addresses or not: neither sees the other's data. */
+CASE(process_two, CF_ALONE | CF_CTX)
+{
+    CUdeviceptr p = 0;
+    char out[64];
+
+    NEED(cuMemAlloc(&p, 4000));
+    NEED(cf_fill(p, 1000, 77, NULL));
+    for (int i = 0; i < 2; i++)
+        cf_u64(i ? "second_status" : "first_status",
+               (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
+    cf_true("mine", cf_filled(p, 1000, 77));
+    OK("free", cuMemFree(p));
+}

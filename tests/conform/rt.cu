@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// The runtime API through NVIDIA's own libcudart (built twice: dynamic and static). Same lines as
+// conform: `rt.check result`.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cuda_runtime.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+static unsigned passed, failed;
+
+static void line(bool ok, const char *check, const char *got, const char *want)
+{
+    ok ? passed++ : failed++;
+    printf(ok ? "rt.%s %s\n" : "rt.%s %s FAIL want %s\n", check, got, want);
+    fflush(stdout);
+}
+static void rc(const char *check, cudaError_t got, cudaError_t want = cudaSuccess)
+{
+    line(got == want, check, cudaGetErrorName(got), cudaGetErrorName(want));
+}
+static void yes(const char *check, bool ok) { line(ok, check, ok ? "yes" : "no", "yes"); }
+
+__device__ int counter = 5;
+__constant__ float scale[2] = {2.0f, 0.5f};
+
+__global__ void add(const float *a, const float *b, float *c, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        c[i] = a[i] * scale[0] + b[i] * scale[1];
+}
+__global__ void count_up(int by) { atomicAdd(&counter, by); }
+__global__ void sum_block(const int *in, int *out, int n)
+{
+    extern __shared__ int s[];
+    int v = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        v += in[i];
+    s[threadIdx.x] = v;
+    __syncthreads();
+    for (int k = blockDim.x / 2; k; k /= 2) {
+        if (threadIdx.x < k)
+            s[threadIdx.x] += s[threadIdx.x + k];
+        __syncthreads();
+    }
+    if (!threadIdx.x)
+        *out = s[0];
+}
+template <typename T> __global__ void square(T *p, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        p[i] *= p[i];
+}
+
+static void basics()
+{
+    int n = 0, d = -1, v = 0;
+    cudaDeviceProp prop;
+    size_t free_mem = 0, total = 0;
+
+    rc("count", cudaGetDeviceCount(&n));
+    yes("count_positive", n >= 1);
+    rc("get", cudaGetDevice(&d));
+    rc("set", cudaSetDevice(0));
+    rc("set_past", cudaSetDevice(n), cudaErrorInvalidDevice);
+    rc("last_error", cudaGetLastError(), cudaErrorInvalidDevice);
+    rc("last_error_cleared", cudaGetLastError());
+    rc("properties", cudaGetDeviceProperties(&prop, 0));
+    yes("properties_right", prop.name[0] && prop.warpSize == 32 && prop.maxThreadsPerBlock == 1024 &&
+                                prop.major * 10 + prop.minor >= 75);
+    rc("driver", cudaDriverGetVersion(&v));
+    yes("driver_13", v >= 13000);
+    rc("info", cudaMemGetInfo(&free_mem, &total));
+    yes("info_right", free_mem && free_mem <= total);
+    rc("free_null", cudaFree(nullptr));
+}
+
+static void vectors()
+{
+    const int n = 100000;
+    std::vector<float> a(n), b(n), c(n);
+    float *da, *db, *dc;
+    bool ok = true;
+    cudaPointerAttributes attr;
+
+    for (int i = 0; i < n; i++)
+        a[i] = i * 0.5f, b[i] = i * 3.0f;
+    rc("malloc", cudaMalloc(&da, n * 4));
+    rc("malloc_2", cudaMalloc(&db, n * 4));
+    rc("malloc_3", cudaMalloc(&dc, n * 4));
+    rc("copy", cudaMemcpy(da, a.data(), n * 4, cudaMemcpyHostToDevice));
+    rc("copy_default", cudaMemcpy(db, b.data(), n * 4, cudaMemcpyDefault));
+    add<<<(n + 255) / 256, 256>>>(da, db, dc, n);
+    rc("launch", cudaGetLastError());
+    rc("copy_back", cudaMemcpy(c.data(), dc, n * 4, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < n; i++)
+        ok &= c[i] == a[i] * 2.0f + b[i] * 0.5f;
+    yes("result", ok);
+    rc("attributes", cudaPointerGetAttributes(&attr, dc));
+    yes("attributes_right", attr.type == cudaMemoryTypeDevice && attr.device == 0 &&
+                                attr.devicePointer == dc);
+    rc("attributes_host", cudaPointerGetAttributes(&attr, a.data()));
+    yes("attributes_host_right", attr.type == cudaMemoryTypeUnregistered);
+    rc("memset", cudaMemset(dc, 0, n * 4));
+    square<<<(n + 255) / 256, 256>>>(da, n);
+    rc("template", cudaDeviceSynchronize());
+    rc("copy_2", cudaMemcpy(c.data(), da, n * 4, cudaMemcpyDeviceToHost));
+    yes("template_result", c[2000] == 1000.0f * 1000.0f);
+    rc("free", cudaFree(da));
+    rc("free_2", cudaFree(db));
+    rc("free_3", cudaFree(dc));
+    rc("free_twice", cudaFree(dc), cudaErrorInvalidValue);
+    cudaGetLastError();
+}
+
+static void symbols()
+{
+    int v = 0;
+    float f[2] = {3.0f, 4.0f};
+    void *p = nullptr;
+    size_t size = 0;
+
+    rc("symbol_read", cudaMemcpyFromSymbol(&v, counter, 4));
+    yes("symbol_value", v == 5);
+    count_up<<<4, 32>>>(2);
+    rc("symbol_read_2", cudaMemcpyFromSymbol(&v, counter, 4));
+    yes("symbol_value_2", v == 5 + 256);
+    rc("symbol_write", cudaMemcpyToSymbol(scale, f, 8));
+    rc("symbol_address", cudaGetSymbolAddress(&p, counter));
+    rc("symbol_size", cudaGetSymbolSize(&size, scale));
+    yes("symbol_size_value", size == 8);
+    f[0] = 2.0f, f[1] = 0.5f;
+    rc("symbol_restore", cudaMemcpyToSymbol(scale, f, 8));
+}
+
+static void streams()
+{
+    const int n = 1 << 18;
+    cudaStream_t s[2];
+    cudaEvent_t e[2];
+    int *h = nullptr, *d = nullptr, *out = nullptr, sum = 0, want = 0;
+    float ms = -1;
+
+    for (int i = 0; i < 2; i++) {
+        rc("stream", cudaStreamCreateWithFlags(&s[i], cudaStreamNonBlocking));
+        rc("event", cudaEventCreate(&e[i]));
+    }
+    rc("host", cudaMallocHost(&h, n * 4));
+    rc("device", cudaMalloc(&d, n * 4));
+    rc("device_2", cudaMalloc(&out, 4));
+    for (int i = 0; i < n; i++)
+        h[i] = i % 1000, want += h[i];
+    rc("record", cudaEventRecord(e[0], s[0]));
+    rc("async", cudaMemcpyAsync(d, h, n * 4, cudaMemcpyHostToDevice, s[0]));
+    rc("record_2", cudaEventRecord(e[1], s[0]));
+    rc("wait", cudaStreamWaitEvent(s[1], e[1], 0));
+    sum_block<<<1, 256, 1024, s[1]>>>(d, out, n);
+    rc("launch_stream", cudaGetLastError());
+    rc("async_back", cudaMemcpyAsync(&sum, out, 4, cudaMemcpyDeviceToHost, s[1]));
+    rc("sync", cudaStreamSynchronize(s[1]));
+    yes("sum", sum == want);
+    rc("elapsed", cudaEventElapsedTime(&ms, e[0], e[1]));
+    yes("elapsed_right", ms >= 0);
+    rc("query", cudaStreamQuery(s[0]));
+    for (int i = 0; i < 2; i++) {
+        rc("event_end", cudaEventDestroy(e[i]));
+        rc("stream_end", cudaStreamDestroy(s[i]));
+    }
+    rc("host_free", cudaFreeHost(h));
+    rc("device_free", cudaFree(d));
+    rc("device_free_2", cudaFree(out));
+}
+
+static void CUDART_CB host_fn(void *p) { *(int *)p += 1; }
+
+static void more()
+{
+    cudaFuncAttributes attr;
+    int called = 0, blocks = 0;
+    char a[64 * 8], b[64 * 8] = {0};
+    void *d = nullptr;
+    size_t pitch = 0;
+    bool ok = true;
+
+    rc("func", cudaFuncGetAttributes(&attr, sum_block));
+    yes("func_right", attr.maxThreadsPerBlock >= 256 && attr.sharedSizeBytes == 0);
+    rc("occupancy", cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, sum_block, 256, 1024));
+    yes("occupancy_right", blocks >= 1);
+    rc("host_func", cudaLaunchHostFunc(nullptr, host_fn, &called));
+    rc("host_func_sync", cudaDeviceSynchronize());
+    yes("host_func_called", called == 1);
+    for (size_t i = 0; i < sizeof(a); i++)
+        a[i] = (char)(i * 13);
+    rc("pitch", cudaMallocPitch(&d, &pitch, 40, 8));
+    rc("copy_2d", cudaMemcpy2D(d, pitch, a, 64, 40, 8, cudaMemcpyHostToDevice));
+    rc("copy_2d_back", cudaMemcpy2D(b, 64, d, pitch, 40, 8, cudaMemcpyDeviceToHost));
+    for (int y = 0; y < 8; y++)
+        ok &= !memcmp(a + y * 64, b + y * 64, 40) && !b[y * 64 + 40];
+    yes("copy_2d_right", ok);
+    rc("host_to_host", cudaMemcpy(b, a, sizeof(a), cudaMemcpyHostToHost));
+    yes("host_to_host_right", !memcmp(a, b, sizeof(a)));
+    rc("pitch_free", cudaFree(d));
+    add<<<0, 1>>>(nullptr, nullptr, nullptr, 0);
+    rc("grid_zero", cudaGetLastError(), cudaErrorInvalidConfiguration);
+    add<<<1, 2048>>>(nullptr, nullptr, nullptr, 0);
+    rc("block_large", cudaGetLastError(), cudaErrorInvalidConfiguration);
+    sum_block<<<1, 32, 1 << 28>>>(nullptr, nullptr, 0);
+    rc("shared_large", cudaGetLastError(), cudaErrorInvalidValue);
+    rc("out_of_memory", cudaMalloc(&d, (size_t)1 << 50), cudaErrorMemoryAllocation);
+    rc("out_of_memory_last", cudaGetLastError(), cudaErrorMemoryAllocation);
+    rc("after", cudaMalloc(&d, 100));
+    rc("after_free", cudaFree(d));
+}
+
+static void threads()
+{
+    std::vector<std::thread> t;
+    int bad[4] = {0};
+    for (int id = 0; id < 4; id++)
+        t.emplace_back([id, &bad] {
+            const int n = 4096;
+            std::vector<int> h(n);
+            int *d = nullptr;
+            bad[id] += cudaMalloc(&d, n * 4) != cudaSuccess;
+            for (int i = 0; i < n; i++)
+                h[i] = i % 100 + id;
+            bad[id] += cudaMemcpyAsync(d, h.data(), n * 4, cudaMemcpyHostToDevice, cudaStreamPerThread) != 0;
+            square<<<n / 128, 128, 0, cudaStreamPerThread>>>(d, n);
+            bad[id] += cudaMemcpyAsync(h.data(), d, n * 4, cudaMemcpyDeviceToHost, cudaStreamPerThread) != 0;
+            bad[id] += cudaStreamSynchronize(cudaStreamPerThread) != cudaSuccess;
+            for (int i = 0; i < n; i++)
+                bad[id] += h[i] != (i % 100 + id) * (i % 100 + id);
+            cudaFree(d);
+        });
+    for (auto &x : t)
+        x.join();
+    yes("threads", !bad[0] && !bad[1] && !bad[2] && !bad[3]);
+}
+
+// --sticky: an illegal address and what follows; without it: everything else.
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--sticky")) {
+        int *d = nullptr;
+        rc("sticky_alloc", cudaMalloc(&d, 4));
+        square<<<1, 1>>>((int *)16, 1);
+        rc("sticky_sync", cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+        rc("sticky_alloc_2", cudaMalloc(&d, 4), cudaErrorIllegalAddress);
+        rc("sticky_last", cudaGetLastError(), cudaErrorIllegalAddress);
+        rc("sticky_last_2", cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+    } else {
+        basics();
+        vectors();
+        symbols();
+        streams();
+        more();
+        threads();
+        rc("reset", cudaDeviceReset());
+        vectors();
+    }
+    printf("conform_rt: %u passed, %u failed, 0 skipped\n", passed, failed);
+    return failed != 0;
+}

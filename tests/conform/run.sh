@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# run.sh --top-build DIR [--build DIR] [--gpu soft|nvidia] [--only direct|socket]
+#
+# Runs the conformance suite (a) on the provider alone and (b) through libcuda and the backend over
+# the socket, and compares the two outputs line by line. With --gpu nvidia the provider is the
+# host's own libcuda.so.1 and every difference is printed, call by call. What (b) needs comes from
+# the build folder; when a part is not built, that way is `not run` and says which part.
+# The last line sums checks over all programs: `conform: N passed, M failed, K skipped`.
+set -u
+gpu=soft
+only=
+build=
+top_build=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --gpu) gpu=$2; shift 2 ;;
+    --only) only=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --top-build) top_build=$2; shift 2 ;;
+    *) echo "usage: run.sh --top-build DIR [--build DIR] [--gpu soft|nvidia] [--only direct|socket]" >&2; exit 2 ;;
+    esac
+done
+build=${build:-$top_build/tests/conform}
+out=$build/out
+mkdir -p "$out" "$build/soft"
+soft=$(find "$top_build/host" -name libcuda-soft.so.1 2>/dev/null | head -n 1)
+vgpu=$(find "$top_build/userspace" -type f -name vgpu -perm -u+x 2>/dev/null | head -n 1)
+passed=0
+failed=0
+skipped=0
+
+not_run() { # TEST REASON
+    echo "not run: $1: $2"
+    skipped=$((skipped + 1))
+}
+
+# Adds the last line of a program's output, "name: N passed, M failed, K skipped", to the sums.
+add() { # FILE STATUS
+    set -- "$1" "$2" $(tail -n 1 "$1" | sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+    if [ $# -lt 5 ]; then
+        echo "$1: ended with status $2 and no count"
+        failed=$((failed + 1))
+        return
+    fi
+    passed=$((passed + $3))
+    failed=$((failed + $4))
+    skipped=$((skipped + $5))
+}
+
+# NAME WAY PROGRAM [ARGS]: runs it the given way; prints what failed and what was not run.
+one() {
+    name=$1
+    way=$2
+    shift 2
+    log=$out/$name.$way
+    case $way in
+    direct)
+        if [ "$gpu" = nvidia ]; then
+            CONFORM_REAL=1 timeout 600 "$@" >"$log" 2>"$log.err"
+        else
+            LD_LIBRARY_PATH=$build/soft${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+                timeout 600 "$@" >"$log" 2>"$log.err"
+        fi
+        ;;
+    socket)
+        timeout 600 "$vgpu" run --gpu "$gpu" -- "$@" >"$log" 2>"$log.err"
+        ;;
+    esac
+    status=$?
+    grep -E ' FAIL( |$)|^not run' "$log" | sed "s/^/$way: /"
+    echo "$name, $way: $(tail -n 1 "$log")"
+    [ $status -gt 1 ] && tail -n 3 "$log.err"
+    add "$log" $status
+}
+
+# NAME: the two outputs must be equal.
+compare() {
+    if [ ! -f "$out/$1.direct" ] || [ ! -f "$out/$1.socket" ]; then
+        return
+    fi
+    grep -v '^not run' "$out/$1.direct" | grep -v ' skipped$' >"$out/$1.a"
+    grep -v '^not run' "$out/$1.socket" | grep -v ' skipped$' >"$out/$1.b"
+    if [ "$gpu" = nvidia ]; then # undefined cases exist only on our side
+        cut -d. -f1 "$out/$1.a" | sort -u >"$out/$1.cases"
+        awk -F. 'NR == FNR { want[$1]; next } $1 in want' "$out/$1.cases" "$out/$1.b" >"$out/$1.b2"
+        mv "$out/$1.b2" "$out/$1.b"
+    fi
+    if diff "$out/$1.a" "$out/$1.b" >"$out/$1.diff"; then
+        echo "$1: $(wc -l <"$out/$1.a") lines, equal both ways"
+        passed=$((passed + 1))
+    else
+        echo "$1: provider alone (<) and through us (>) differ:"
+        cat "$out/$1.diff"
+        failed=$((failed + 1))
+    fi
+}
+
+# Each refused call is named once in the trace, with a reason.
+trace() {
+    log=$out/trace
+    VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" -- "$build/conform" not_supported module_wrong_image \
+        >"$log.out" 2>"$log"
+    bad=0
+    for name in $(sed -n 's/^not_supported\.\(cu[A-Za-z0-9]*\) .*/\1/p' "$log.out"); do
+        n=$(grep -c "$name: not supported" "$log")
+        if [ "$n" -ne 1 ]; then
+            echo "trace: $name is named $n times as not supported FAIL want 1"
+            bad=1
+        fi
+    done
+    grep -q 'cuModuleLoadData' "$log" || { echo "trace: no line for cuModuleLoadData FAIL"; bad=1; }
+    if [ $bad = 0 ]; then
+        echo "trace: each refused call named once"
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+    fi
+}
+
+ways=${only:-direct socket}
+if [ "$gpu" = soft ]; then
+    if [ -n "$soft" ]; then
+        ln -sfn "$soft" "$build/soft/libcuda.so.1"
+    else
+        not_run "conform on the provider alone" "libcuda-soft.so.1 is not built"
+        ways=$(echo "$ways" | sed 's/direct//')
+    fi
+fi
+case $ways in
+*socket*)
+    if [ -z "$vgpu" ]; then
+        not_run "conform through libcuda and the backend" "the vgpu command is not built"
+        ways=$(echo "$ways" | sed 's/socket//')
+    fi
+    ;;
+esac
+rm -f "$out"/*
+for way in $ways; do
+    one conform $way "$build/conform"
+    one rt_dynamic $way "$build/conform_rt_dynamic"
+    one rt_static $way "$build/conform_rt_static"
+    one rt_sticky $way "$build/conform_rt_dynamic" --sticky
+    one dlclose $way "$build/conform_dl"
+done
+for name in conform rt_dynamic rt_static rt_sticky dlclose; do
+    compare $name
+done
+case $ways in
+*socket*) trace ;;
+esac
+echo "conform: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
