@@ -66,7 +66,7 @@ struct vgpu_config {
 	__le64 reserved[3];
 };
 
-/* Requests on the control queue: one readable descriptor chain (request), one writable (response). */
+/* Requests on the control queue: a readable descriptor chain (request), a writable (response). */
 enum vgpu_cmd_type {
 	VGPU_CMD_CLIENT_CREATE = 1,
 	VGPU_CMD_CLIENT_DESTROY = 2,
@@ -109,7 +109,7 @@ struct vgpu_cmd_client_create {
 };
 
 /*
- * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor any guest page.
+ * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor a guest page.
  * Response: struct vgpu_resp_hdr.
  */
 struct vgpu_cmd_client_destroy {
@@ -141,7 +141,7 @@ struct vgpu_cmd_pin {
 
 struct vgpu_resp_pin {
 	struct vgpu_resp_hdr hdr;
-	__le64 worker_va;	/* where the worker mapped it; == va when that was free. 0 with MORE */
+	__le64 worker_va;	/* address in the worker; == va if that was free. 0 with MORE */
 };
 
 /* UNPIN: the worker unmaps the region. Response: struct vgpu_resp_hdr, when that is done. */

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * vgpu_drv: internal structures. README.md says what runs where and in which order locks are taken.
+ */
+#ifndef VGPU_H
+#define VGPU_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/spinlock.h>
+#include <linux/virtio.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "uapi/vgpu_device.h"
+#include "uapi/vgpu_ioctl.h"
+
+#include "vgpu_check.h"
+#include "vgpu_id.h"
+#include "vgpu_runs.h"
+
+/*
+ * mmap offsets, constants on purpose: a caller that ignores the offsets of CREATE_CLIENT and maps
+ * offset 0 is refused. The distance bounds window_size (VGPU_WINDOW_MAX).
+ */
+#define VGPU_WINDOW_OFFSET BIT_ULL(40)
+#define VGPU_DOORBELL_OFFSET BIT_ULL(44)
+
+/* Event buffers on queue 1: a WAKE per client may be outstanding; more are not needed. */
+#define VGPU_EVENT_BUFFERS 64
+
+/* Events handled in one interrupt; a device that floods the queue continues in a work item. */
+#define VGPU_EVENT_BUDGET 256
+
+/* Regions of one client: bounds the kernel memory that describes them. */
+#define VGPU_MAX_REGIONS 65536
+
+/*
+ * Runs in one PIN request, on top of the device's own limit: the request is one kmalloc() of at
+ * most 16 KiB, which does not fail for lack of contiguous memory.
+ */
+#define VGPU_RUNS_PER_REQUEST 1020
+
+/**
+ * enum vgpu_dev_state - life of a device
+ * @VGPU_DEV_DOWN: reset; no queues. Opening the device file tries to start it again.
+ * @VGPU_DEV_LIVE: queues run
+ * @VGPU_DEV_LOST: failed; the reset that ends its access to memory is still to come
+ * @VGPU_DEV_GONE: reset and removed for good; the object lives until the last file is closed
+ */
+enum vgpu_dev_state {
+	VGPU_DEV_DOWN,
+	VGPU_DEV_LIVE,
+	VGPU_DEV_LOST,
+	VGPU_DEV_GONE,
+};
+
+/**
+ * struct vgpu_dev - one vgpu-cuda device
+ * @ref: one for the driver's binding, one per open file
+ * @vdev: the virtio device; a reference on its struct device is held until the last file is closed,
+ *	but it is only used while @state is not VGPU_DEV_GONE
+ * @misc: /dev/vgpu<@index>
+ * @index: number of the device file
+ * @name: "vgpu<@index>"
+ * @res: where the windows and the doorbells are
+ * @cfg: the device's limits, fixed while LIVE
+ * @lock: taken in interrupts; protects the fields down to @by_slot and each client's state
+ * @state: see enum vgpu_dev_state
+ * @ctl: control queue, NULL without queues
+ * @ev: event queue, NULL without queues
+ * @depth: requests that fit in @ctl
+ * @inflight: requests in @ctl
+ * @reqs: the requests in @ctl
+ * @answers: counts answers: a device that answers is not lost
+ * @events: @nevents buffers on @ev
+ * @nevents: number of them
+ * @slots: which client slots are taken
+ * @by_slot: the client of a slot, NULL while it has none or is being closed
+ * @wq: woken when @state changes or a place in @ctl becomes free
+ * @event_work: handles what VGPU_EVENT_BUDGET left over
+ * @reset_work: looks at the device's status; ends a LOST device
+ * @mutex: start, stop and the list of clients
+ * @clients: every open file
+ * @next_start: jiffies before which opening the file does not try to start the device again
+ * @map_sem: read: a page fault installs device pages; write: wait for those, before zapping
+ */
+struct vgpu_dev {
+	struct kref ref;
+	struct virtio_device *vdev;
+	struct miscdevice misc;
+	int index;
+	char name[16];
+	struct vgpu_res res;
+	struct vgpu_cfg cfg;
+
+	spinlock_t lock; /* see above */
+	enum vgpu_dev_state state;
+	struct virtqueue *ctl;
+	struct virtqueue *ev;
+	unsigned int depth;
+	unsigned int inflight;
+	struct list_head reqs;
+	u32 answers;
+	struct vgpu_event *events;
+	unsigned int nevents;
+	struct vgpu_ids slots;
+	struct vgpu_client *by_slot[VGPU_MAX_CLIENTS];
+
+	wait_queue_head_t wq;
+	struct work_struct event_work;
+	struct work_struct reset_work;
+
+	struct mutex mutex; /* see above */
+	struct list_head clients;
+	unsigned long next_start;
+
+	struct rw_semaphore map_sem;
+};
+
+/**
+ * struct vgpu_client - one open file
+ * @dev: the device, referenced
+ * @mm: the address space that opened the file, referenced with mmgrab(); NULL in unit tests
+ * @mapping: the file's, to unmap device pages
+ * @node: in dev->clients
+ * @lock: serialises create, pin and unpin
+ * @state: under dev->lock
+ * @slot: valid while @attached
+ * @attached: the slot is this client's, so its window may be mapped; under dev->lock
+ * @reason: enum vgpu_dead_reason, 0 while alive; under dev->lock
+ * @wake_seq: counts wakes; under dev->lock
+ * @wq: sleepers of VGPU_IOCTL_WAIT
+ * @orphans: requests whose waiter was killed; under @lock
+ * @regions: struct vgpu_region by id; under @lock
+ * @next_region: where the search for a free id starts
+ * @nregions: number of @regions
+ * @blanks: pages that stand in for device pages after the device was lost
+ */
+struct vgpu_client {
+	struct vgpu_dev *dev;
+	struct mm_struct *mm;
+	struct address_space *mapping;
+	struct list_head node;
+	struct mutex lock; /* see above */
+
+	enum vgpu_client_state state;
+	u32 slot;
+	bool attached;
+	u32 reason;
+	u64 wake_seq;
+	wait_queue_head_t wq;
+
+	struct list_head orphans;
+	struct xarray regions;
+	u32 next_region;
+	u32 nregions;
+	struct xarray blanks;
+};
+
+/**
+ * struct vgpu_req - a request on the control queue
+ * @ref: one for the caller, one while it is in the queue: whoever is last frees the buffers
+ * @node: in dev->reqs while it is in the queue
+ * @orphan: in client->orphans
+ * @done: completed when answered or when the device is lost
+ * @result: -EINPROGRESS, 0 when answered, -ENODEV when the device was lost first
+ * @used: bytes that the device claims to have written
+ * @cmd: the request, @cmd_len bytes
+ * @resp: the answer, zeroed, @resp_len bytes
+ * @cmd_len: bytes
+ * @resp_len: bytes
+ */
+struct vgpu_req {
+	struct kref ref;
+	struct list_head node;
+	struct list_head orphan;
+	struct completion done;
+	int result;
+	u32 used;
+	void *cmd;
+	void *resp;
+	u32 cmd_len;
+	u32 resp_len;
+};
+
+/* vgpu_main.c: module parameters */
+extern unsigned int vgpu_timeout_ms;
+
+/* vgpu_res.c */
+int vgpu_res_get(struct virtio_device *vdev, struct vgpu_res *res);
+int vgpu_cfg_get(struct virtio_device *vdev, struct vgpu_cfg *cfg);
+
+/* vgpu_dev.c */
+struct vgpu_dev *vgpu_dev_create(struct virtio_device *vdev, const struct vgpu_res *res);
+void vgpu_dev_put(struct vgpu_dev *dev);
+int vgpu_dev_start(struct vgpu_dev *dev);
+void vgpu_dev_stop(struct vgpu_dev *dev, enum vgpu_dev_state state);
+int vgpu_dev_freeze(struct vgpu_dev *dev);
+int vgpu_dev_recover(struct vgpu_dev *dev);
+void vgpu_dev_lost(struct vgpu_dev *dev, const char *why);
+void vgpu_dev_remove(struct vgpu_dev *dev);
+
+/* vgpu_vq.c */
+struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len);
+void vgpu_req_put(struct vgpu_req *req);
+int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
+int vgpu_req_wait(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
+int vgpu_req_status(struct vgpu_dev *dev, struct vgpu_req *req, void *resp, u32 *status);
+void vgpu_ctl_callback(struct virtqueue *vq);
+void vgpu_ctl_fail_locked(struct vgpu_dev *dev);
+void vgpu_ctl_drop(struct vgpu_dev *dev);
+void vgpu_event_callback(struct virtqueue *vq);
+void vgpu_event_work(struct work_struct *work);
+int vgpu_events_alloc(struct vgpu_dev *dev);
+void vgpu_events_poll(struct vgpu_dev *dev);
+void vgpu_events_drop(struct vgpu_dev *dev);
+
+/* vgpu_client.c */
+struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
+				     struct address_space *mapping);
+void vgpu_client_close(struct vgpu_client *client);
+int vgpu_client_create(struct vgpu_client *client, const char *label);
+int vgpu_client_usable(struct vgpu_client *client);
+int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 *seq, u32 *reason);
+int vgpu_client_call(struct vgpu_client *client, struct vgpu_req *req, bool killable);
+void vgpu_client_wake_locked(struct vgpu_client *client);
+void vgpu_client_die_locked(struct vgpu_client *client, u32 reason);
+
+/* vgpu_pin.c */
+int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg);
+int vgpu_unpin(struct vgpu_client *client, u32 id);
+void vgpu_unpin_all(struct vgpu_client *client);
+
+/* vgpu_map.c */
+int vgpu_map(struct vgpu_client *client, struct vm_area_struct *vma);
+void vgpu_map_zap(struct vgpu_dev *dev);
+void vgpu_map_free_blanks(struct vgpu_client *client);
+
+/* vgpu_ioctl.c */
+long vgpu_ioctl(struct vgpu_client *client, unsigned int cmd, void __user *arg);
+
+/* vgpu_file.c */
+extern const struct file_operations vgpu_fops;
+
+#endif

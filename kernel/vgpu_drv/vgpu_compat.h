@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What differs between the kernels this driver builds for (6.1 and later). Nothing else in the
+ * driver looks at the kernel's version.
+ */
+#ifndef VGPU_COMPAT_H
+#define VGPU_COMPAT_H
+
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+#include <linux/virtio.h>
+#include <linux/virtio_config.h>
+
+/* 6.4: doorbells that carry the ring's index. Not used: the doorbell's value must be a constant. */
+#ifndef VIRTIO_F_NOTIFICATION_DATA
+#define VIRTIO_F_NOTIFICATION_DATA 38
+#endif
+
+/* 6.3: vm_flags may only be changed through helpers. */
+static inline void vgpu_vm_flags(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_mod(vma, set, clear);
+#else
+	vma->vm_flags = (vma->vm_flags | set) & ~clear;
+#endif
+}
+
+/*
+ * Before 6.2 a read-only long-term pin may catch the shared zero page or a page that is about to be
+ * replaced by copy-on-write, unless the copy is forced first (FOLL_FORCE | FOLL_WRITE was the rule
+ * for drivers). From 6.2 on the pin itself takes care of it.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define VGPU_FOLL_READONLY 0
+#else
+#define VGPU_FOLL_READONLY (FOLL_FORCE | FOLL_WRITE)
+#endif
+
+/**
+ * struct vgpu_vq_spec - what to create a virtqueue with
+ * @name: for /proc/interrupts, never NULL (NULL means "skip this queue")
+ * @callback: interrupt handler, or NULL for a queue that takes no vector
+ */
+struct vgpu_vq_spec {
+	const char *name;
+	void (*callback)(struct virtqueue *vq);
+};
+
+/* 6.11: virtio_find_vqs() takes one array of structures in place of two arrays. */
+static inline int vgpu_find_vqs(struct virtio_device *vdev, unsigned int n, struct virtqueue **vqs,
+				const struct vgpu_vq_spec *spec)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
+	struct virtqueue_info *info = kcalloc(n, sizeof(*info), GFP_KERNEL);
+	unsigned int i;
+	int err;
+
+	if (!info)
+		return -ENOMEM;
+	for (i = 0; i < n; i++) {
+		info[i].name = spec[i].name;
+		info[i].callback = spec[i].callback;
+	}
+	err = virtio_find_vqs(vdev, n, vqs, info, NULL);
+	kfree(info);
+	return err;
+#else
+	vq_callback_t **callbacks = kcalloc(n, sizeof(*callbacks), GFP_KERNEL);
+	const char **names = kcalloc(n, sizeof(*names), GFP_KERNEL);
+	int err = -ENOMEM;
+	unsigned int i;
+
+	if (callbacks && names) {
+		for (i = 0; i < n; i++) {
+			callbacks[i] = spec[i].callback;
+			names[i] = spec[i].name;
+		}
+		err = virtio_find_vqs(vdev, n, vqs, callbacks, names, NULL);
+	}
+	kfree(names);
+	kfree(callbacks);
+	return err;
+#endif
+}
+
+/*
+ * Before 6.12 the virtio core leaves change notifications off when a driver refuses to freeze,
+ * which would hide VIRTIO_CONFIG_S_NEEDS_RESET from then on.
+ */
+static inline void vgpu_freeze_refused(struct virtio_device *vdev)
+{
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+	spin_lock_irq(&vdev->config_lock);
+	vdev->config_enabled = true;
+	spin_unlock_irq(&vdev->config_lock);
+#endif
+}
+
+#endif

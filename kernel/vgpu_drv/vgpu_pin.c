@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DOC: pinned memory
+ *
+ * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), counted
+ * against RLIMIT_MEMLOCK of the process, and described to the device as runs of contiguous pages,
+ * in as many requests as its limit asks for. They are released when the device has said that the
+ * worker has unmapped them, or is gone; never earlier, whatever happens to the caller.
+ */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "vgpu.h"
+#include "vgpu_compat.h"
+
+/* Pages that are pinned in one go: their pointers fill a page. */
+#define VGPU_PIN_BATCH (PAGE_SIZE / sizeof(struct page *))
+
+/**
+ * struct vgpu_region - pinned user memory of one client
+ * @runs: its pages
+ * @id: in client->regions
+ * @accounted: pages counted in mm->pinned_vm
+ * @dirty: the worker may have written: mark pages so when they are released
+ * @stuck: a request about it has no answer: only the end of the client releases it
+ */
+struct vgpu_region {
+	struct vgpu_runs runs;
+	u32 id;
+	u64 accounted;
+	bool dirty;
+	bool stuck;
+};
+
+static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, u64 npages)
+{
+	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (!client->mm)
+		return 0;
+	if (atomic64_add_return(npages, &client->mm->pinned_vm) > limit &&
+	    !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(npages, &client->mm->pinned_vm);
+		return -ENOMEM;
+	}
+	region->accounted = npages;
+	return 0;
+}
+
+static void vgpu_region_free(struct vgpu_client *client, struct vgpu_region *region)
+{
+	u32 i;
+
+	for (i = 0; i < region->runs.n; i++) {
+		unpin_user_page_range_dirty_lock(pfn_to_page(region->runs.run[i].pfn),
+						 region->runs.run[i].npages, region->dirty);
+		cond_resched();
+	}
+	vgpu_runs_free(&region->runs);
+	if (client->mm)
+		atomic64_sub(region->accounted, &client->mm->pinned_vm);
+	kfree(region);
+}
+
+static int vgpu_pin_batch(struct vgpu_region *region, unsigned long addr, int n,
+			  struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM | (region->dirty ? FOLL_WRITE : VGPU_FOLL_READONLY);
+	int i, got, err;
+
+	got = pin_user_pages_fast(addr, n, flags, pages);
+	/* A read-only shared mapping cannot be copied on write, and need not be. */
+	if (got == -EFAULT && !region->dirty && VGPU_FOLL_READONLY)
+		got = pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages);
+	if (got <= 0)
+		return got ? got : -EFAULT;
+	for (i = 0; i < got; i++) {
+		err = vgpu_runs_add(&region->runs, page_to_pfn(pages[i]));
+		if (err) {
+			/* Those before it belong to the region now. */
+			unpin_user_pages(pages + i, got - i);
+			return err;
+		}
+	}
+	return got;
+}
+
+static int vgpu_pin_pages(struct vgpu_region *region, unsigned long addr, u64 npages)
+{
+	struct page **pages = (struct page **)__get_free_page(GFP_KERNEL);
+	int got = 0;
+
+	if (!pages)
+		return -ENOMEM;
+	while (npages) {
+		if (fatal_signal_pending(current)) {
+			got = -EINTR;
+			break;
+		}
+		got = vgpu_pin_batch(region, addr, min_t(u64, npages, VGPU_PIN_BATCH), pages);
+		if (got < 0)
+			break;
+		addr += (unsigned long)got << PAGE_SHIFT;
+		npages -= got;
+		cond_resched();
+	}
+	free_page((unsigned long)pages);
+	return got < 0 ? got : 0;
+}
+
+static struct vgpu_req *vgpu_pin_request(struct vgpu_client *client, struct vgpu_region *region,
+					 const struct vgpu_pin *arg, const struct vgpu_slice *slice)
+{
+	u32 pin_flags = slice->more ? VGPU_PIN_MORE : 0;
+	struct vgpu_cmd_pin *cmd;
+	struct vgpu_req *req;
+
+	req = vgpu_req_alloc(VGPU_CMD_PIN, client->slot, struct_size(cmd, runs, slice->n),
+			     sizeof(struct vgpu_resp_pin));
+	if (!req)
+		return NULL;
+	if (arg->flags & VGPU_PIN_FLAG_READONLY)
+		pin_flags |= VGPU_PIN_READONLY;
+	cmd = req->cmd;
+	cmd->region = cpu_to_le32(region->id);
+	cmd->pin_flags = cpu_to_le32(pin_flags);
+	cmd->va = cpu_to_le64(arg->addr);
+	cmd->length = cpu_to_le64(arg->length);
+	cmd->offset = cpu_to_le64(slice->offset);
+	cmd->nruns = cpu_to_le32(slice->n);
+	vgpu_runs_encode(&region->runs, slice, cmd->runs);
+	return req;
+}
+
+static int vgpu_pin_send(struct vgpu_client *client, struct vgpu_region *region,
+			 struct vgpu_pin *arg, const struct vgpu_slice *slice)
+{
+	struct vgpu_resp_pin resp;
+	struct vgpu_req *req;
+	u32 status;
+	int err;
+
+	req = vgpu_pin_request(client, region, arg, slice);
+	if (!req)
+		return -ENOMEM;
+	err = vgpu_client_call(client, req, true);
+	if (!err)
+		err = vgpu_req_status(client->dev, req, &resp, &status);
+	if (err) {
+		region->stuck = true;
+	} else {
+		err = vgpu_status_errno(VGPU_CMD_PIN, status);
+		if (!err && vgpu_check_pin_resp(&resp, slice->more)) {
+			vgpu_dev_lost(client->dev, "it gave a malformed answer to PIN");
+			region->stuck = true;
+			err = -EIO;
+		}
+		arg->worker_va = le64_to_cpu(resp.worker_va);
+	}
+	vgpu_req_put(req);
+	return err;
+}
+
+/* Return: 0 when the worker does not have it any more; else the region is stuck or unknown. */
+static int vgpu_unpin_send(struct vgpu_client *client, struct vgpu_region *region)
+{
+	struct vgpu_resp_hdr resp;
+	struct vgpu_cmd_unpin *cmd;
+	struct vgpu_req *req;
+	u32 status;
+	int err;
+
+	req = vgpu_req_alloc(VGPU_CMD_UNPIN, client->slot, sizeof(*cmd), sizeof(resp));
+	if (!req)
+		return -ENOMEM;
+	cmd = req->cmd;
+	cmd->region = cpu_to_le32(region->id);
+	err = vgpu_client_call(client, req, true);
+	if (!err)
+		err = vgpu_req_status(client->dev, req, &resp, &status);
+	if (err)
+		region->stuck = true;
+	else if (status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
+		err = vgpu_status_errno(VGPU_CMD_UNPIN, status);
+	/* Otherwise the worker is gone, and its mappings with it. */
+	vgpu_req_put(req);
+	return err;
+}
+
+static int vgpu_pin_announce(struct vgpu_client *client, struct vgpu_region *region,
+			     struct vgpu_pin *arg)
+{
+	u32 max = min_t(u32, client->dev->cfg.max_pin_runs, VGPU_RUNS_PER_REQUEST);
+	struct vgpu_slice slice = {};
+	int err = 0;
+
+	while (!err && vgpu_runs_slice(&region->runs, max, &slice))
+		err = vgpu_pin_send(client, region, arg, &slice);
+	/* The device has the parts before the one that failed. It may have dropped them itself. */
+	if (err && !region->stuck && slice.first && vgpu_unpin_send(client, region) == -ENOMEM)
+		region->stuck = true;
+	return err;
+}
+
+/**
+ * vgpu_pin - VGPU_IOCTL_PIN
+ * @client: the client, locked
+ * @arg: checked by vgpu_check_pin(); region and worker_va are written
+ *
+ * Return: 0 or an error; then nothing stays pinned, except what the device may still reach: that is
+ * released with the client.
+ */
+int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg)
+{
+	u64 npages = arg->length >> PAGE_SHIFT;
+	u64 quota = client->dev->cfg.pin_quota;
+	struct vgpu_region *region;
+	int err;
+
+	lockdep_assert_held(&client->lock);
+	err = vgpu_client_usable(client);
+	if (err)
+		return err;
+	if (!virtio_has_feature(client->dev->vdev, VGPU_F_PIN))
+		return -EOPNOTSUPP;
+	if (quota && arg->length > quota)
+		return -EDQUOT;
+	if (!access_ok((void __user *)(unsigned long)arg->addr, arg->length))
+		return -EFAULT;
+	if (client->nregions >= VGPU_MAX_REGIONS)
+		return -ENOMEM;
+
+	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return -ENOMEM;
+	region->dirty = !(arg->flags & VGPU_PIN_FLAG_READONLY);
+	err = vgpu_account(client, region, npages);
+	if (!err)
+		err = vgpu_pin_pages(region, arg->addr, npages);
+	if (!err)
+		err = vgpu_region_id_alloc(&client->regions, region, &client->next_region,
+					   &region->id);
+	if (err)
+		goto free_region;
+	client->nregions++;
+
+	err = vgpu_pin_announce(client, region, arg);
+	if (!err) {
+		arg->region = region->id;
+		return 0;
+	}
+	if (region->stuck)
+		return err;
+	xa_erase(&client->regions, region->id);
+	client->nregions--;
+free_region:
+	vgpu_region_free(client, region);
+	return err;
+}
+
+/**
+ * vgpu_unpin - VGPU_IOCTL_UNPIN
+ * @client: the client, locked
+ * @id: of the region
+ *
+ * Return: 0, -ENOENT, or an error; then the pages stay pinned until the client ends.
+ */
+int vgpu_unpin(struct vgpu_client *client, u32 id)
+{
+	struct vgpu_region *region;
+	int err;
+
+	lockdep_assert_held(&client->lock);
+	err = vgpu_client_usable(client);
+	if (err)
+		return err;
+	region = xa_load(&client->regions, id);
+	if (!region || region->stuck)
+		return -ENOENT;
+	err = vgpu_unpin_send(client, region);
+	if (err)
+		return err;
+	xa_erase(&client->regions, id);
+	client->nregions--;
+	vgpu_region_free(client, region);
+	return 0;
+}
+
+/**
+ * vgpu_unpin_all - release every region of a client that the device cannot reach any more
+ * @client: the client, locked
+ */
+void vgpu_unpin_all(struct vgpu_client *client)
+{
+	struct vgpu_region *region;
+	unsigned long id;
+
+	lockdep_assert_held(&client->lock);
+	xa_for_each(&client->regions, id, region) {
+		xa_erase(&client->regions, id);
+		client->nregions--;
+		vgpu_region_free(client, region);
+	}
+}
