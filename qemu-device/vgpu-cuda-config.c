@@ -7,12 +7,13 @@
 #include "vgpu-cuda.h"
 
 QEMU_BUILD_BUG_ON(sizeof(struct vgpu_config) != 64);
+QEMU_BUILD_BUG_ON(VGC_MAX_CLIENTS > VGPU_MAX_CLIENTS);
 
 bool vgc_check_limits(const VgcLimits *limits, Error **errp)
 {
-    if (limits->clients < 1 || limits->clients > VGPU_MAX_CLIENTS) {
+    if (limits->clients < 1 || limits->clients > VGC_MAX_CLIENTS) {
         error_setg(errp, "vgpu-cuda: clients=%u is out of range: use 1 to %u",
-                   limits->clients, VGPU_MAX_CLIENTS);
+                   limits->clients, VGC_MAX_CLIENTS);
         return false;
     }
     if (limits->window_size < VGC_MIN_WINDOW_SIZE || !is_power_of_2(limits->window_size)) {

@@ -240,7 +240,7 @@ static void vgc_describe_properties(ObjectClass *klass)
     object_class_property_set_description(klass, "chardev",
         "Socket chardev connected to the broker, vgpu-backend (required)");
     object_class_property_set_description(klass, "clients",
-        "Guest processes that can use the GPU at the same time, 1 to 256");
+        "Guest processes that can use the GPU at the same time, 1 to 254");
     object_class_property_set_description(klass, "window-size",
         "Shared memory per client for commands and replies, power of two, at least 4M");
     object_class_property_set_description(klass, "vram-quota",

@@ -18,6 +18,11 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 /* A doorbell carries no buffers; virtio wants a ring all the same. */
 #define VGC_DOORBELL_QUEUE_SIZE 4
 
+/*
+ * The vhost-user messages that carry a queue's file descriptors have 8 bits for the index of the
+ * queue: 256 queues, of which two are not doorbells.
+ */
+#define VGC_MAX_CLIENTS (256 - VGPU_VQ_DOORBELL)
 #define VGC_DEFAULT_CLIENTS 32
 #define VGC_MIN_WINDOW_SIZE (4 * MiB)
 #define VGC_DEFAULT_WINDOW_SIZE (16 * MiB)
@@ -29,7 +34,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 
 /* The limits of the device, set with properties; bytes unless stated. */
 typedef struct VgcLimits {
-    uint32_t clients;       /* slots, 1..VGPU_MAX_CLIENTS */
+    uint32_t clients;       /* slots, 1..VGC_MAX_CLIENTS */
     uint64_t window_size;   /* per client, power of two, >= VGC_MIN_WINDOW_SIZE */
     uint64_t vram_quota;    /* whole VM, 0 = no limit */
     uint64_t pin_quota;     /* whole VM, 0 = no limit */

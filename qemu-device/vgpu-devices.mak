@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Device configuration for --without-default-devices: what a virtual machine with vgpu-cuda needs.
 CONFIG_Q35=y
+CONFIG_PCIE_PORT=y
 CONFIG_MICROVM=y
 CONFIG_VIRTIO_PCI=y
 CONFIG_VIRTIO_9P=y
