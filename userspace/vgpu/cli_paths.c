@@ -35,7 +35,7 @@ static const struct part parts[VGPU_PARTS] = {
                            { "../../guest/initrd.cpio", "../lib/vgpu/initrd.cpio" },
                            "make it with `make guest`", NULL },
     [VGPU_PART_DRIVER] = { "the guest driver", "--driver", "VGPU_DRIVER",
-                           { "../../kernel/vgpu_drv/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko" },
+                           { "../../kernel/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko" },
                            "build it with `make kernel/vgpu_drv`", NULL },
 };
 

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: MIT
+#
+# The one entrance: `make help` lists the targets. Each folder has a Makefile of its own, which this
+# one calls with O=<where to build>; nothing is written outside build/.
+
+TOP := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+BUILD := $(TOP)/build
+SCRIPTS := $(TOP)/scripts
+JOBS ?= $(shell nproc)
+
+export VGPU_BUILD := $(BUILD)
+# One clock for all progress lines of a run.
+export VGPU_T0 ?= $(shell date +%s)
+
+# Absent before the first `prepare`; everything that uses it runs after that, in a make of its own.
+-include $(BUILD)/config.mk
+export VGPU_GUEST_KERNEL ?= $(CONFIG_VGPU_GUEST_KERNEL)
+export VGPU_QEMU_SUITE ?= $(CONFIG_VGPU_QEMU_SUITE)
+
+CUDA_HOME := $(shell $(SCRIPTS)/find-cuda.sh 2> /dev/null || echo $${CUDA_HOME:-/usr/local/cuda})
+export CUDA_HOME
+
+STEP := $(SCRIPTS)/step.sh
+NEXT := $(MAKE) --no-print-directory
+# sub FOLDER, GOALS: make in a folder, with its place under build/.
+sub = $(NEXT) -C $(TOP)/$(1) O=$(call place,$(1)) CUDA_HOME=$(CUDA_HOME) -j$(JOBS) $(2)
+place = $(BUILD)/$(or $(place-$(1)),$(1))
+place-qemu-device := qemu
+place-kernel/vgpu_drv := kernel
+sub-kernel-args := KDIR=$(BUILD)/guest/headers
+
+# Folders with something to build, in an order in which each finds what it needs.
+HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
+	userspace/vgpu
+GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
+	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
+CROSS_TESTS := $(filter-out tests/bench tests/gpu tests/fuzz tests/lib, \
+	$(patsubst $(TOP)/%/Makefile,%,$(wildcard $(TOP)/tests/*/Makefile)))
+
+.DEFAULT_GOAL := all
+
+##@ Using it
+.PHONY: help demo
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(TOP)/Makefile
+	@printf '\nSettings: CUDA_HOME=DIR, JOBS=N, VGPU_VERBOSE=1 (all output), GPU=soft|nvidia|auto (demo)\n'
+
+demo: prepare ## build everything, boot a guest and run the demo programs in it
+	@$(NEXT) stage-build
+	@$(TOP)/tests/demo/run.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
+
+##@ Building
+.PHONY: all guest menuconfig defconfig clean distclean
+all: prepare ## build everything
+	@$(NEXT) stage-build
+
+guest: ## fetch the guest's kernel, pack its initramfs
+	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
+	@$(STEP) guest-init "building the guest's init" $(call sub,userspace/vgpu,all)
+	@$(STEP) initramfs "packing the initramfs" $(SCRIPTS)/initramfs.sh \
+		$(BUILD)/userspace/vgpu/guest-init $(BUILD)/guest
+
+menuconfig: ## choose parts and options
+	@$(SCRIPTS)/setup.sh demo
+	@$(SCRIPTS)/kconfig.py menuconfig
+
+defconfig: ## start .config from the committed default
+	@$(SCRIPTS)/kconfig.py defconfig
+
+clean: ## remove what was built; downloads stay
+	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol kernel demo log bench.json \
+		config.h config.mk guest/initrd.cpio qemu/obj qemu/bin qemu/.stamp)
+
+distclean: ## remove build/ and .config
+	rm -rf $(BUILD) $(TOP)/.config
+
+##@ Checking
+.PHONY: test bench lint gpu fuzz
+test: prepare-test ## all tests; the last line says N passed, M failed, K skipped
+	@$(NEXT) stage-build
+	@$(NEXT) stage-test
+
+bench: prepare ## measure; writes build/bench.json and prints a table
+	@$(NEXT) stage-build
+	@$(call sub,tests/bench,run)
+
+lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
+	@$(SCRIPTS)/lint.sh
+	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
+	@$(call sub,kernel/vgpu_drv,lint) $(sub-kernel-args)
+
+gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
+	@$(TOP)/tests/gpu/run
+
+fuzz: ## fuzz targets, where tests/fuzz has some
+	@test -e $(TOP)/tests/fuzz/Makefile || { echo "there are no fuzz targets in this version"; exit 1; }
+	@$(call sub,tests/fuzz,run)
+
+# Packages, toolkit and configuration: before anything that reads them.
+.PHONY: prepare prepare-test stage-build stage-test
+prepare:
+	@$(SCRIPTS)/find-cuda.sh > /dev/null
+	@$(SCRIPTS)/setup.sh demo
+	@$(SCRIPTS)/kconfig.py sync $(BUILD)
+
+prepare-test:
+	@$(SCRIPTS)/find-cuda.sh > /dev/null
+	@$(SCRIPTS)/setup.sh demo test
+	@$(SCRIPTS)/kconfig.py sync $(BUILD)
+
+# One after the other: each uses all processors, and the progress lines stay in order.
+stage-build:
+	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) tests/demo; do $(NEXT) $$part; done
+
+stage-test:
+	@$(TOP)/tests/lib/run-checks.sh $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) $(CROSS_TESTS)
+
+# run-checks.sh asks for one folder's check.
+check-%:
+	@$(call sub,$(subst .,/,$*),check) $(if $(filter kernel.%,$*),$(sub-kernel-args))
+
+.PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device \
+	kernel/vgpu_drv tests/demo
+protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device tests/demo:
+	@$(STEP) $(subst /,-,$@) "building $(or $(text-$@),$@)" $(call sub,$@,all)
+text-qemu-device := QEMU with the vgpu-cuda device
+text-host/softgpu := the software GPU
+text-host/backend := the backend
+text-userspace/libcuda := the guest's libcuda
+text-userspace/vgpu := the vgpu command
+text-tests/demo := the demo programs
+
+# Kbuild takes O= in another sense: the folder's Makefile sorts that out.
+kernel/vgpu_drv:
+	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
+	@$(STEP) kernel-vgpu_drv "building the guest driver" $(call sub,$@,module) $(sub-kernel-args)

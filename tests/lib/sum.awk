@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+# Sums the log of one folder's check. Variables: folder, rc (its exit status), seconds.
+# Prints one line for the folder, then one for each failed and each skipped test.
+/^[^ :]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ {
+    runners++
+    passed += $2
+    failed += $4
+    skipped += $6
+}
+/^not run: / { reasons[++n] = $0 }
+/^(not ok|FAIL)[ :]/ { faults[++m] = $0 }
+END {
+    if (!runners) {
+        faults[++m] = "FAIL: " folder ": its check printed no result (exit status " rc ")"
+        failed++
+    } else if (rc != 0 && failed == 0) {
+        faults[++m] = "FAIL: " folder ": its check ended with status " rc
+        failed++
+    }
+    printf "  %s: %d passed, %d failed, %d skipped (%d s)\n", folder, passed, failed, skipped, seconds
+    for (i = 1; i <= m; i++)
+        print "      " faults[i]
+    for (i = 1; i <= n; i++)
+        print "      " reasons[i]
+}
