@@ -1,0 +1,361 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Faults over the socket transport: who must notice, and who must not.
+
+usage: faults.py --top-build DIR --build DIR [--seeds N] [test...]
+
+Starts backends of its own in a temporary folder, attacks or kills parts of the system, and looks at
+/proc for what is left. Ends only processes that it started. The last line counts the tests.
+"""
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def find(top, name, executable=True):
+    for folder, dirs, files in os.walk(top):
+        dirs[:] = [d for d in dirs if d not in ("qemu", "guest", "kernel", "kunit", "soft")]
+        if name in files:
+            path = os.path.join(folder, name)
+            if not executable or os.access(path, os.X_OK):
+                return path
+    return None
+
+
+def children(pid):
+    """Living child processes: pid -> name."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % entry) as f:
+                text = f.read()
+        except OSError:
+            continue
+        name = text[text.index("(") + 1:text.rindex(")")]
+        rest = text[text.rindex(")") + 2:].split()
+        if int(rest[1]) == pid and rest[0] != "Z":
+            found[int(entry)] = name
+    return found
+
+
+def fd_count(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def rss_kib(pid):
+    with open("/proc/%d/status" % pid) as f:
+        for line in f:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    return 0
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+class Fault(Exception):
+    pass
+
+
+def need(condition, text):
+    if not condition:
+        raise Fault(text)
+
+
+class Setup:
+    """One backend, and programs that talk to it."""
+
+    def __init__(self, args, folder):
+        self.args = args
+        self.folder = folder
+        self.socket = os.path.join(folder, "backend.sock")
+        self.log = open(os.path.join(folder, "backend.log"), "ab")
+        self.backend = None
+        self.started = []
+
+    def start(self):
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+        r, w = os.pipe()
+        self.backend = subprocess.Popen(
+            [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--ready-fd", str(w)],
+            pass_fds=[w], stdout=self.log, stderr=self.log)
+        os.close(w)
+        ready = os.read(r, 1)
+        os.close(r)
+        need(ready, "the backend did not start")
+        self.started.append(self.backend)
+        self.settle()
+        self.baseline = self.workers()
+
+    def settle(self):
+        """Until the number of workers has not changed for a while."""
+        last, since = -1, time.monotonic()
+        while time.monotonic() - since < 0.5:
+            now = self.workers()
+            if now != last:
+                last, since = now, time.monotonic()
+            time.sleep(0.02)
+
+    def workers(self):
+        return len(children(self.backend.pid))
+
+    def environment(self):
+        env = dict(os.environ, VGPU_SOCKET=self.socket)
+        env["LD_LIBRARY_PATH"] = self.args.libcuda
+        env.pop("VGPU_TRACE", None)
+        return env
+
+    def run(self, *command, timeout=60):
+        """Runs a program to its end: (status, output)."""
+        done = subprocess.run(command, env=self.environment(), timeout=timeout,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def popen(self, *command):
+        p = subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+        self.started.append(p)
+        return p
+
+    def alive(self):
+        need(self.backend.poll() is None, "the backend is dead")
+
+    def works(self):
+        """The next process finds everything in order."""
+        status, text = self.run(self.args.victim, "once")
+        need(status == 0, "the next process fails: %s" % text.strip())
+
+    def back_to_baseline(self, seconds=5):
+        ok = wait_until(lambda: self.workers() == self.baseline, seconds)
+        need(ok, "%d workers, %d before" % (self.workers(), self.baseline))
+
+    def stop(self):
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+        self.started = []
+
+
+def ends(process, seconds):
+    """(status, output) of a process that has to end in time."""
+    try:
+        out, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, _ = process.communicate()
+        raise Fault("does not return in %d s: %s" % (seconds, out.decode(errors="replace")))
+    return process.returncode, out.decode(errors="replace")
+
+
+def until_waiting(process):
+    line = process.stdout.readline().decode(errors="replace")
+    need(line == "victim: waiting\n", "it says: %s" % line)
+    time.sleep(0.3)
+
+
+# ---- the tests: each gets a fresh Setup with a running backend ----
+
+def test_fuzz(s):
+    """Malformed records of every kind while another process works."""
+    victim = s.popen(s.args.victim, "work", "20")
+    status, text = s.run(s.args.fuzz, s.socket, "--seeds", str(s.args.seeds), timeout=280)
+    with open(os.path.join(s.args.build, "fuzz.log"), "w") as f:
+        f.write(text)
+    for line in text.splitlines():
+        if " FAIL " in line:
+            print("  " + line)
+    print("  " + text.strip().splitlines()[-1])
+    s.alive()
+    code, out = ends(victim, 60)
+    print("  " + out.strip())
+    need(code == 0, "the other process saw it: %s" % out)
+    need(status == 0, "fuzz failed")
+    s.works()
+    s.back_to_baseline(10)
+
+
+def test_out_of_bounds(s):
+    """A process whose kernel writes out of bounds; another one stays right to the last bit."""
+    victim = s.popen(s.args.victim, "work", "4")
+    for _ in range(5):
+        status, text = s.run(s.args.victim, "oob")
+        need(status == 0, text)
+    code, out = ends(victim, 60)
+    print("  " + out.strip())
+    need(code == 0, "the other process saw it: %s" % out)
+    s.works()
+    s.back_to_baseline()
+
+
+def test_process_killed(s):
+    """SIGKILL with a kernel running that never ends: its worker goes, nothing stays."""
+    victim = s.popen(s.args.victim, "work", "4")
+    for _ in range(3):
+        p = s.popen(s.args.victim, "busy")
+        until_waiting(p)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    code, out = ends(victim, 60)
+    need(code == 0, "the other process saw it: %s" % out)
+    s.back_to_baseline()
+    s.works()
+    s.alive()
+
+
+def test_worker_killed(s):
+    """Every worker killed: the waiting call returns an error, at once and for ever."""
+    p = s.popen(s.args.victim, "wait")
+    until_waiting(p)
+    began = time.monotonic()
+    for pid in children(s.backend.pid):
+        os.kill(pid, signal.SIGKILL)
+    code, out = ends(p, 5)
+    print("  after %.2f s, %s" % (time.monotonic() - began, out.strip()))
+    need(code == 0, "no error: %s" % out)
+    s.alive()
+    s.works()
+    s.back_to_baseline()
+
+
+def test_backend_killed(s):
+    """The backend killed: waiting calls return an error, no worker is left."""
+    p = s.popen(s.args.victim, "wait")
+    until_waiting(p)
+    before = list(children(s.backend.pid))
+    began = time.monotonic()
+    s.backend.kill()
+    s.backend.wait()
+    code, out = ends(p, 5)
+    print("  after %.2f s, %s" % (time.monotonic() - began, out.strip()))
+    need(code == 0, "no error: %s" % out)
+
+    def gone():
+        return not any(is_running(pid) for pid in before)
+    need(wait_until(gone, 5), "orphans: %s" % [pid for pid in before if is_running(pid)])
+    status, text = s.run(s.args.victim, "once")
+    need(status == 1 and "cuInit" in text, "without a backend: %s" % text)
+    s.start()
+    s.works()
+
+
+def is_running(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            text = f.read()
+    except OSError:
+        return False
+    return text[text.rindex(")") + 2] != "Z"
+
+
+def test_churn(s):
+    """Thirty processes one after another, a third of them killed: the backend is as before."""
+    s.works()
+    s.settle()
+    before = fd_count(s.backend.pid), s.workers(), rss_kib(s.backend.pid)
+    for i in range(30):
+        if i % 3 == 2:
+            p = s.popen(s.args.victim, "busy")
+            until_waiting(p)
+            p.kill()
+            p.wait()
+        else:
+            s.works()
+    wait_until(lambda: (fd_count(s.backend.pid), s.workers()) == before[:2], 5)
+    after = fd_count(s.backend.pid), s.workers(), rss_kib(s.backend.pid)
+    print("  descriptors, workers, KiB: %s before, %s after" % (before, after))
+    need(after[:2] == before[:2], "something is left")
+    need(after[2] - before[2] <= 1024, "the backend grew by %d KiB" % (after[2] - before[2]))
+
+
+def test_many(s):
+    """Eight processes at once."""
+    many = [s.popen(s.args.victim, "work", "1") for _ in range(8)]
+    for p in many:
+        code, out = ends(p, 90)
+        need(code == 0, out)
+    s.back_to_baseline(10)
+
+
+def test_stopped_backend(s):
+    """SIGTERM ends the backend and its workers, and takes the socket away."""
+    p = s.popen(s.args.victim, "wait")
+    until_waiting(p)
+    before = list(children(s.backend.pid))
+    s.backend.terminate()
+    need(wait_until(lambda: s.backend.poll() is not None, 5), "SIGTERM does not end it")
+    code, out = ends(p, 5)
+    need(code == 0, "no error: %s" % out)
+    need(wait_until(lambda: not any(is_running(pid) for pid in before), 5), "workers are left")
+    need(not os.path.exists(s.socket), "the socket is still there")
+
+
+TESTS = [test_out_of_bounds, test_fuzz, test_process_killed, test_worker_killed, test_backend_killed,
+         test_stopped_backend, test_churn, test_many]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--top-build", required=True)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--seeds", type=int, default=24)
+    parser.add_argument("test", nargs="*")
+    args = parser.parse_args()
+    args.backend = find(args.top_build, "vgpu-backend")
+    libcuda = find(os.path.join(args.top_build, "userspace"), "libcuda.so.1", False)
+    args.libcuda = libcuda and os.path.dirname(libcuda)
+    args.victim = os.path.join(args.build, "victim")
+    args.fuzz = os.path.join(args.build, "fuzz")
+    chosen = [t for t in TESTS if not args.test or t.__name__[5:] in args.test]
+    for what, part in (("vgpu-backend", args.backend), ("libcuda.so.1", args.libcuda)):
+        if not part:
+            for t in chosen:
+                print("not run: faults %s: %s is not built" % (t.__name__[5:], what))
+            print("faults: 0 passed, 0 failed, %d skipped" % len(chosen))
+            return 0
+    passed = failed = 0
+    for t in chosen:
+        folder = tempfile.mkdtemp(prefix="vgpu-faults-")
+        s = Setup(args, folder)
+        began = time.monotonic()
+        why = None
+        print("%s: %s" % (t.__name__[5:], t.__doc__), flush=True)
+        try:
+            s.start()
+            t(s)
+        except Fault as e:
+            why = str(e)
+        except subprocess.TimeoutExpired as e:
+            why = "no end: %s" % e
+        finally:
+            s.stop()
+            s.log.close()
+        if why:
+            failed += 1
+            print("%s FAIL %s" % (t.__name__[5:], why))
+            with open(os.path.join(folder, "backend.log"), errors="replace") as f:
+                sys.stdout.write("".join("  backend: " + l for l in f.readlines()[-8:]))
+        else:
+            passed += 1
+            print("%s ok (%.1f s)" % (t.__name__[5:], time.monotonic() - began), flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    print("faults: %d passed, %d failed, 0 skipped" % (passed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

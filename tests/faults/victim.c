@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/*
+ * victim work SECONDS   steady work with one right answer; ends with 0 when every bit was right
+ * victim once           one round of it
+ * victim oob            a kernel that writes out of bounds; ends with 0 when the error was sticky
+ * victim wait           waits for a kernel that never ends; ends with 0 when the wait returns an error
+ * victim busy           starts such a kernel, says so, and sleeps
+ * One line on standard output says what happened.
+ */
+#include <cuda.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char ptx[] =
+    ".version 7.0\n.target sm_75\n.address_size 64\n"
+    ".visible .entry work(.param .u64 p, .param .u32 iters)\n{\n"
+    ".reg .u32 %r<8>; .reg .u64 %d<4>; .reg .pred %q;\n"
+    "ld.param.u64 %d0, [p]; ld.param.u32 %r0, [iters]; cvta.to.global.u64 %d0, %d0;\n"
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+    "mad.lo.u32 %r1, %r1, %r2, %r3; mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1;\n"
+    "ld.global.u32 %r4, [%d0];\n"
+    "again: mad.lo.u32 %r4, %r4, 1664525, 1013904223; sub.u32 %r0, %r0, 1;\n"
+    "setp.ne.u32 %q, %r0, 0; @%q bra again;\n"
+    "st.global.u32 [%d0], %r4; ret;\n}\n"
+    ".visible .entry spin(.param .u64 p)\n{\n"
+    ".reg .u32 %r<2>; .reg .u64 %d<2>; .reg .pred %q;\n"
+    "ld.param.u64 %d0, [p]; cvta.to.global.u64 %d0, %d0;\n"
+    "again: ld.volatile.global.u32 %r0, [%d0]; setp.eq.u32 %q, %r0, 0; @%q bra again;\n"
+    "ret;\n}\n"
+    ".visible .entry wild()\n{\n"
+    ".reg .u64 %d<2>; mov.u64 %d0, 16; st.global.u32 [%d0], 1; ret;\n}\n";
+
+#define N 4096u
+#define ITERS 500u
+
+static CUmodule mod;
+static CUdeviceptr mem;
+
+static int fail(const char *what, CUresult r)
+{
+    printf("victim: %s returns %d\n", what, r);
+    return 1;
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        CUresult r_ = (call);                                                                      \
+        if (r_ != CUDA_SUCCESS)                                                                    \
+            return fail(#call, r_);                                                                \
+    } while (0)
+
+static int start(void)
+{
+    CUcontext c;
+    TRY(cuInit(0));
+    TRY(cuDevicePrimaryCtxRetain(&c, 0));
+    TRY(cuCtxSetCurrent(c));
+    TRY(cuModuleLoadData(&mod, ptx));
+    TRY(cuMemAlloc(&mem, N * 4));
+    return 0;
+}
+
+static int launch(const char *name, unsigned grid, unsigned block, void **params)
+{
+    CUfunction f;
+    TRY(cuModuleGetFunction(&f, mod, name));
+    TRY(cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, NULL, params, NULL));
+    return 0;
+}
+
+static int round_of_work(unsigned round)
+{
+    static uint32_t h[N];
+    unsigned iters = ITERS;
+    void *params[] = {&mem, &iters};
+
+    for (unsigned i = 0; i < N; i++)
+        h[i] = i * 2654435761u + round;
+    TRY(cuMemcpyHtoD(mem, h, sizeof(h)));
+    if (launch("work", N / 128, 128, params))
+        return 1;
+    TRY(cuMemcpyDtoH(h, mem, sizeof(h)));
+    for (unsigned i = 0; i < N; i++) {
+        uint32_t x = i * 2654435761u + round;
+        for (unsigned k = 0; k < ITERS; k++)
+            x = x * 1664525u + 1013904223u;
+        if (h[i] != x) {
+            printf("victim: round %u word %u is %08x, not %08x\n", round, i, h[i], x);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int spin(int wait)
+{
+    void *params[] = {&mem};
+    TRY(cuMemsetD8(mem, 0, 4));
+    if (launch("spin", 1, 32, params))
+        return 1;
+    printf("victim: waiting\n");
+    fflush(stdout);
+    if (!wait)
+        for (;;)
+            pause();
+    CUresult r = cuCtxSynchronize(), again = cuCtxSynchronize(), alloc = cuMemAlloc(&mem, 4);
+    printf("victim: the wait returns %d, then %d, and an allocation %d\n", r, again, alloc);
+    return !r || !again || !alloc;
+}
+
+static int out_of_bounds(void)
+{
+    if (launch("wild", 1, 1, NULL))
+        return 1;
+    CUresult r = cuCtxSynchronize(), again = cuMemFree(mem);
+    printf("victim: out of bounds returns %d, then %d\n", r, again);
+    return r != CUDA_ERROR_ILLEGAL_ADDRESS || again != CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int seconds = argc > 2 ? atoi(argv[2]) : 0, bad;
+    unsigned rounds = 0;
+    time_t end;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (start())
+        return 1;
+    if (!strcmp(what, "oob"))
+        return out_of_bounds();
+    if (!strcmp(what, "wait") || !strcmp(what, "busy"))
+        return spin(what[0] == 'w');
+    if (strcmp(what, "work") && strcmp(what, "once"))
+        return 2;
+    end = time(NULL) + seconds;
+    do {
+        bad = round_of_work(rounds++);
+    } while (!bad && time(NULL) < end);
+    printf("victim: %u rounds, %s\n", rounds, bad ? "wrong" : "every bit right");
+    return bad;
+}
