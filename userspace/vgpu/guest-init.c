@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
@@ -280,6 +281,19 @@ static void mount_root(void)
     }
 }
 
+/* What the kernel has said about our driver, for the reason of a failure. */
+static void note_kernel_log(void)
+{
+    static char log[1 << 18];
+    int n = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, sizeof(log) - 1);
+
+    for (char *save = NULL, *line = n > 0 ? strtok_r(log, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
+        if (strstr(line, "vgpu"))
+            note("%s", line);
+    }
+}
+
 /* Loads the GPU driver from the host's tree and opens its device to every user of the guest. */
 static void load_driver(void)
 {
@@ -291,14 +305,15 @@ static void load_driver(void)
     snprintf(path, sizeof(path), ROOT "%s", driver);
     err = load_module(path);
     if (err) {
-        note("cannot load %s: %s (the guest's kernel log has more: --keep-log FILE)", driver,
-             strerror(err));
+        note("cannot load %s: %s", driver, strerror(err));
+        note_kernel_log();
         finish(VGPU_EXIT_INIT, (uint32_t)err);
     }
     for (int i = 0; i < 500 && access(ROOT "/dev/vgpu0", F_OK) != 0; i++)
         usleep(10000);
     if (access(ROOT "/dev/vgpu0", F_OK) != 0) {
         note("%s is loaded, but /dev/vgpu0 did not appear", driver);
+        note_kernel_log();
         finish(VGPU_EXIT_INIT, ENODEV);
     }
     if (run.uid != 0 && chmod(ROOT "/dev/vgpu0", 0666) != 0)

@@ -1,0 +1,181 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Tests of the vgpu command: vgpu_test.sh O (the folder with the built vgpu and guest-init).
+# The backend is a script here, so that nothing but the command itself is needed; the tests that
+# boot a guest use one without a vgpu-cuda device.
+
+set -u
+out=$(cd "$1" && pwd)
+vgpu=$out/vgpu
+build=$(cd "$out/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/vgpu-test.XXXXXX")
+mkdir "$work/tmp" "$work/lib" "$work/cache"
+export TMPDIR=$work/tmp XDG_CACHE_HOME=$work/cache VGPU_LIBCUDA_DIR=$work/lib
+touch "$work/lib/libcuda.so.1"
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+
+ok()
+{
+    passed=$((passed + 1))
+    echo "ok - $1"
+}
+
+bad()
+{
+    failed=$((failed + 1))
+    echo "FAIL: $1${2:+: $2}"
+}
+
+# same NAME WANT GOT
+same()
+{
+    if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "expected '$2', got '$3'"; fi
+}
+
+# says NAME STATUS PATTERN COMMAND...: exit status, and the pattern in all of its output
+says()
+{
+    local name=$1 want=$2 pattern=$3 text rc
+    shift 3
+    text=$(timeout 120 "$@" 2>&1 < /dev/null)
+    rc=$?
+    if [ $rc != "$want" ]; then
+        bad "$name" "exit status $rc instead of $want: $text"
+    elif ! grep -q -- "$pattern" <<< "$text"; then
+        bad "$name" "no '$pattern' in: $text"
+    else
+        ok "$name"
+    fi
+}
+
+# A backend that says that it is ready and waits to be ended; its arguments go to backend.args.
+cat > "$work/backend" <<END
+#!/bin/bash
+echo "\$@" > "$work/backend.args"
+echo \$\$ > "$work/backend.pid"
+while [ \$# -gt 1 ]; do [ "\$1" = --ready-fd ] && fd=\$2; shift; done
+printf R >&\$fd
+eval "exec \$fd>&-"
+sleep 600 & trap 'kill \$!; exit 0' TERM
+wait
+END
+cat > "$work/bad-backend" <<'END'
+#!/bin/sh
+echo "no GPU for you" >&2
+exit 3
+END
+chmod +x "$work/backend" "$work/bad-backend"
+export VGPU_BACKEND=$work/backend
+run="$vgpu run --gpu soft"
+
+# gone PID NAME: the process ends within 5 s
+gone()
+{
+    for _ in $(seq 50); do
+        kill -0 "$1" 2> /dev/null || { ok "$2"; return; }
+        sleep 0.1
+    done
+    bad "$2" "process $1 is still there"
+}
+
+# appears FILE: waits up to 60 s for it not to be empty
+appears()
+{
+    for _ in $(seq 600); do
+        [ -s "$1" ] && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+echo "# help and wrong use"
+says "help" 0 "vgpu vm run PROGRAM" "$vgpu" --help
+says "run --help" 0 "--gpu soft|nvidia|auto" "$vgpu" run --help
+says "run --help names the parts" 0 "VGPU_BACKEND" "$vgpu" run --help
+says "vm run --help" 0 "--accel auto|kvm|tcg" "$vgpu" vm run --help
+says "vm shell --help" 0 "gives you a shell" "$vgpu" vm shell --help
+says "no command" 125 "usage: vgpu COMMAND" "$vgpu"
+says "unknown command" 125 "'fly' is not a command" "$vgpu" fly
+says "unknown vm command" 125 "'fly' is not a command" "$vgpu" vm fly
+says "unknown option of run" 125 "vgpu run --help" "$vgpu" run --fly true
+says "unknown option of vm run" 125 "vgpu vm run --help" "$vgpu" vm run --fly true
+says "run without a program" 125 "which program" "$vgpu" run
+says "vm run without a program" 125 "which program" "$vgpu" vm run
+says "unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" run --gpu voodoo true
+says "unknown accelerator" 125 "'fast' is not one of" "$vgpu" vm run --accel fast true
+says "memory: no number" 125 "--memory: 'much' is not a number" "$vgpu" vm run --memory much true
+says "memory below the limit" 125 "from 256" "$vgpu" vm run --memory 255 true
+says "cpus above the limit" 125 "to 64" "$vgpu" vm run --cpus 65 true
+says "timeout of zero" 125 "from 1" "$vgpu" vm run --timeout 0 true
+says "env without =" 125 "not NAME=VALUE" "$vgpu" vm run --env X true
+says "share that is not there" 125 "No such file" "$vgpu" vm run --share "$work/nothing" true
+says "share of /" 125 "not shared for writing" "$vgpu" vm run --share / true
+says "share of /dev" 125 "has its own /dev" "$vgpu" vm run --share /dev/shm true
+says "part that is not there" 125 "given by --backend" "$vgpu" run --backend /nowhere true
+says "part of the environment that is not there" 125 "given by VGPU_LIBCUDA_DIR" \
+    env VGPU_LIBCUDA_DIR=/nowhere "$vgpu" run true
+
+echo "# vgpu run"
+says "exit status 0" 0 "" $run true
+says "exit status 7" 7 "" $run sh -c 'exit 7'
+says "exit status 255" 255 "" $run sh -c 'exit 255'
+says "program not found" 127 "No such file" $run /nowhere/program
+says "program not executable" 126 "Permission denied" $run "$work/lib/libcuda.so.1"
+says "backend that fails: its words" 125 "no GPU for you" $run --backend "$work/bad-backend" true
+says "backend that cannot run" 125 "cannot run the backend" $run --backend "$work/lib/libcuda.so.1" true
+(exec $run sh -c 'kill -KILL $$') 2> /dev/null
+same "death by a signal is passed on" 137 $?
+same "standard output" "out" "$($run sh -c 'echo out; echo err >&2' 2> /dev/null)"
+same "standard error" "err" "$($run sh -c 'echo out; echo err >&2' 2>&1 > /dev/null)"
+same "standard input" "in" "$(echo in | $run cat)"
+same "arguments arrive whole" "a b||*" "$($run printf '%s|%s|%s' 'a b' '' '*')"
+same "options after the program are the program's" "--gpu" "$($run echo --gpu)"
+same "our libcuda comes first" "$work/lib:/x" "$(LD_LIBRARY_PATH=/x $run printenv LD_LIBRARY_PATH)"
+case $($run printenv VGPU_SOCKET) in
+"$work"/tmp/vgpu-run.*/backend.sock) ok "socket in the private folder" ;;
+*) bad "socket in the private folder" ;;
+esac
+same "trace to standard error" 1 "$($run --trace printenv VGPU_TRACE)"
+same "trace to a file" t.txt "$($run --trace=t.txt printenv VGPU_TRACE)"
+$vgpu run --gpu nvidia true
+case $(cat "$work/backend.args") in
+"--listen "*"/backend.sock --gpu nvidia --ready-fd "*) ok "what the backend is asked" ;;
+*) bad "what the backend is asked" "$(cat "$work/backend.args")" ;;
+esac
+gone "$(cat "$work/backend.pid")" "the backend ends with the program"
+same "nothing is left in the temporary folder" "" "$(ls "$work/tmp")"
+
+$run sh -c "echo \$\$ > $work/pid; exec sleep 600" & launcher=$!
+appears "$work/pid"
+kill -TERM $launcher
+wait $launcher 2> /dev/null
+same "SIGTERM reaches the program" 143 $?
+gone "$(cat "$work/pid")" "SIGTERM: no program is left"
+gone "$(cat "$work/backend.pid")" "SIGTERM: no backend is left"
+same "SIGTERM: no temporary folder is left" "" "$(ls "$work/tmp")"
+rm -f "$work/pid"
+$run sh -c "echo \$\$ > $work/pid; exec sleep 600" & launcher=$!
+appears "$work/pid"
+kill -KILL $launcher
+wait $launcher 2> /dev/null
+gone "$(cat "$work/pid")" "vgpu killed: no program is left"
+gone "$(cat "$work/backend.pid")" "vgpu killed: no backend is left"
+$run true
+same "vgpu killed: the next one removes its temporary folder" "" "$(ls "$work/tmp")"
+
+echo "# vgpu vm"
+missing=
+for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
+    [ -e "$file" ] || missing="$missing $file"
+done
+if [ -n "$missing" ]; then
+    skipped=$((skipped + 1))
+    echo "not run: vm: there is no$missing (make qemu-device guest)"
+else
+    . "$(dirname "$0")/vgpu_vm_test.sh"
+fi
+
+echo "userspace/vgpu: $passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
