@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* The environment options of the software GPU. README.md lists them. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sg_int.h"
+
+#define SG_MEMORY_DEFAULT (4ull << 30)
+#define SG_MEMORY_MIN (16ull << 20)   /* below this not even a context's own needs fit */
+#define SG_MEMORY_MAX (4096ull << 30) /* keeps size sums far from overflow */
+#define SG_THREADS_MAX 256            /* more threads than any host we know has cores to give */
+
+struct sg_config sg_config;
+
+static bool refuse(const char *name, const char *value, const char *why)
+{
+    fprintf(stderr, "libcuda-soft: %s=%s: %s\n", name, value, why);
+    return false;
+}
+
+/* Digits with an optional K, M, G or T suffix (powers of 1024). */
+static bool parse_size(const char *s, uint64_t *out)
+{
+    char *end;
+    unsigned shift = 0;
+    unsigned long long v;
+
+    if (!isdigit((unsigned char)s[0]))
+        return false;
+    errno = 0;
+    v = strtoull(s, &end, 10);
+    if (errno)
+        return false;
+    switch (toupper((unsigned char)*end)) {
+    case 'T':
+        shift += 10; /* fall through */
+    case 'G':
+        shift += 10; /* fall through */
+    case 'M':
+        shift += 10; /* fall through */
+    case 'K':
+        shift += 10;
+        end++;
+        break;
+    default:
+        break;
+    }
+    if (*end || (shift && v >> (64 - shift)))
+        return false;
+    *out = v << shift;
+    return true;
+}
+
+static bool load_cc(void)
+{
+    static const struct {
+        const char *text;
+        int major, minor;
+    } known[] = {{"7.5", 7, 5}, {"8.0", 8, 0}, {"9.0", 9, 0}, {"12.0", 12, 0}};
+    const char *v = getenv("VGPU_SOFT_CC");
+
+    sg_config.cc_major = 8;
+    sg_config.cc_minor = 0;
+    if (!v || !*v)
+        return true;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (!strcmp(v, known[i].text)) {
+            sg_config.cc_major = known[i].major;
+            sg_config.cc_minor = known[i].minor;
+            return true;
+        }
+    }
+    return refuse("VGPU_SOFT_CC", v, "must be 7.5, 8.0, 9.0 or 12.0");
+}
+
+bool sg_config_load(void)
+{
+    const char *v;
+    uint64_t n;
+
+    if (!load_cc())
+        return false;
+
+    sg_config.memory = SG_MEMORY_DEFAULT;
+    v = getenv("VGPU_SOFT_MEMORY");
+    if (v && *v) {
+        if (!parse_size(v, &n) || n < SG_MEMORY_MIN || n > SG_MEMORY_MAX)
+            return refuse("VGPU_SOFT_MEMORY", v, "must be a size from 16M to 4096G");
+        sg_config.memory = n;
+    }
+
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    sg_config.threads = cpus < 1 ? 1 : cpus > SG_THREADS_MAX ? SG_THREADS_MAX : (unsigned)cpus;
+    v = getenv("VGPU_SOFT_THREADS");
+    if (v && *v) {
+        if (!parse_size(v, &n) || n < 1 || n > SG_THREADS_MAX)
+            return refuse("VGPU_SOFT_THREADS", v, "must be a number from 1 to 256");
+        sg_config.threads = (unsigned)n;
+    }
+
+    v = getenv("VGPU_SOFT_WATCHDOG");
+    if (v && *v && !parse_size(v, &sg_config.watchdog))
+        return refuse("VGPU_SOFT_WATCHDOG", v, "must be a number of warp instructions (0: off)");
+
+    v = getenv("VGPU_SOFT_POISON");
+    sg_config.poison = v && !strcmp(v, "1");
+    return true;
+}

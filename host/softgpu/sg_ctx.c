@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* Initialisation, the current context of a thread, and the life of contexts. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+struct sg_device sg_device = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool initialised;
+static _Atomic bool forked; /* this process is a child of one that had called cuInit */
+static pthread_key_t tls_key;
+static __thread struct sg_tls *tls;
+static _Atomic uint32_t next_ctx_id = 1;
+
+/* ---- per-thread state ---- */
+
+static void tls_free(void *arg)
+{
+    struct sg_tls *t = arg;
+
+    tls = NULL;
+    sg_tls_streams_free(t);
+    for (unsigned i = 0; i < t->depth; i++)
+        sg_obj_put((struct sg_obj *)t->stack[i]);
+    free(t->stack);
+    free(t);
+}
+
+struct sg_tls *sg_tls(void)
+{
+    if (!tls) {
+        tls = calloc(1, sizeof(*tls));
+        if (tls && pthread_setspecific(tls_key, tls) != 0) {
+            free(tls);
+            tls = NULL;
+        }
+    }
+    return tls;
+}
+
+/* ---- cuInit ---- */
+
+static void at_fork_child(void)
+{
+    /* The stream threads did not come along; like NVIDIA's driver we refuse to go on. */
+    if (atomic_load(&initialised))
+        atomic_store(&forked, true);
+}
+
+static CUresult init_locked(void)
+{
+    CUresult r;
+
+    sg_log_open();
+    if (!sg_config_load())
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuInit: a VGPU_SOFT_* setting is wrong");
+    r = sg_mem_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pthread_key_create(&tls_key, tls_free) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = sg_ctx_new(0, true, &sg_device.primary);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sg_exec_set_threads(sg_config.threads);
+    pthread_atfork(NULL, NULL, at_fork_child);
+    sg_log("initialised: compute capability %d.%d, %llu bytes, %u threads", sg_config.cc_major,
+           sg_config.cc_minor, (unsigned long long)sg_config.memory, sg_config.threads);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuInit(unsigned int Flags)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&forked))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&init_lock);
+    if (!atomic_load(&initialised)) {
+        r = init_locked();
+        if (r == CUDA_SUCCESS)
+            atomic_store(&initialised, true);
+    }
+    pthread_mutex_unlock(&init_lock);
+    return r;
+}
+
+/* Kernels that still run when the process exits are told to stop. */
+__attribute__((destructor)) static void at_exit(void)
+{
+    if (sg_device.primary)
+        sg_device.primary->abort = 1;
+}
+
+CUresult sg_check_init(void)
+{
+    return atomic_load(&initialised) && !atomic_load(&forked) ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult sg_current_raw(struct sg_ctx **out)
+{
+    struct sg_tls *t;
+    CUresult r = sg_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    t = sg_tls();
+    if (!t)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (t->in_callback)
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (!t->depth || !t->stack[t->depth - 1])
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = t->stack[t->depth - 1];
+    if (!atomic_load(&(*out)->alive))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_current(struct sg_ctx **out)
+{
+    CUresult r = sg_current_raw(out);
+
+    return r != CUDA_SUCCESS ? r : (CUresult)atomic_load(&(*out)->sticky);
+}
+
+void sg_set_sticky(struct sg_ctx *ctx, CUresult r)
+{
+    int none = CUDA_SUCCESS;
+
+    atomic_compare_exchange_strong(&ctx->sticky, &none, (int)r); /* the first one stays */
+}
+
+/* ---- life of a context ---- */
+
+static void ctx_free(struct sg_obj *obj)
+{
+    struct sg_ctx *ctx = (struct sg_ctx *)obj;
+
+    if (ctx->legacy) {
+        sg_stream_retire(ctx->legacy);
+        sg_obj_put(&ctx->legacy->obj);
+    }
+    pthread_mutex_destroy(&ctx->issue);
+    free(ctx);
+}
+
+/* Values of a fresh context: cuCtxGetLimit's documented defaults. */
+static void reset_settings(struct sg_ctx *ctx)
+{
+    memset(ctx->limits, 0, sizeof(ctx->limits));
+    ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
+    ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20;
+    ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
+    ctx->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+    ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+    ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    ctx->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+    ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+}
+
+CUresult sg_ctx_new(unsigned flags, bool primary, struct sg_ctx **out)
+{
+    struct sg_ctx *ctx = calloc(1, sizeof(*ctx));
+    CUresult r;
+
+    if (!ctx)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&ctx->obj, SG_T_CTX, NULL, ctx_free);
+    pthread_mutex_init(&ctx->issue, NULL);
+    ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    ctx->primary = primary;
+    ctx->flags = flags;
+    ctx->api_version = 3020;
+    reset_settings(ctx);
+    atomic_store(&ctx->alive, !primary);
+    r = sg_stream_new(ctx, 0, 0, &ctx->legacy);
+    if (r == CUDA_SUCCESS && !sg_obj_register(&ctx->obj))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        sg_obj_put(&ctx->obj);
+        return r;
+    }
+    *out = ctx;
+    return CUDA_SUCCESS;
+}
+
+void sg_ctx_teardown(struct sg_ctx *ctx)
+{
+    pthread_mutex_lock(&ctx->issue);
+    atomic_store(&ctx->alive, false);
+    pthread_mutex_unlock(&ctx->issue);
+    sg_ctx_drain(ctx);
+    sg_ctx_retire_streams(ctx);
+    sg_unregister_owned(ctx);
+    sg_mem_release_owned(ctx);
+    /* The primary context comes back as another incarnation: nothing of the old may match it. */
+    ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    reset_settings(ctx);
+}

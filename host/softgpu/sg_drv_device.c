@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: devices and their properties. One device, ordinal 0. */
+#include <stdio.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+/* Stable and ours: the text is what the 16 bytes spell. */
+static const char device_uuid[16] = {'v', 'g', 'p', 'u', '-', 'c', 'u', 'd',
+                                     'a', '-', 's', 'o', 'f', 't', '0', '0'};
+/* A domain that firmware does not give to real devices on common machines. */
+#define SG_PCI_DOMAIN 0
+#define SG_PCI_BUS 0xf0
+#define SG_PCI_DEVICE 0
+
+struct attr {
+    int id, value;
+};
+
+/* What follows from the compute capability: CUDA C++ Programming Guide, "Compute Capabilities". */
+struct cc_limits {
+    int major, minor;
+    int threads_per_sm, blocks_per_sm;
+    int shared_sm, shared_optin, shared_reserved; /* bytes */
+    int l2_persist, window_max, cluster, f64_ratio;
+};
+
+static const struct cc_limits cc_table[] = {
+    {7, 5, 1024, 16, 65536, 65536, 0, 0, 0, 0, 32},
+    {8, 0, 2048, 32, 167936, 166912, 1024, 3 << 20, 128 << 20, 0, 2},
+    {9, 0, 2048, 32, 233472, 232448, 1024, 3 << 20, 128 << 20, 0, 2},
+    {12, 0, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 0, 64},
+};
+
+/* The same for every capability. Textures and surfaces do not exist here: their limits are 0. */
+static const struct attr fixed_attrs[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+    {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+    {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, SG_PCI_BUS},
+    {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, SG_PCI_DEVICE},
+    {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, SG_PCI_DOMAIN},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 4 << 20},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1},
+    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
+    {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
+    {CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
+    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+    {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 1},
+    {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1},
+};
+
+int sg_cc(void)
+{
+    return 10 * sg_config.cc_major + sg_config.cc_minor;
+}
+
+static const struct cc_limits *limits(void)
+{
+    for (size_t i = 0; i < sizeof(cc_table) / sizeof(cc_table[0]); i++) {
+        if (cc_table[i].major == sg_config.cc_major && cc_table[i].minor == sg_config.cc_minor)
+            return &cc_table[i];
+    }
+    return &cc_table[1];
+}
+
+int sg_attr(CUdevice_attribute a)
+{
+    const struct cc_limits *l = limits();
+
+    switch (a) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        return l->major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return l->minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        return (int)sg_config.threads;
+    case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
+        return sg_config.watchdog != 0;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+        return l->threads_per_sm;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+        return l->blocks_per_sm;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+        return l->shared_sm;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        return l->shared_optin;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+        return l->shared_reserved;
+    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
+        return l->l2_persist;
+    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+        return l->window_max;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+        return l->cluster;
+    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+        return l->f64_ratio;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < sizeof(fixed_attrs) / sizeof(fixed_attrs[0]); i++) {
+        if (fixed_attrs[i].id == (int)a)
+            return fixed_attrs[i].value;
+    }
+    return 0;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
+    SG_INIT();
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(ordinal);
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
+    SG_INIT();
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    SG_INIT();
+    if (!name || len < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    snprintf(name, (size_t)len, "%s", SG_DEVICE_NAME);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    SG_INIT();
+    if (!uuid)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    memcpy(uuid->bytes, device_uuid, sizeof(device_uuid));
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    return cuDeviceGetUuid_v2(uuid, dev);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    SG_INIT();
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *bytes = sg_config.memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    SG_INIT();
+    if (!pi || (int)attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pi = sg_attr(attrib);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    SG_INIT();
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *major = sg_config.cc_major;
+    *minor = sg_config.cc_minor;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    SG_INIT();
+    if (!prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    memset(prop, 0, sizeof(*prop));
+    prop->maxThreadsPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    for (int i = 0; i < 3; i++) {
+        prop->maxThreadsDim[i] =
+            sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        prop->maxGridSize[i] =
+            sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+    }
+    prop->sharedMemPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    prop->totalConstantMemory = sg_attr(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+    prop->SIMDWidth = sg_attr(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    prop->memPitch = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    prop->regsPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    prop->clockRate = sg_attr(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    prop->textureAlign = sg_attr(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    SG_INIT();
+    if (!pciBusId || len < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS, SG_PCI_DEVICE);
+    return CUDA_SUCCESS;
+}
+
+/* [domain]:[bus]:[device].[function], [domain]:[bus]:[device] or [bus]:[device].[function], hex. */
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    unsigned domain = 0, bus, device, function = 0;
+    int n = 0;
+
+    SG_INIT();
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool ok = (sscanf(pciBusId, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &n) == 4 &&
+               !pciBusId[n]) ||
+              (function = 0, sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &device, &n) == 3 &&
+                                 !pciBusId[n]) ||
+              (domain = 0, sscanf(pciBusId, "%x:%x.%x%n", &bus, &device, &function, &n) == 3 &&
+                               !pciBusId[n]);
+
+    if (!ok)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device != SG_PCI_DEVICE || function)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *dev = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    SG_INIT();
+    if (!canAccessPeer)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    SG_CHECK_DEVICE(peerDev);
+    *canAccessPeer = 0; /* a device is not its own peer */
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib,
+                                         CUdevice srcDevice, CUdevice dstDevice)
+{
+    SG_INIT();
+    if (!value || (int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(srcDevice);
+    SG_CHECK_DEVICE(dstDevice);
+    return CUDA_ERROR_INVALID_DEVICE; /* documented: both devices being the same */
+}
+
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+{
+    SG_INIT();
+    if (!pi || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pi = 0;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: events. An event stands for "that operation of that stream has completed". */
+#include <stdlib.h>
+#include <time.h>
+
+#include "sg_int.h"
+
+#define SG_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+uint64_t sg_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* An event of any context; without one a context must be current for the error to be 400. */
+static CUresult event_get(CUevent h, struct sg_event **out)
+{
+    struct sg_ctx *ctx;
+    struct sg_tls *t;
+    CUresult r = sg_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    t = sg_tls();
+    if (t && t->in_callback)
+        return CUDA_ERROR_NOT_PERMITTED;
+    *out = SG_LOOKUP(h, SG_T_EVENT);
+    if (*out)
+        return CUDA_SUCCESS;
+    r = sg_current(&ctx);
+    return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_HANDLE;
+}
+
+#define SG_EVENT(var, h)                                                                           \
+    SG_AUTO struct sg_event *var = NULL;                                                           \
+    do {                                                                                           \
+        CUresult sg_rc_ = event_get((h), &(var));                                                  \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+
+static void event_free(struct sg_obj *obj)
+{
+    struct sg_event *e = (struct sg_event *)obj;
+
+    sg_obj_put((struct sg_obj *)e->stream);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    struct sg_event *e;
+
+    SG_CTX(ctx);
+    if (!phEvent || (Flags & ~(unsigned)SG_EVENT_FLAGS) ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    e = calloc(1, sizeof(*e));
+    if (!e)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&e->obj, SG_T_EVENT, ctx, event_free);
+    pthread_mutex_init(&e->lock, NULL);
+    e->flags = Flags;
+    bool ok = sg_obj_register(&e->obj);
+
+    if (ok)
+        *phEvent = SG_HANDLE(CUevent, e);
+    sg_obj_put(&e->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
+{
+    SG_EVENT(e, hEvent);
+    return sg_obj_unregister(&e->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
+{
+    return cuEventDestroy_v2(hEvent);
+}
+
+/* ---- recording ---- */
+
+struct record_op {
+    struct sg_op op;
+    struct sg_event *event; /* a reference */
+    struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
+    uint64_t record;
+};
+
+static void record_issued(struct sg_op *op, struct sg_stream *s)
+{
+    struct record_op *o = (struct record_op *)op;
+    struct sg_event *e = o->event;
+
+    sg_obj_get(&s->obj);
+    pthread_mutex_lock(&e->lock);
+    o->old = e->stream;
+    e->stream = s;
+    e->seq = op->seq;
+    o->record = ++e->record;
+    pthread_mutex_unlock(&e->lock);
+}
+
+static CUresult record_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct record_op *o = (struct record_op *)op;
+
+    (void)s;
+    if (!(o->event->flags & CU_EVENT_DISABLE_TIMING)) {
+        uint64_t now = sg_now_ns();
+
+        pthread_mutex_lock(&o->event->lock);
+        if (o->event->record == o->record) {
+            o->event->stamp_ns = now;
+            o->event->stamp_record = o->record;
+        }
+        pthread_mutex_unlock(&o->event->lock);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void record_drop(struct sg_op *op)
+{
+    struct record_op *o = (struct record_op *)op;
+
+    sg_obj_put(&o->event->obj);
+    sg_obj_put((struct sg_obj *)o->old);
+    free(o);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct record_op *o;
+    CUresult r;
+
+    r = sg_stream_get_any(hStream, &s);
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, hEvent);
+    if (e->obj.owner != s->ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags) /* only meaningful in a capture */
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = record_run;
+    o->op.issued = record_issued;
+    o->op.drop = record_drop;
+    sg_obj_get(&e->obj);
+    o->event = e;
+    return sg_issue(s, &o->op, SG_ISSUE_INLINE);
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, hStream, 0);
+}
+
+CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), 0);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), flags);
+}
+
+/* ---- asking and waiting ---- */
+
+/* The operation of the latest record; false: never recorded. The stream comes with a reference. */
+static bool event_state(struct sg_event *e, struct sg_stream **s, uint64_t *seq)
+{
+    pthread_mutex_lock(&e->lock);
+    *s = e->stream;
+    *seq = e->seq;
+    if (*s)
+        sg_obj_get(&(*s)->obj);
+    pthread_mutex_unlock(&e->lock);
+    return *s != NULL;
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent hEvent)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    SG_EVENT(e, hEvent);
+    if (!event_state(e, &s, &seq))
+        return CUDA_SUCCESS;
+    bool done = atomic_load(&s->completed) >= seq;
+    CUresult r = (CUresult)atomic_load(&s->ctx->sticky);
+
+    return r != CUDA_SUCCESS ? r : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    SG_EVENT(e, hEvent);
+    if (!event_state(e, &s, &seq))
+        return CUDA_SUCCESS;
+    sg_stream_wait(s, seq);
+    return (CUresult)atomic_load(&s->ctx->sticky);
+}
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SG_AUTO struct sg_stream *s0 = NULL, *s1 = NULL;
+    uint64_t q0, q1, t0, t1;
+
+    SG_EVENT(a, hStart);
+    SG_EVENT(b, hEnd);
+    if (!pMilliseconds)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (a->obj.owner != b->obj.owner || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) ||
+        !event_state(a, &s0, &q0) || !event_state(b, &s1, &q1))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult r = (CUresult)atomic_load(&s0->ctx->sticky);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (atomic_load(&s0->completed) < q0 || atomic_load(&s1->completed) < q1)
+        return CUDA_ERROR_NOT_READY;
+    pthread_mutex_lock(&a->lock);
+    t0 = a->stamp_ns;
+    pthread_mutex_unlock(&a->lock);
+    pthread_mutex_lock(&b->lock);
+    t1 = b->stamp_ns;
+    pthread_mutex_unlock(&b->lock);
+    *pMilliseconds = (float)((double)(int64_t)(t1 - t0) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+/* ---- making a stream wait ---- */
+
+static CUresult nothing_run(struct sg_op *op, struct sg_stream *s)
+{
+    (void)op;
+    (void)s;
+    return CUDA_SUCCESS;
+}
+
+static void nothing_drop(struct sg_op *op)
+{
+    free(op);
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SG_AUTO struct sg_stream *s = NULL, *from = NULL;
+    struct sg_op *op;
+    uint64_t seq;
+    CUresult r = sg_stream_get_any(hStream, &s);
+
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, hEvent);
+    if (!event_state(e, &from, &seq) || from == s || atomic_load(&from->completed) >= seq)
+        return CUDA_SUCCESS;
+    op = calloc(1, sizeof(*op));
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op->run = nothing_run;
+    op->drop = nothing_drop;
+    if (!sg_op_add_dep(op, from, seq)) {
+        free(op);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return sg_issue(s, op, SG_ISSUE_INLINE);
+}
+
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    return cuStreamWaitEvent(SG_PTSZ(hStream), hEvent, Flags);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: kernel launches. Everything that CUDA reports at once is checked before queueing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+/* What the forms of launch have in common. */
+struct request {
+    CUfunction f;
+    unsigned grid[3], block[3], dynamic;
+    CUstream stream;
+    bool cooperative;
+    void **params, **extra;
+};
+
+struct launch_op {
+    struct sg_op op;
+    struct sg_func *func; /* a reference */
+    unsigned grid[3], block[3], dynamic;
+    bool cooperative;
+    _Alignas(16) unsigned char params[];
+};
+
+static bool is_device_error(int r)
+{
+    switch (r) {
+    case CUDA_ERROR_OUT_OF_MEMORY: /* of the host: the launch did not start */
+        return false;
+    default:
+        return r != CUDA_SUCCESS;
+    }
+}
+
+static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct launch_op *o = (struct launch_op *)op;
+    struct sg_fault fault = {0};
+    struct sg_launch l = {
+        .kernel = o->func->kernel,
+        .grid = {o->grid[0], o->grid[1], o->grid[2]},
+        .block = {o->block[0], o->block[1], o->block[2]},
+        .dynamic_shared = o->dynamic,
+        .params = o->params,
+        .mem = s->ctx,
+        .cooperative = o->cooperative,
+        .max_instructions = sg_config.watchdog,
+        .abort_flag = &s->ctx->abort,
+        .print = sg_print,
+    };
+    int r = sg_exec_launch(&l, &fault);
+
+    if (is_device_error(r)) {
+        sg_set_sticky(s->ctx, (CUresult)r);
+        sg_fail((CUresult)r, "%s", fault.message[0] ? fault.message : o->func->info.name);
+    }
+    return (CUresult)r;
+}
+
+static void launch_drop(struct sg_op *op)
+{
+    sg_obj_put(&((struct launch_op *)op)->func->obj);
+    free(op);
+}
+
+/* ---- checks ---- */
+
+static CUresult check_shape(const struct request *q, const struct sg_func *f)
+{
+    uint64_t threads = 1;
+
+    for (int i = 0; i < 3; i++) {
+        unsigned gmax = (unsigned)sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+        unsigned bmax = (unsigned)sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+
+        if (!q->grid[i] || q->grid[i] > gmax || !q->block[i] || q->block[i] > bmax)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "launch of %s: grid %u x %u x %u, block %u x %u x %u is out of range",
+                           f->info.name, q->grid[0], q->grid[1], q->grid[2], q->block[0],
+                           q->block[1], q->block[2]);
+        threads *= q->block[i];
+    }
+    if (threads > (unsigned)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block",
+                       f->info.name, (unsigned long long)threads);
+    if (f->info.reqntid[0]) {
+        for (int i = 0; i < 3; i++) {
+            unsigned want = f->info.reqntid[i] ? f->info.reqntid[i] : 1;
+
+            if (q->block[i] != want)
+                return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                               "launch of %s: block is not the .reqntid of the kernel",
+                               f->info.name);
+        }
+    } else if (threads > f->info.max_threads) {
+        return sg_fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+                       "launch of %s: %llu threads in a block, .maxntid allows %u", f->info.name,
+                       (unsigned long long)threads, f->info.max_threads);
+    }
+    if (q->dynamic > (unsigned)sg_func_max_dynamic(&f->info, &f->set))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "launch of %s: %u bytes of dynamic shared memory, %d allowed "
+                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)", f->info.name, q->dynamic,
+                       sg_func_max_dynamic(&f->info, &f->set));
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_resident(const struct request *q, const struct sg_func *f)
+{
+    int block = (int)(q->block[0] * q->block[1] * q->block[2]);
+    uint64_t room = (uint64_t)sg_occupancy(f, block, q->dynamic) *
+                    (uint64_t)sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    uint64_t plane = (uint64_t)q->grid[0] * q->grid[1]; /* below 2^47 */
+
+    if (plane > room || plane * q->grid[2] > room)
+        return sg_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+                       "cooperative launch of %s: more than %llu blocks", f->info.name,
+                       (unsigned long long)room);
+    return CUDA_SUCCESS;
+}
+
+/* Fills the parameter buffer out of kernelParams or the extra array. */
+static CUresult gather(const struct request *q, const struct sg_func *f, unsigned char *out)
+{
+    const void *buffer = NULL;
+    const size_t *size = NULL;
+
+    if (q->params && q->extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (q->extra) {
+        for (void **e = q->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+            if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = e[1];
+            else if (*e == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                size = e[1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!size || (*size && !buffer) || *size > f->info.param_bytes)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "launch of %s: parameter buffer of %zu bytes, %u declared",
+                           f->info.name, size ? *size : 0, f->info.param_bytes);
+        if (*size)
+            memcpy(out, buffer, *size);
+        return CUDA_SUCCESS;
+    }
+    if (f->info.nparams && !q->params)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: no parameters", f->info.name);
+    for (uint32_t i = 0; i < f->info.nparams; i++) {
+        if (!q->params[i])
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: parameter %u is NULL",
+                           f->info.name, i);
+        memcpy(out + f->info.params[i].offset, q->params[i], f->info.params[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(const struct request *q)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    SG_AUTO struct sg_func *f = NULL;
+    struct launch_op *o;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, q->f, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (f->mod->ctx != ctx)
+        return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch of %s: it belongs to another context",
+                       f->info.name);
+    r = sg_stream_get(ctx, q->stream, &s);
+    if (r == CUDA_SUCCESS)
+        r = check_shape(q, f);
+    if (r == CUDA_SUCCESS && q->cooperative)
+        r = check_resident(q, f);
+    if (r == CUDA_SUCCESS)
+        r = sg_func_prepare(f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = calloc(1, sizeof(*o) + f->info.param_bytes + 16);
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = gather(q, f, o->params);
+    if (r != CUDA_SUCCESS) {
+        free(o);
+        return r;
+    }
+    o->op.run = launch_run;
+    o->op.drop = launch_drop;
+    memcpy(o->grid, q->grid, sizeof(o->grid));
+    memcpy(o->block, q->block, sizeof(o->block));
+    o->dynamic = q->dynamic;
+    o->cooperative = q->cooperative;
+    sg_obj_get(&f->obj);
+    o->func = f;
+    return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+}
+
+/* ---- entry points ---- */
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream,
+                                void **kernelParams, void **extra)
+{
+    struct request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
+                        sharedMemBytes, hStream, false, kernelParams, extra};
+
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                     unsigned int gridDimZ, unsigned int blockDimX,
+                                     unsigned int blockDimY, unsigned int blockDimZ,
+                                     unsigned int sharedMemBytes, CUstream hStream,
+                                     void **kernelParams, void **extra)
+{
+    return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                          sharedMemBytes, SG_PTSZ(hStream), kernelParams, extra);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void **kernelParams)
+{
+    struct request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
+                        sharedMemBytes, hStream, true, kernelParams, NULL};
+
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
+                                                unsigned int gridDimY, unsigned int gridDimZ,
+                                                unsigned int blockDimX, unsigned int blockDimY,
+                                                unsigned int blockDimZ,
+                                                unsigned int sharedMemBytes, CUstream hStream,
+                                                void **kernelParams)
+{
+    return cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                                     blockDimZ, sharedMemBytes, SG_PTSZ(hStream), kernelParams);
+}
+
+/* Honoured, ignorable as a hint, or refused by name: never dropped in silence. */
+static CUresult apply_attribute(struct request *q, const CUlaunchAttribute *a)
+{
+    switch (a->id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        q->cooperative = a->value.cooperative != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (a->value.clusterDim.x <= 1 && a->value.clusterDim.y <= 1 &&
+            a->value.clusterDim.z <= 1)
+            return CUDA_SUCCESS;
+        return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                       "launch attribute CLUSTER_DIMENSION: no clusters of more than one block");
+    /* Full serialisation, which is what happens, is within what this allows. */
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    /* Hints: the manual promises no effect. */
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute PROGRAMMATIC_EVENT");
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute LAUNCH_COMPLETION_EVENT");
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        return a->value.deviceUpdatableKernelNode.deviceUpdatable
+                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                             "launch attribute DEVICE_UPDATABLE_KERNEL_NODE")
+                   : CUDA_SUCCESS;
+    default:
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known", (int)a->id);
+    }
+}
+
+static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelParams, void **extra,
+                          CUstream stream)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!c || (c->numAttrs && !c->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct request q = {f, {c->gridDimX, c->gridDimY, c->gridDimZ},
+                        {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, stream,
+                        false, kernelParams, extra};
+
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        CUresult r = apply_attribute(&q, &c->attrs[i]);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                                  void **extra)
+{
+    return launch_ex(config, f, kernelParams, extra, config ? config->hStream : NULL);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
+                                       void **kernelParams, void **extra)
+{
+    return launch_ex(config, f, kernelParams, extra, config ? SG_PTSZ(config->hStream) : NULL);
+}

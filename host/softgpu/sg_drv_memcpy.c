@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: copies. Every form becomes a struct copy of rows and slices; device addresses are
+ * host addresses, so the work itself is memmove.
+ *
+ * When the caller gets control back follows the API Synchronization Behavior chapter of the driver
+ * API manual: an asynchronous copy from pageable memory returns when the source may be reused, one
+ * to pageable memory when it has been done, the others at once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+/* Up to here the caller does the work itself when nothing is in its way: it is cheaper than
+ * waking a thread (memmove moves that much in some 100 us). */
+#define SG_INLINE_BYTES (1u << 20)
+/* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
+#define SG_STAGE_BYTES (16u << 20)
+
+struct copy {
+    uint8_t *dst;
+    const uint8_t *src;
+    size_t width, height, depth;   /* bytes, rows, slices */
+    size_t dst_pitch, dst_slice;   /* bytes from row to row, slice to slice */
+    size_t src_pitch, src_slice;
+};
+
+struct copy_op {
+    struct sg_op op;
+    struct copy c;
+    void *staged;
+};
+
+static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
+{
+    const struct copy *c = &((struct copy_op *)op)->c;
+
+    (void)s;
+    for (size_t z = 0; z < c->depth; z++) {
+        for (size_t y = 0; y < c->height; y++)
+            memmove(c->dst + z * c->dst_slice + y * c->dst_pitch,
+                    c->src + z * c->src_slice + y * c->src_pitch, c->width);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void copy_drop(struct sg_op *op)
+{
+    free(((struct copy_op *)op)->staged);
+    free(op);
+}
+
+/* Packs the source into memory of our own. */
+static bool stage(struct copy_op *o)
+{
+    struct copy pack = o->c;
+    size_t bytes = o->c.width * o->c.height * o->c.depth;
+
+    o->staged = malloc(bytes);
+    if (!o->staged)
+        return false;
+    pack.dst = o->staged;
+    pack.dst_pitch = pack.width;
+    pack.dst_slice = pack.width * pack.height;
+    struct copy_op tmp = {.c = pack};
+
+    copy_run(&tmp.op, NULL);
+    o->c.src = o->staged;
+    o->c.src_pitch = pack.dst_pitch;
+    o->c.src_slice = pack.dst_slice;
+    return true;
+}
+
+static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct copy *c, bool async,
+                           bool src_pageable, bool dst_pageable)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    enum sg_issue_mode mode = SG_ISSUE_SYNC;
+    size_t bytes = c->width * c->height * c->depth;
+    CUresult r = sg_stream_get(ctx, stream, &s);
+    struct copy_op *o;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = copy_run;
+    o->op.drop = copy_drop;
+    o->c = *c;
+    if (async && !dst_pageable) {
+        if (!src_pageable)
+            mode = bytes <= SG_INLINE_BYTES ? SG_ISSUE_INLINE : SG_ISSUE_ASYNC;
+        else if (!sg_stream_idle(s) && bytes <= SG_STAGE_BYTES && stage(o))
+            mode = SG_ISSUE_ASYNC;
+    }
+    return sg_issue(s, &o->op, mode);
+}
+
+/* ---- checks ---- */
+
+enum place { HOST, DEVICE, ANY };
+
+/* Whether [addr, addr+span) may be used so; says whether it is pageable host memory. */
+static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool write,
+                            bool *pageable)
+{
+    struct sg_mem_info info;
+
+    *pageable = false;
+    if (!addr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sg_mem_find(addr, &info)) {
+        if (span > info.base + info.size - addr)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "copy of %llu bytes at 0x%llx leaves its allocation of %llu bytes",
+                           (unsigned long long)span, (unsigned long long)addr,
+                           (unsigned long long)info.size);
+        if (write && !info.writable && place != HOST)
+            return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
+    }
+    if (place == DEVICE || sg_mem_in_arena(addr))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
+                       (unsigned long long)addr);
+    *pageable = true;
+    return CUDA_SUCCESS;
+}
+
+static CUresult linear(enum place dp, uint64_t dst, enum place sp, uint64_t src, size_t n,
+                       CUstream stream, bool async)
+{
+    bool src_pageable, dst_pageable;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!n)
+        return CUDA_SUCCESS;
+    r = check_place(dp, dst, n, true, &dst_pageable);
+    if (r == CUDA_SUCCESS)
+        r = check_place(sp, src, n, false, &src_pageable);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct copy c = {.dst = (uint8_t *)dst, .src = (const uint8_t *)src,
+                     .width = n, .height = 1, .depth = 1};
+
+    return copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+}
+
+#define PTR(p) ((uint64_t)(uintptr_t)(p))
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n)
+{
+    return linear(DEVICE, d, HOST, PTR(h), n, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr d, const void *h, size_t n)
+{
+    return linear(DEVICE, d, HOST, PTR(h), n, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *h, CUdeviceptr d, size_t n)
+{
+    return linear(HOST, PTR(h), DEVICE, d, n, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *h, CUdeviceptr d, size_t n)
+{
+    return linear(HOST, PTR(h), DEVICE, d, n, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+    return linear(DEVICE, d, DEVICE, s, n, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+    return linear(DEVICE, d, DEVICE, s, n, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *h, size_t n, CUstream stream)
+{
+    return linear(DEVICE, d, HOST, PTR(h), n, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr d, const void *h, size_t n, CUstream stream)
+{
+    return linear(DEVICE, d, HOST, PTR(h), n, SG_PTSZ(stream), true);
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *h, CUdeviceptr d, size_t n, CUstream stream)
+{
+    return linear(HOST, PTR(h), DEVICE, d, n, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *h, CUdeviceptr d, size_t n, CUstream stream)
+{
+    return linear(HOST, PTR(h), DEVICE, d, n, SG_PTSZ(stream), true);
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
+{
+    return linear(DEVICE, d, DEVICE, s, n, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
+{
+    return linear(DEVICE, d, DEVICE, s, n, SG_PTSZ(stream), true);
+}
+
+CUresult CUDAAPI cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+    return linear(ANY, d, ANY, s, n, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+    return linear(ANY, d, ANY, s, n, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
+{
+    return linear(ANY, d, ANY, s, n, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
+{
+    return linear(ANY, d, ANY, s, n, SG_PTSZ(stream), true);
+}
+
+/* ---- between contexts: one device, one address space ---- */
+
+static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n,
+                     CUstream stream, bool async)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    SG_AUTO struct sg_ctx *dc = SG_LOOKUP(dctx, SG_T_CTX);
+    SG_AUTO struct sg_ctx *sc = SG_LOOKUP(sctx, SG_T_CTX);
+
+    if (!dc || !sc)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return linear(DEVICE, d, DEVICE, s, n, stream, async);
+}
+
+CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
+{
+    return peer(d, dc, s, sc, n, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
+                                   size_t n)
+{
+    return peer(d, dc, s, sc, n, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
+                                   size_t n, CUstream stream)
+{
+    return peer(d, dc, s, sc, n, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
+                                        size_t n, CUstream stream)
+{
+    return peer(d, dc, s, sc, n, SG_PTSZ(stream), true);
+}
+
+/* ---- rows and slices ---- */
+
+/* One side of a copy of rows and slices. */
+struct side {
+    CUmemorytype type;
+    uint64_t base;
+    size_t x, y, z, pitch, rows; /* pitch and rows: 0 means as many as are copied */
+};
+
+/* Offset of the side's first byte and the number of bytes from there to behind its last one. */
+static bool extent(struct side *s, size_t w, size_t h, size_t d, uint64_t *offset, uint64_t *span,
+                   uint64_t *slice)
+{
+    uint64_t t;
+
+    if (!s->pitch && __builtin_add_overflow(s->x, w, &s->pitch))
+        return false;
+    if (!s->rows && __builtin_add_overflow(s->y, h, &s->rows))
+        return false;
+    if (__builtin_add_overflow((uint64_t)s->x, w, &t) || t > s->pitch)
+        return false;
+    if (__builtin_mul_overflow((uint64_t)s->pitch, s->rows, slice) ||
+        (d > 1 && s->rows < h))
+        return false;
+    return !__builtin_mul_overflow(*slice, (uint64_t)s->z, offset) &&
+           !__builtin_mul_overflow((uint64_t)s->pitch, s->y, &t) &&
+           !__builtin_add_overflow(*offset, t, offset) &&
+           !__builtin_add_overflow(*offset, (uint64_t)s->x, offset) &&
+           !__builtin_mul_overflow(*slice, (uint64_t)(d - 1), span) &&
+           !__builtin_mul_overflow((uint64_t)s->pitch, h - 1, &t) &&
+           !__builtin_add_overflow(*span, t, span) &&
+           !__builtin_add_overflow(*span, (uint64_t)w, span);
+}
+
+static CUresult side_place(const struct side *s, enum place *place)
+{
+    switch (s->type) {
+    case CU_MEMORYTYPE_HOST:
+        *place = HOST;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_DEVICE:
+        *place = DEVICE;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_UNIFIED:
+        *place = ANY;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copy to or from a CUDA array: there are none");
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool write,
+                           uint64_t *addr, uint64_t *slice, bool *pageable)
+{
+    uint64_t offset, span;
+    enum place place = ANY;
+    CUresult r = side_place(s, &place);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!s->base || !extent(s, w, h, d, &offset, &span, slice) ||
+        __builtin_add_overflow(s->base, offset, addr))
+        return CUDA_ERROR_INVALID_VALUE;
+    return check_place(place, *addr, span, write, pageable);
+}
+
+static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
+                        CUstream stream, bool async)
+{
+    uint64_t daddr, saddr, dslice, sslice;
+    bool dst_pageable, src_pageable;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!w || !h || !d)
+        return CUDA_SUCCESS;
+    r = check_side(dst, w, h, d, true, &daddr, &dslice, &dst_pageable);
+    if (r == CUDA_SUCCESS)
+        r = check_side(src, w, h, d, false, &saddr, &sslice, &src_pageable);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct copy c = {.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
+                     .width = w, .height = h, .depth = d,
+                     .dst_pitch = dst->pitch, .dst_slice = dslice,
+                     .src_pitch = src->pitch, .src_slice = sslice};
+
+    return copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+}
+
+static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream, bool async)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t max = (size_t)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+
+    if (limit_pitch && (p->srcPitch > max || p->dstPitch > max))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct side src = {p->srcMemoryType,
+                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                       p->srcXInBytes, p->srcY, 0, p->srcPitch, 0};
+    struct side dst = {p->dstMemoryType,
+                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                       p->dstXInBytes, p->dstY, 0, p->dstPitch, 0};
+
+    return strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
+}
+
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *p)
+{
+    return copy2d(p, true, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *p)
+{
+    return copy2d(p, true, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p)
+{
+    return copy2d(p, false, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p)
+{
+    return copy2d(p, false, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream stream)
+{
+    return copy2d(p, true, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream stream)
+{
+    return copy2d(p, true, SG_PTSZ(stream), true);
+}
+
+static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct side src = {p->srcMemoryType,
+                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                       p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
+    struct side dst = {p->dstMemoryType,
+                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
+
+    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
+}
+
+CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *p)
+{
+    return copy3d(p, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p)
+{
+    return copy3d(p, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    return copy3d(p, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    return copy3d(p, SG_PTSZ(stream), true);
+}
+
+static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool async)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct side src = {p->srcMemoryType,
+                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                       p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
+    struct side dst = {p->dstMemoryType,
+                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
+
+    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *p)
+{
+    return copy3d_peer(p, SG_LEGACY, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *p)
+{
+    return copy3d_peer(p, SG_PER_THREAD, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
+{
+    return copy3d_peer(p, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
+{
+    return copy3d_peer(p, SG_PTSZ(stream), true);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: memset, in rows of 8, 16 or 32 bit elements. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+#define SG_INLINE_BYTES (1u << 20) /* as for copies: see sg_drv_memcpy.c */
+
+struct set_op {
+    struct sg_op op;
+    uint8_t *dst;
+    size_t pitch, width, height; /* pitch in bytes, width in elements */
+    unsigned elem;               /* bytes */
+    uint32_t value;
+};
+
+static void fill_row(uint8_t *p, size_t n, unsigned elem, uint32_t value)
+{
+    uint32_t v = elem == 1 ? (value & 0xff) * 0x01010101u
+               : elem == 2 ? (value & 0xffff) * 0x00010001u : value;
+
+    if (v == (v & 0xff) * 0x01010101u) {
+        memset(p, (int)(v & 0xff), n * elem);
+    } else if (elem == 2) {
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)p)[i] = (uint16_t)value;
+    } else {
+        for (size_t i = 0; i < n; i++)
+            ((uint32_t *)p)[i] = value;
+    }
+}
+
+static CUresult set_run(struct sg_op *op, struct sg_stream *s)
+{
+    const struct set_op *o = (const struct set_op *)op;
+
+    (void)s;
+    for (size_t y = 0; y < o->height; y++)
+        fill_row(o->dst + y * o->pitch, o->width, o->elem, o->value);
+    return CUDA_SUCCESS;
+}
+
+static void set_drop(struct sg_op *op)
+{
+    free(op);
+}
+
+static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
+                    size_t height, CUstream stream, bool async)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_mem_info info;
+    uint64_t row, span;
+    struct set_op *o;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    if (dst % elem || (height > 1 && pitch % elem) ||
+        __builtin_mul_overflow((uint64_t)width, elem, &row) || (height > 1 && pitch < row) ||
+        __builtin_mul_overflow((uint64_t)pitch, height - 1, &span) ||
+        __builtin_add_overflow(span, row, &span))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dst || !sg_mem_covers(dst, span, &info) || !info.writable)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "memset of %llu bytes at 0x%llx: not in one "
+                       "allocation", (unsigned long long)span, (unsigned long long)dst);
+    r = sg_stream_get(ctx, stream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = set_run;
+    o->op.drop = set_drop;
+    o->dst = (uint8_t *)dst;
+    o->pitch = pitch;
+    o->width = width;
+    o->height = height;
+    o->elem = elem;
+    o->value = value;
+    return sg_issue(s, &o->op, !async ? SG_ISSUE_SYNC
+                               : row * height <= SG_INLINE_BYTES ? SG_ISSUE_INLINE
+                                                                 : SG_ISSUE_ASYNC);
+}
+
+/* The five variants of each width: sync, its per-thread twin, and the same for Async and 2D. */
+#define SG_MEMSET(BITS, TYPE)                                                                      \
+    CUresult CUDAAPI cuMemsetD##BITS##_v2(CUdeviceptr d, TYPE v, size_t n)                         \
+    {                                                                                              \
+        return set(d, 0, BITS / 8, v, n, 1, SG_LEGACY, false);                                     \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD##BITS##_v2_ptds(CUdeviceptr d, TYPE v, size_t n)                    \
+    {                                                                                              \
+        return set(d, 0, BITS / 8, v, n, 1, SG_PER_THREAD, false);                                 \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD##BITS##Async(CUdeviceptr d, TYPE v, size_t n, CUstream s)           \
+    {                                                                                              \
+        return set(d, 0, BITS / 8, v, n, 1, s, true);                                              \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD##BITS##Async_ptsz(CUdeviceptr d, TYPE v, size_t n, CUstream s)      \
+    {                                                                                              \
+        return set(d, 0, BITS / 8, v, n, 1, SG_PTSZ(s), true);                                     \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD2D##BITS##_v2(CUdeviceptr d, size_t p, TYPE v, size_t w, size_t h)   \
+    {                                                                                              \
+        return set(d, p, BITS / 8, v, w, h, SG_LEGACY, false);                                     \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD2D##BITS##_v2_ptds(CUdeviceptr d, size_t p, TYPE v, size_t w,        \
+                                                 size_t h)                                         \
+    {                                                                                              \
+        return set(d, p, BITS / 8, v, w, h, SG_PER_THREAD, false);                                 \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD2D##BITS##Async(CUdeviceptr d, size_t p, TYPE v, size_t w, size_t h, \
+                                              CUstream s)                                          \
+    {                                                                                              \
+        return set(d, p, BITS / 8, v, w, h, s, true);                                              \
+    }                                                                                              \
+    CUresult CUDAAPI cuMemsetD2D##BITS##Async_ptsz(CUdeviceptr d, size_t p, TYPE v, size_t w,      \
+                                                   size_t h, CUstream s)                           \
+    {                                                                                              \
+        return set(d, p, BITS / 8, v, w, h, SG_PTSZ(s), true);                                     \
+    }
+
+SG_MEMSET(8, unsigned char)
+SG_MEMSET(16, unsigned short)
+SG_MEMSET(32, unsigned int)

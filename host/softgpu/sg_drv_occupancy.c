@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: occupancy. The arithmetic of the CUDA occupancy calculator: registers are given to
+ * warps in units of 256, warps in groups of four, shared memory in units of 128 bytes.
+ */
+#include "sg_int.h"
+
+#define SG_WARPS_GROUP 4
+#define SG_REGS_UNIT 256
+#define SG_SHARED_UNIT 128
+#define SG_OCCUPANCY_FLAGS CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+
+static int round_up(int v, int unit)
+{
+    return (v + unit - 1) / unit * unit;
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Blocks that fit by everything but shared memory. */
+static int fit_threads(const struct sg_func *f, int block)
+{
+    int warps = (block + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
+    int regs = round_up((int)f->info.num_regs * SG_WARP_SIZE, SG_REGS_UNIT);
+    int n = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+
+    if (block < 1 || block > (int)f->info.max_threads)
+        return 0;
+    n = min_int(n, sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / SG_WARP_SIZE /
+                       warps);
+    if (regs > 0) {
+        int room = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / regs;
+
+        n = min_int(n, room / SG_WARPS_GROUP * SG_WARPS_GROUP / warps);
+    }
+    return n;
+}
+
+int sg_occupancy(const struct sg_func *f, int block, size_t dynamic)
+{
+    int n = fit_threads(f, block);
+    int reserved = sg_attr(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    int optin = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+
+    if (dynamic > (size_t)optin || (int)f->info.static_shared + (int)dynamic > optin)
+        return 0;
+    int shared = round_up((int)f->info.static_shared + (int)dynamic + reserved, SG_SHARED_UNIT);
+
+    if (shared > 0)
+        n = min_int(n, sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / shared);
+    return n;
+}
+
+#define SG_FUNC(var, h)                                                                            \
+    SG_AUTO struct sg_func *var = NULL;                                                            \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_func_get(ctx, (h), &(var));                                           \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks,
+                                                                      CUfunction func,
+                                                                      int blockSize,
+                                                                      size_t dynamicSMemSize,
+                                                                      unsigned int flags)
+{
+    SG_CTX(ctx);
+    if (!numBlocks || blockSize < 1 || (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNC(f, func);
+    *numBlocks = sg_occupancy(f, blockSize, dynamicSMemSize);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
+                                                             int blockSize,
+                                                             size_t dynamicSMemSize)
+{
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                                dynamicSMemSize, 0);
+}
+
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
+                                                         int numBlocks, int blockSize)
+{
+    SG_CTX(ctx);
+    if (!dynamicSmemSize || numBlocks < 1 || blockSize < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNC(f, func);
+    if (numBlocks > fit_threads(f, blockSize))
+        return CUDA_ERROR_INVALID_VALUE;
+    int reserved = sg_attr(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    int share = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
+                SG_SHARED_UNIT * SG_SHARED_UNIT;
+    int room = min_int(share - reserved,
+                       sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)) -
+               (int)f->info.static_shared;
+
+    *dynamicSmemSize = room > 0 ? (size_t)room : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
+    int *minGridSize, int *blockSize, CUfunction func,
+    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
+    unsigned int flags)
+{
+    int best = 0, best_block = 0, best_blocks = 0;
+
+    SG_CTX(ctx);
+    if (!minGridSize || !blockSize || blockSizeLimit < 0 ||
+        (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNC(f, func);
+    int limit = (int)f->info.max_threads;
+
+    if (blockSizeLimit && blockSizeLimit < limit)
+        limit = blockSizeLimit;
+    /* From large to small in whole warps: of equally good ones the largest wins. */
+    for (int b = round_up(limit, SG_WARP_SIZE); b > 0; b -= SG_WARP_SIZE) {
+        int block = min_int(b, limit);
+        size_t dynamic = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(block)
+                                                    : dynamicSMemSize;
+        int blocks = sg_occupancy(f, block, dynamic);
+
+        if (blocks * block > best) {
+            best = blocks * block;
+            best_block = block;
+            best_blocks = blocks;
+        }
+    }
+    *blockSize = best_block;
+    *minGridSize = best_blocks * sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                  size_t dynamicSMemSize, int blockSizeLimit)
+{
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                     blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                     blockSizeLimit, 0);
+}
+
+/* Clusters have one block here. */
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
+                                                    const CUlaunchConfig *config)
+{
+    SG_CTX(ctx);
+    if (!clusterSize || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNC(f, func);
+    *clusterSize = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                              const CUlaunchConfig *config)
+{
+    SG_CTX(ctx);
+    if (!numClusters || !config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_FUNC(f, func);
+    unsigned cluster = 1;
+
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *a = &config->attrs[i];
+
+        if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            cluster = a->value.clusterDim.x | a->value.clusterDim.y | a->value.clusterDim.z;
+    }
+    uint64_t block = (uint64_t)config->blockDimX * config->blockDimY;
+
+    if (!block || block > 1024 || !config->blockDimZ || config->blockDimZ > 64 ||
+        block * config->blockDimZ > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    *numClusters = cluster > 1 ? 0
+                               : sg_occupancy(f, (int)(block * config->blockDimZ),
+                                              config->sharedMemBytes) *
+                                     sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: stream-ordered allocation and memory pools. A pool here keeps accounts and settings;
+ * freed memory goes back to the device at once, so a pool reserves what is in use.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+struct pool {
+    struct sg_obj obj;
+    bool is_default;
+    pthread_mutex_t lock; /* guards the fields below */
+    int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
+    uint64_t threshold, used, used_high, reserved_high, max;
+};
+
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static struct pool *default_pool;
+static uint64_t current_pool; /* handle set by cuDeviceSetMemPool, 0: the default one */
+
+static void pool_free(struct sg_obj *obj)
+{
+    pthread_mutex_destroy(&((struct pool *)obj)->lock);
+    free(obj);
+}
+
+static struct pool *pool_new(bool is_default, uint64_t max)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    sg_obj_init(&p->obj, SG_T_POOL, NULL, pool_free);
+    pthread_mutex_init(&p->lock, NULL);
+    p->is_default = is_default;
+    p->max = max;
+    for (int i = 0; i < 3; i++)
+        p->reuse[i] = 1;
+    if (!sg_obj_register(&p->obj)) {
+        sg_obj_put(&p->obj);
+        return NULL;
+    }
+    return p;
+}
+
+static uint64_t default_handle(void)
+{
+    uint64_t h;
+
+    pthread_mutex_lock(&default_lock);
+    if (!default_pool)
+        default_pool = pool_new(true, 0);
+    h = default_pool ? default_pool->obj.handle : 0;
+    pthread_mutex_unlock(&default_lock);
+    return h;
+}
+
+static uint64_t current_handle(void)
+{
+    uint64_t h;
+
+    pthread_mutex_lock(&default_lock);
+    h = current_pool;
+    pthread_mutex_unlock(&default_lock);
+    return h ? h : default_handle();
+}
+
+void sg_pool_account(uint64_t handle, int64_t delta)
+{
+    SG_AUTO struct pool *p = sg_lookup(handle, SG_T_POOL);
+
+    if (!p)
+        return; /* destroyed meanwhile: its memory lives until freed */
+    pthread_mutex_lock(&p->lock);
+    p->used += (uint64_t)delta;
+    if (p->used > p->used_high)
+        p->used_high = p->used;
+    if (p->used > p->reserved_high)
+        p->reserved_high = p->used;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- allocation ---- */
+
+/* The address is usable in stream order, which it is if it is usable now. */
+static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstream stream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t addr;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!dptr || !n)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct pool *p = sg_lookup(handle, SG_T_POOL);
+
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_stream_get(ctx, stream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&p->lock);
+    bool fits = !p->max || (n <= p->max && p->used <= p->max - n);
+
+    pthread_mutex_unlock(&p->lock);
+    if (!fits)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = sg_mem_alloc(ctx, SG_MEM_DEVICE, n, 0, handle, &addr);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sg_pool_account(handle, (int64_t)n);
+    *dptr = addr;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    SG_INIT();
+    return pool_alloc(dptr, bytesize, current_handle(), hStream);
+}
+
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return cuMemAllocAsync(dptr, bytesize, SG_PTSZ(hStream));
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                         CUstream hStream)
+{
+    return pool_alloc(dptr, bytesize, (uint64_t)(uintptr_t)pool, hStream);
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
+                                              CUmemoryPool pool, CUstream hStream)
+{
+    return cuMemAllocFromPoolAsync(dptr, bytesize, pool, SG_PTSZ(hStream));
+}
+
+struct free_op {
+    struct sg_op op;
+    uint64_t addr, pool;
+    int64_t size;
+};
+
+static CUresult free_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct free_op *o = (struct free_op *)op;
+
+    (void)s;
+    if (sg_mem_release(o->addr))
+        sg_pool_account(o->pool, -o->size);
+    return CUDA_SUCCESS;
+}
+
+static void free_drop(struct sg_op *op)
+{
+    free(op);
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_mem_info info;
+    struct free_op *o;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!dptr)
+        return CUDA_SUCCESS;
+    r = sg_stream_get(ctx, hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!sg_mem_find(dptr, &info) || !sg_mem_begin_free(dptr))
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = free_run;
+    o->op.drop = free_drop;
+    o->op.run_always = true;
+    o->addr = dptr;
+    o->pool = info.pool;
+    o->size = (int64_t)info.size;
+    return sg_issue(s, &o->op, SG_ISSUE_INLINE);
+}
+
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+    return cuMemFreeAsync(dptr, SG_PTSZ(hStream));
+}
+
+/* ---- pools ---- */
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    SG_INIT();
+    if (!pool_out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pool_out = (CUmemoryPool)(uintptr_t)default_handle();
+    return *pool_out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    SG_INIT();
+    if (!pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pool = (CUmemoryPool)(uintptr_t)current_handle();
+    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&default_lock);
+    current_pool = p->is_default ? 0 : (uint64_t)(uintptr_t)pool;
+    pthread_mutex_unlock(&default_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    struct pool *p;
+
+    SG_INIT();
+    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
+    SG_CHECK_DEVICE(poolProps->location.id);
+    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools that can be exported");
+    p = pool_new(false, poolProps->maxSize);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *pool = SG_HANDLE(CUmemoryPool, p);
+    sg_obj_put(&p->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || p->is_default)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&default_lock);
+    if (current_pool == (uint64_t)(uintptr_t)pool)
+        current_pool = 0; /* documented: the default pool takes its place */
+    pthread_mutex_unlock(&default_lock);
+    sg_obj_unregister(&p->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    (void)minBytesToKeep; /* nothing is kept that is not in use */
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint64_t v = 0;
+
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool is_int = attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+
+    memcpy(&v, value, is_int ? sizeof(int) : sizeof(v));
+    pthread_mutex_lock(&p->lock);
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = v != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        p->threshold = v;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be reset */
+        if (v)
+            r = CUDA_ERROR_INVALID_VALUE;
+        else
+            p->reserved_high = p->used;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (v)
+            r = CUDA_ERROR_INVALID_VALUE;
+        else
+            p->used_high = p->used;
+        break;
+    default:
+        r = CUDA_ERROR_INVALID_VALUE;
+        break;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint64_t v = 0;
+
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&p->lock);
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        v = (uint64_t)p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        v = p->threshold;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        v = p->used;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        v = p->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        v = p->used_high;
+        break;
+    default:
+        r = CUDA_ERROR_INVALID_VALUE;
+        break;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (r == CUDA_SUCCESS)
+        memcpy(value, &v,
+               attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES ? sizeof(int) : sizeof(v));
+    return r;
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || (count && !map))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_INVALID_VALUE;
+        SG_CHECK_DEVICE(map[i].location.id);
+        /* The device that the memory is on always has access; it cannot be taken away. */
+        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
+                                    CUmemLocation *location)
+{
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(memPool, SG_T_POOL);
+
+    if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(location->id);
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Internals of the driver-API half of libcuda-soft.so.1. Not installed, not seen by callers.
+ *
+ * __CUDA_API_VERSION_INTERNAL makes cuda.h declare every version of every entry point under its
+ * exported name (cuMemAlloc_v2, cuMemcpy_ptds, ...), so the compiler checks our definitions against
+ * NVIDIA's own prototypes.
+ */
+#ifndef SG_INT_H
+#define SG_INT_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL
+#endif
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sg_exec.h"
+
+/* What cuDriverGetVersion reports: the version of the cuda.h whose API is exported. */
+#define SG_DRIVER_VERSION 13000
+#define SG_DEVICE_NAME "vgpu-cuda software GPU (PTX on CPU)"
+
+/* ---- configuration (sg_config.c): read once from the environment by cuInit ---- */
+
+struct sg_config {
+    int cc_major, cc_minor;
+    uint64_t memory;   /* bytes of device memory */
+    unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
+    uint64_t watchdog; /* warp instructions per launch, 0: off */
+    bool poison;       /* fill new device memory with 0xCD instead of zero */
+};
+extern struct sg_config sg_config;
+
+/* Reads VGPU_SOFT_*; false (with a line on stderr) when a value makes no sense. */
+bool sg_config_load(void);
+
+/* ---- log and refusal details (sg_log.c) ---- */
+
+/* Opens the log named by VGPU_SOFT_LOG; logging before that, or without it, is dropped. */
+void sg_log_open(void);
+bool sg_log_enabled(void);
+void sg_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Remembers the line for sg_last_error_detail(), logs it, and returns r. */
+CUresult sg_fail(CUresult r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Exported: the line of the latest refusal in this thread, else in the process; never NULL. */
+const char *sg_last_error_detail(void);
+/* Exported: where device printf goes; fn NULL: standard output. */
+void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+void sg_print(void *unused, const char *text, size_t len);
+
+/* ---- handles (sg_handle.c) ---- */
+
+enum sg_type {
+    SG_T_CTX = 1,
+    SG_T_STREAM,
+    SG_T_EVENT,
+    SG_T_MODULE,
+    SG_T_FUNC,
+    SG_T_LIB,
+    SG_T_KERN,
+    SG_T_POOL,
+    SG_T_LINK,
+    SG_T_PHYS,
+    SG_T_GRAPH,
+    SG_T_NODE,
+    SG_T_GEXEC,
+};
+
+struct sg_ctx;
+
+/*
+ * Head of each object that has a CUDA handle. A handle is a number that is looked up, never an
+ * address that is followed: a stale, foreign or invented handle simply is not found.
+ */
+struct sg_obj {
+    _Atomic uint32_t refs;
+    uint32_t type;
+    uint64_t handle;      /* 0: not (or no longer) registered */
+    struct sg_ctx *owner; /* context whose end takes the handle away, or NULL; not a reference */
+    void (*destroy)(struct sg_obj *obj); /* at the last put */
+};
+
+/* Prepares obj with one reference (the caller's). */
+void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
+                 void (*destroy)(struct sg_obj *));
+/* Gives obj a handle and takes a reference for the table. False: out of memory. */
+bool sg_obj_register(struct sg_obj *obj);
+/* Takes the handle away and drops the table's reference; false when another thread did it first. */
+bool sg_obj_unregister(struct sg_obj *obj);
+void sg_obj_get(struct sg_obj *obj);
+void sg_obj_put(struct sg_obj *obj); /* NULL is fine */
+/* The object of that type behind a handle, with a reference for the caller, or NULL. */
+void *sg_lookup(uint64_t handle, enum sg_type type);
+/* Unregisters every object owned by ctx (its end). */
+void sg_unregister_owned(struct sg_ctx *ctx);
+
+#define SG_HANDLE(type_t, obj_ptr) ((type_t)(uintptr_t)(obj_ptr)->obj.handle)
+#define SG_LOOKUP(h, type) sg_lookup((uint64_t)(uintptr_t)(h), type)
+/* A local variable whose reference is dropped at the end of its scope. */
+static inline void sg_obj_put_cleanup(void *pp)
+{
+    sg_obj_put(*(struct sg_obj **)pp); /* every object starts with its sg_obj */
+}
+#define SG_AUTO __attribute__((cleanup(sg_obj_put_cleanup)))
+
+/* ---- device memory (sg_mem.c) ---- */
+
+enum sg_mem_kind {
+    SG_MEM_DEVICE = 1,
+    SG_MEM_MANAGED,
+    SG_MEM_HOST,       /* cuMemHostAlloc */
+    SG_MEM_REGISTERED, /* cuMemHostRegister */
+    SG_MEM_MAPPED,     /* cuMemMap */
+};
+
+/* One live allocation, as copied out of the table. */
+struct sg_mem_info {
+    uint64_t base, size; /* as asked for, in bytes */
+    uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process */
+    enum sg_mem_kind kind;
+    struct sg_ctx *ctx; /* owner; compare only */
+    uint32_t owner;     /* id of the owner */
+    uint32_t flags;     /* cuMemHostAlloc / cuMemHostRegister flags */
+    bool writable;
+    bool async;         /* from a memory pool */
+    bool internal;      /* a module's variable: not the caller's to free */
+    bool freeing;       /* cuMemFreeAsync was called */
+    bool sync_memops;   /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    uint64_t pool;      /* handle of that pool */
+};
+
+CUresult sg_mem_init(void);
+/* Allocates device (or managed) memory; 2 when over the quota. align: power of two. */
+CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
+                      uint64_t pool, uint64_t *out);
+/* As above for a module's variable, which cuMemFree refuses. */
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
+                               uint64_t align, uint64_t *out);
+/* Enters host memory into the table; 712 when it overlaps memory that is in it. */
+CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
+                         uint32_t flags, bool writable);
+/* Enters memory mapped by cuMemMap, inaccessible to kernels until made writable or readable. */
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size);
+/* Takes the allocation that starts at base away and gives its memory back. False: none there. */
+bool sg_mem_release(uint64_t base);
+void sg_mem_release_owned(struct sg_ctx *ctx); /* a context's end */
+/* The live allocation around addr. */
+bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
+/* True when [addr, addr+size) lies inside one live allocation of any context. size may be 0. */
+bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
+/* True when addr lies in the address range that device memory comes from, live or not. */
+bool sg_mem_in_arena(uint64_t addr);
+void sg_mem_usage(uint64_t *free_bytes, uint64_t *total_bytes);
+/* Marks pool memory that starts at base as about to be freed; false: none, or marked before. */
+bool sg_mem_begin_free(uint64_t base);
+/* Sets SYNC_MEMOPS of the allocation around addr. */
+void sg_mem_set_sync(uint64_t addr, bool on);
+/* Charges the quota for memory that does not come from sg_mem_alloc (cuMemCreate). */
+bool sg_mem_charge(uint64_t size);
+void sg_mem_uncharge(uint64_t size);
+
+/* Adds delta to what the pool behind a handle has in use (sg_drv_pool.c). */
+void sg_pool_account(uint64_t handle, int64_t delta);
+
+/* ---- contexts (sg_ctx.c) ---- */
+
+#define SG_NLIMITS 16
+
+struct sg_ctx {
+    struct sg_obj obj;
+    uint32_t id; /* from 1, never reused */
+    bool primary;
+    _Atomic bool alive;
+    unsigned flags;
+    unsigned api_version;
+    _Atomic int sticky;     /* CUresult of a device-side error, 0: none */
+    volatile int abort;     /* asks running kernels to end */
+    pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
+    struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
+    struct sg_stream *legacy;   /* lives as long as the context object */
+    uint64_t limits[SG_NLIMITS];
+    CUfunc_cache cache_config;
+    CUsharedconfig shared_config;
+};
+
+struct sg_device {
+    pthread_mutex_t lock; /* guards the fields below */
+    struct sg_ctx *primary; /* made by cuInit, never freed */
+    unsigned primary_refs;
+    unsigned primary_flags;
+};
+extern struct sg_device sg_device;
+
+CUresult sg_ctx_new(unsigned flags, bool primary, struct sg_ctx **out);
+/* Waits for the work, then takes away streams, modules and memory. The object stays. */
+void sg_ctx_teardown(struct sg_ctx *ctx);
+
+/* What a thread knows; made at its first call, freed at its end. */
+struct sg_tls {
+    struct sg_ctx **stack; /* each a reference; the last is current; entries may be NULL */
+    unsigned depth, cap;
+    bool in_callback; /* inside cuLaunchHostFunc's or cuStreamAddCallback's function */
+    CUstreamCaptureMode capture_mode;
+    struct sg_stream **ptds; /* this thread's default streams, one per context used; references */
+    unsigned nptds;
+};
+struct sg_tls *sg_tls(void); /* NULL: out of memory */
+
+/* 0 once cuInit succeeded in this process, else CUDA_ERROR_NOT_INITIALIZED. */
+CUresult sg_check_init(void);
+/* The calling thread's context: 3, 201, 709, 800 (inside a callback) or its sticky error. */
+CUresult sg_current(struct sg_ctx **out);
+/* As sg_current() without looking at the sticky error. */
+CUresult sg_current_raw(struct sg_ctx **out);
+void sg_set_sticky(struct sg_ctx *ctx, CUresult r);
+
+#define SG_INIT()                                                                                  \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_check_init();                                                         \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+#define SG_CTX(var)                                                                                \
+    struct sg_ctx *var = NULL;                                                                     \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_current(&(var));                                                      \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+
+#define SG_CHECK_DEVICE(dev)                                                                       \
+    do {                                                                                           \
+        if ((dev) != 0)                                                                            \
+            return CUDA_ERROR_INVALID_DEVICE;                                                      \
+    } while (0)
+
+/* ---- streams (sg_stream.c) ---- */
+
+struct sg_op;
+
+/* "That stream has completed its operation number seq." */
+struct sg_dep {
+    struct sg_stream *stream; /* a reference */
+    uint64_t seq;
+};
+
+enum sg_issue_mode {
+    SG_ISSUE_ASYNC,  /* always by the stream's thread */
+    SG_ISSUE_INLINE, /* by the caller when nothing is in its way, else by the stream's thread */
+    SG_ISSUE_SYNC,   /* by the caller, after waiting for its turn */
+};
+
+struct sg_op {
+    struct sg_op *next;
+    uint64_t seq;
+    CUresult (*run)(struct sg_op *op, struct sg_stream *s);
+    void (*issued)(struct sg_op *op, struct sg_stream *s); /* under the issue lock; may be NULL */
+    void (*drop)(struct sg_op *op);                        /* releases what it holds; frees op */
+    bool run_always; /* also when the context has failed */
+    struct sg_dep *deps;
+    unsigned ndeps, cap_deps;
+};
+
+struct sg_stream {
+    struct sg_obj obj;
+    struct sg_ctx *ctx; /* a reference, except for the legacy stream */
+    struct sg_stream *next, **pprev; /* ctx->streams */
+    unsigned flags;     /* CU_STREAM_NON_BLOCKING */
+    int priority;
+    unsigned long long id;
+    bool legacy, per_thread;
+    CUsynchronizationPolicy sync_policy;
+    CUaccessPolicyWindow window;
+    _Atomic uint64_t submitted; /* written under ctx->issue */
+    _Atomic uint64_t completed;
+    pthread_mutex_t lock; /* guards the fields below */
+    pthread_cond_t work, done;
+    struct sg_op *head, *tail;
+    bool thread;
+    _Atomic bool dying;
+};
+
+CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out);
+/* Lets the stream finish and go: handle gone, thread ends when its queue is empty. */
+void sg_stream_retire(struct sg_stream *s);
+/* Resolves 0, 1, 2 and handles; the stream must belong to ctx. With a reference. 400: no such. */
+CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out);
+/* Any live stream, whatever its context; for calls that need no current one. */
+CUresult sg_stream_get_any(CUstream h, struct sg_stream **out);
+/* Issues op (owned from here on, also on failure). SYNC and inline: the operation's own result. */
+CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode);
+bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq);
+bool sg_stream_idle(struct sg_stream *s);
+void sg_stream_wait(struct sg_stream *s, uint64_t seq);
+void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */
+void sg_ctx_drain(struct sg_ctx *ctx);
+void sg_ctx_retire_streams(struct sg_ctx *ctx); /* at the context's end, when drained */
+/* The default stream that a call without stream argument uses. */
+#define SG_LEGACY ((CUstream)0x1)
+#define SG_PER_THREAD ((CUstream)0x2)
+#define SG_PTSZ(h) ((h) == NULL ? SG_PER_THREAD : (h))
+void sg_tls_streams_free(struct sg_tls *t);
+
+/* ---- events (sg_drv_event.c) ---- */
+
+struct sg_event {
+    struct sg_obj obj;
+    unsigned flags;
+    pthread_mutex_t lock;
+    struct sg_stream *stream; /* of the latest record, a reference; NULL: never recorded */
+    uint64_t seq, record;     /* its operation; number of records so far */
+    uint64_t stamp_ns, stamp_record; /* time, and which record it belongs to */
+};
+uint64_t sg_now_ns(void);
+
+/* ---- images (sg_fatbin.c, sg_elf.c, sg_image.c) ---- */
+
+/* PTX text chosen out of an image. */
+struct sg_image {
+    char *text; /* malloc'd, NUL-terminated */
+    size_t len; /* without the NUL */
+    uint32_t target; /* from the container, 0 when the image was bare PTX */
+    char has[256];   /* what the image contains, for messages */
+};
+
+/*
+ * Chooses and unpacks the PTX to run out of a fat binary, cubin or PTX text of at most max bytes
+ * (SIZE_MAX: unknown, the caller's API has no size). 0, 200, 209, 2 or 218 (empty text).
+ */
+CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out);
+void sg_image_free(struct sg_image *img);
+/* The same for the container alone; data starts with 0xBA55ED50. */
+CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out);
+
+struct sg_elf_info {
+    uint64_t size;    /* bytes that headers, tables and sections span */
+    uint32_t sm;      /* e.g. 90 */
+    bool is_cubin;
+};
+bool sg_elf_is(const void *data, size_t max);
+/* Bounds-checked look at an ELF64 file; false when malformed. max may be SIZE_MAX. */
+bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out);
+
+/* ---- modules, functions (sg_module.c), libraries (sg_library.c) ---- */
+
+/* The attributes of a kernel that a program may set. */
+struct sg_func_settings {
+    int max_dynamic; /* bytes of dynamic shared memory, -1: not set */
+    int carveout;    /* percent, -1: default */
+    int nonportable_cluster, cluster_policy;
+};
+
+struct sg_func {
+    struct sg_obj obj;
+    struct sg_mod *mod; /* a reference */
+    struct sg_kernel *kernel;
+    struct sg_kernel_info info;
+    struct sg_func_settings set;
+    _Atomic bool prepared;
+    struct sg_func *next; /* mod->funcs */
+};
+
+/* A loaded CUmodule, also the instance of a library in one context. */
+struct sg_mod {
+    struct sg_obj obj;
+    struct sg_ctx *ctx; /* a reference */
+    uint32_t ctx_id;    /* the incarnation of ctx that it belongs to */
+    struct sg_lib *lib; /* a reference, or NULL */
+    struct sg_module *ptx;
+    bool ptx_is_libs; /* ptx is lib->meta and freed with it */
+    uint64_t *globals; /* device addresses, one per module-level variable */
+    uint32_t nglobals;
+    uint32_t const_bytes;
+    pthread_mutex_t lock;  /* guards funcs */
+    struct sg_func *funcs; /* those with references; each unlinks itself at its end */
+};
+
+struct sg_lib_inst {
+    struct sg_lib_inst *next;
+    struct sg_mod *mod; /* a reference */
+};
+
+struct sg_kern {
+    struct sg_obj obj;
+    struct sg_lib *lib; /* a reference; lib_unload() undoes the cycle */
+    struct sg_kernel *kernel; /* of lib->meta */
+    struct sg_kernel_info info;
+    struct sg_func_settings set;
+    struct sg_func *cached; /* a reference: the function used last */
+};
+
+struct sg_lib {
+    struct sg_obj obj;
+    struct sg_image image;  /* kept to parse again for further contexts */
+    struct sg_module *meta; /* parsed once; also run by the first context that uses it */
+    bool meta_taken;
+    pthread_mutex_t lock; /* guards insts, meta_taken and each kernel's set and cached */
+    struct sg_lib_inst *insts;
+    struct sg_kern **kerns; /* one per kernel, each a reference; fixed after loading */
+    uint32_t nkerns;
+};
+
+/* JIT options of cuModuleLoadDataEx and friends that we act upon. */
+struct sg_jit {
+    char *error_log, *info_log;
+    size_t error_size, info_size;
+    void **error_size_out, **info_size_out; /* receive the number of bytes written */
+    void **wall_time;
+};
+CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_jit *out);
+void sg_jit_error(struct sg_jit *jit, const char *text);
+void sg_jit_done(struct sg_jit *jit);
+
+/* Parses text for ctx, places and initialises its variables. ptx: already parsed, or NULL. */
+CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
+                    struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
+CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
+/* Takes handles and variables away; waits for running kernels. */
+void sg_mod_unload(struct sg_mod *mod);
+/* The function of a kernel of mod, made at first use; with a reference. */
+CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **out);
+CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, CUdeviceptr *dptr,
+                       size_t *bytes);
+/* The library's module in a context, loaded at first use; with a reference. */
+CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **out);
+/* The function behind a CUfunction or CUkernel in ctx; with a reference. 400: neither. */
+CUresult sg_func_get(struct sg_ctx *ctx, CUfunction h, struct sg_func **out);
+CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **out);
+/* Reads a whole file, with a NUL behind it; malloc'd. 301 or 2. */
+CUresult sg_file_read(const char *path, void **out);
+/* Decodes the function's body once; 218 or 801 with a detail line when it cannot be run. */
+CUresult sg_func_prepare(struct sg_func *f);
+CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,
+                           uint32_t const_bytes, int attrib, int *pi);
+CUresult sg_func_set_attribute(const struct sg_kernel_info *info, struct sg_func_settings *set,
+                               int attrib, int value);
+/* Dynamic shared memory that a launch may ask for, in bytes. */
+int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
+
+/* ---- device properties (sg_drv_device.c) ---- */
+
+int sg_attr(CUdevice_attribute a); /* value for this device, 0 for unknown ones */
+int sg_cc(void);                   /* 10 * major + minor */
+/* Resident blocks per multiprocessor for a function; 0 when one does not fit. */
+int sg_occupancy(const struct sg_func *f, int block, size_t dynamic);
+
+#endif

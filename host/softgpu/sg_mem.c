@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory: one reserved range of addresses (the arena), allocations inside it with gaps
+ * between them, and one sorted table of everything that kernels and copies may touch.
+ *
+ * The table is written under a mutex and read by executing threads without one: readers validate
+ * what they read with a sequence counter, and fall back to the mutex when writers keep them from
+ * it. Arena memory is never unmapped, so a racing stale access meets zeroes and not a signal.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sg_int.h"
+
+/* Where device addresses start if the kernel lets us: far from where it puts anything itself, so a
+ * guest's own mappings and our device addresses do not meet. */
+#define SG_ARENA_HINT 0x200000000000ull
+#define SG_ARENA_FACTOR 4        /* address space per byte of quota: room for gaps */
+#define SG_ARENA_MIN (16ull << 30)
+#define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
+#define SG_HUGE (2ull << 20)
+#define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
+
+struct rec {
+    struct sg_mem_info info;
+    uint64_t block, block_len; /* what it takes in the arena, with its gap; 0: not there */
+};
+
+struct entry {
+    uint64_t base, end;
+    uint32_t owner; /* context id, 0: every context */
+    uint32_t access; /* bit 0: readable, bit 1: writable */
+    struct rec *rec;
+};
+
+struct table {
+    struct table *retired; /* smaller tables that readers may still be looking at */
+    uint32_t cap;
+    uint32_t n;
+    struct entry e[];
+};
+
+struct extent {
+    uint64_t start, len;
+};
+
+volatile uint64_t sg_mem_generation = 1;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
+static struct table *table;
+static uint64_t sequence; /* odd while the table changes */
+static uint64_t arena, arena_len, used, next_id;
+static struct extent *holes; /* free parts of the arena, sorted */
+static uint32_t nholes, cap_holes;
+
+static inline uint64_t align_up(uint64_t v, uint64_t a)
+{
+    return (v + a - 1) & ~(a - 1);
+}
+
+/* ---- the table ---- */
+
+static void entry_store(struct entry *dst, const struct entry *src)
+{
+    __atomic_store_n(&dst->base, src->base, __ATOMIC_RELAXED);
+    __atomic_store_n(&dst->end, src->end, __ATOMIC_RELAXED);
+    __atomic_store_n(&dst->owner, src->owner, __ATOMIC_RELAXED);
+    __atomic_store_n(&dst->access, src->access, __ATOMIC_RELAXED);
+    dst->rec = src->rec; /* read under the mutex only */
+}
+
+static void change_begin(void)
+{
+    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void change_end(void)
+{
+    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELEASE);
+}
+
+/* Index of the first entry whose end lies above addr. */
+static uint32_t table_search(const struct table *t, uint32_t n, uint64_t addr)
+{
+    uint32_t lo = 0, hi = n;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (__atomic_load_n(&t->e[mid].end, __ATOMIC_RELAXED) <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static struct entry *entry_find_locked(uint64_t addr)
+{
+    uint32_t i = table_search(table, table->n, addr);
+
+    return i < table->n && table->e[i].base <= addr ? &table->e[i] : NULL;
+}
+
+static bool table_reserve_locked(void)
+{
+    struct table *grown;
+
+    if (table && table->n < table->cap)
+        return true;
+    uint32_t cap = table ? table->cap * 2 : 256;
+
+    grown = calloc(1, sizeof(*grown) + (size_t)cap * sizeof(struct entry));
+    if (!grown)
+        return false;
+    grown->cap = cap;
+    if (table) {
+        grown->n = table->n;
+        memcpy(grown->e, table->e, (size_t)table->n * sizeof(struct entry));
+        grown->retired = table;
+    }
+    __atomic_store_n(&table, grown, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* False when the range overlaps one that is there, or without memory. */
+static bool table_insert_locked(const struct entry *e, bool *overlap)
+{
+    uint32_t i;
+
+    *overlap = false;
+    if (!table_reserve_locked())
+        return false;
+    i = table_search(table, table->n, e->base);
+    if (i < table->n && table->e[i].base < e->end) {
+        *overlap = true;
+        return false;
+    }
+    change_begin();
+    for (uint32_t k = table->n; k > i; k--)
+        entry_store(&table->e[k], &table->e[k - 1]);
+    entry_store(&table->e[i], e);
+    __atomic_store_n(&table->n, table->n + 1, __ATOMIC_RELAXED);
+    change_end();
+    return true;
+}
+
+static void table_remove_locked(struct entry *e)
+{
+    uint32_t i = (uint32_t)(e - table->e);
+
+    change_begin();
+    for (uint32_t k = i; k + 1 < table->n; k++)
+        entry_store(&table->e[k], &table->e[k + 1]);
+    __atomic_store_n(&table->n, table->n - 1, __ATOMIC_RELAXED);
+    change_end();
+    __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
+}
+
+static bool entry_allows(const struct entry *e, const struct sg_ctx *ctx, uint64_t addr,
+                         uint64_t size, bool write)
+{
+    if (addr < e->base || addr >= e->end || size > e->end - addr)
+        return false;
+    if (e->owner && ctx && e->owner != ctx->id)
+        return false;
+    return e->access & (write ? 2u : 1u);
+}
+
+static bool check_done(const struct entry *e, const struct sg_ctx *ctx, uint64_t addr,
+                       uint64_t size, bool write, uint64_t generation, struct sg_mem_range *hit)
+{
+    if (!entry_allows(e, ctx, addr, size, write))
+        return false;
+    hit->base = e->base;
+    hit->end = e->end;
+    hit->generation = generation;
+    hit->writable = e->access & 2;
+    return true;
+}
+
+bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
+{
+    const struct sg_ctx *ctx = mem;
+    struct entry copy;
+    uint64_t generation;
+    bool ok;
+
+    for (int tries = 0; tries < 64; tries++) {
+        uint64_t before = __atomic_load_n(&sequence, __ATOMIC_ACQUIRE);
+        const struct table *t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+
+        if (before & 1) {
+            __builtin_ia32_pause();
+            continue;
+        }
+        if (!t)
+            return false;
+        generation = sg_mem_generation;
+        uint32_t n = __atomic_load_n(&t->n, __ATOMIC_RELAXED);
+
+        if (n > t->cap)
+            n = t->cap;
+        uint32_t i = table_search(t, n, addr);
+
+        memset(&copy, 0, sizeof(copy));
+        if (i < n) {
+            copy.base = __atomic_load_n(&t->e[i].base, __ATOMIC_RELAXED);
+            copy.end = __atomic_load_n(&t->e[i].end, __ATOMIC_RELAXED);
+            copy.owner = __atomic_load_n(&t->e[i].owner, __ATOMIC_RELAXED);
+            copy.access = __atomic_load_n(&t->e[i].access, __ATOMIC_RELAXED);
+        }
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&sequence, __ATOMIC_RELAXED) == before)
+            return check_done(&copy, ctx, addr, size, write, generation, hit);
+    }
+
+    pthread_mutex_lock(&lock);
+    generation = sg_mem_generation;
+    struct entry *e = table ? entry_find_locked(addr) : NULL;
+
+    ok = e && check_done(e, ctx, addr, size, write, generation, hit);
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+bool sg_mem_find(uint64_t addr, struct sg_mem_info *out)
+{
+    struct entry *e;
+
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(addr) : NULL;
+    if (e)
+        *out = e->rec->info;
+    pthread_mutex_unlock(&lock);
+    return e != NULL;
+}
+
+bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
+{
+    return sg_mem_find(addr, out) && size <= out->base + out->size - addr;
+}
+
+bool sg_mem_in_arena(uint64_t addr)
+{
+    return addr >= arena && addr - arena < arena_len;
+}
+
+/* ---- the arena ---- */
+
+CUresult sg_mem_init(void)
+{
+    uint64_t want = sg_config.memory * SG_ARENA_FACTOR;
+
+    if (arena)
+        return CUDA_SUCCESS;
+    if (want < SG_ARENA_MIN)
+        want = SG_ARENA_MIN;
+    /* An address-space limit may allow less; the quota itself must fit. */
+    for (; want >= sg_config.memory; want /= 2) {
+        void *p = mmap((void *)SG_ARENA_HINT, want, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (p == MAP_FAILED)
+            continue;
+        holes = malloc(64 * sizeof(*holes));
+        if (!holes || !table_reserve_locked()) {
+            munmap(p, want);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        cap_holes = 64;
+        arena = (uint64_t)(uintptr_t)p;
+        arena_len = want;
+        holes[0] = (struct extent){arena, arena_len};
+        nholes = 1;
+        return CUDA_SUCCESS;
+    }
+    return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cannot reserve %llu bytes of address space",
+                   (unsigned long long)sg_config.memory);
+}
+
+static bool holes_reserve_locked(void)
+{
+    struct extent *grown;
+
+    if (nholes + 2 <= cap_holes)
+        return true;
+    grown = realloc(holes, 2 * (size_t)cap_holes * sizeof(*holes));
+    if (!grown)
+        return false;
+    holes = grown;
+    cap_holes *= 2;
+    return true;
+}
+
+/* Takes len bytes aligned to align out of the first hole that has them. */
+static bool arena_take_locked(uint64_t len, uint64_t align, uint64_t *out)
+{
+    if (!holes_reserve_locked())
+        return false;
+    for (uint32_t i = 0; i < nholes; i++) {
+        struct extent h = holes[i];
+        uint64_t start = align_up(h.start, align);
+        uint64_t skip = start - h.start;
+
+        if (skip > h.len || h.len - skip < len)
+            continue;
+        uint64_t rest = h.len - skip - len;
+
+        if (skip && rest) {
+            memmove(&holes[i + 2], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
+            nholes++;
+            holes[i].len = skip;
+            holes[i + 1] = (struct extent){start + len, rest};
+        } else if (skip) {
+            holes[i].len = skip;
+        } else if (rest) {
+            holes[i] = (struct extent){start + len, rest};
+        } else {
+            memmove(&holes[i], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
+            nholes--;
+        }
+        *out = start;
+        return true;
+    }
+    return false;
+}
+
+static void arena_give_locked(uint64_t start, uint64_t len)
+{
+    uint32_t i = 0;
+
+    while (i < nholes && holes[i].start < start)
+        i++;
+    bool left = i > 0 && holes[i - 1].start + holes[i - 1].len == start;
+    bool right = i < nholes && start + len == holes[i].start;
+
+    if (left && right) {
+        holes[i - 1].len += len + holes[i].len;
+        memmove(&holes[i], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
+        nholes--;
+    } else if (left) {
+        holes[i - 1].len += len;
+    } else if (right) {
+        holes[i].start = start;
+        holes[i].len += len;
+    } else {
+        if (!holes_reserve_locked())
+            return; /* that part of the address space is lost, nothing else */
+        memmove(&holes[i + 1], &holes[i], (nholes - i) * sizeof(*holes));
+        holes[i] = (struct extent){start, len};
+        nholes++;
+    }
+}
+
+/* The gap behind an allocation: what runs off its end meets nothing for that long. */
+static uint64_t guard_for(uint64_t size)
+{
+    return size <= 4096 ? 512 : size <= (1u << 20) ? 4096 : 65536;
+}
+
+/* Makes freed memory read as zeroes, giving whole pages back to the system when it is worth it. */
+static void scrub(uint64_t base, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t first = align_up(base, page), last = (base + size) & ~(page - 1);
+
+    if (size < (256u << 10) || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+        memset((void *)base, 0, size);
+        return;
+    }
+    memset((void *)base, 0, first - base);
+    memset((void *)last, 0, base + size - last);
+}
+
+static CUresult insert(struct rec *r, uint32_t visible_to, uint32_t access)
+{
+    struct entry e = {r->info.base, r->info.base + r->info.size, visible_to, access, r};
+    bool overlap;
+
+    r->info.id = ++next_id;
+    if (table_insert_locked(&e, &overlap))
+        return CUDA_SUCCESS;
+    return overlap ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc_locked(struct rec *r, uint64_t align)
+{
+    uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
+    CUresult rc;
+
+    if (rounded > sg_config.memory - used)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->block_len = rounded + guard_for(size);
+    if (!arena_take_locked(align_up(r->block_len, SG_ALIGN), align, &r->block))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->block_len = align_up(r->block_len, SG_ALIGN);
+    r->info.base = r->block;
+    /* Pools and managed memory belong to the device, the rest to its context. */
+    rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async ? r->info.owner : 0, 3);
+    if (rc != CUDA_SUCCESS) {
+        arena_give_locked(r->block, r->block_len);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    used += rounded;
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align,
+                      uint64_t *out)
+{
+    struct rec *r;
+    CUresult rc;
+
+    if (want->size == 0 || want->size > SG_SIZE_MAX)
+        return want->size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = *want;
+    r->info.ctx = ctx;
+    r->info.owner = ctx->id;
+    r->info.writable = true;
+    if (align < SG_ALIGN)
+        align = SG_ALIGN;
+    if (want->size >= SG_HUGE && align < SG_HUGE)
+        align = SG_HUGE; /* lets the kernel back it with huge pages */
+
+    pthread_mutex_lock(&lock);
+    rc = alloc_locked(r, align);
+    uint64_t left = sg_config.memory - used;
+
+    pthread_mutex_unlock(&lock);
+    if (rc != CUDA_SUCCESS) {
+        free(r);
+        return sg_fail(rc, "out of device memory: %llu bytes asked for, %llu of %llu left",
+                       (unsigned long long)want->size, (unsigned long long)left,
+                       (unsigned long long)sg_config.memory);
+    }
+    *out = r->info.base;
+    if (want->size >= 2 * SG_HUGE)
+        madvise((void *)*out, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
+    if (sg_config.poison && !want->internal)
+        memset((void *)*out, 0xCD, want->size);
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
+                      uint64_t pool, uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = kind, .pool = pool, .async = pool != 0};
+
+    return alloc(ctx, &want, align, out);
+}
+
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
+                               uint64_t align, uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = kind, .internal = true};
+
+    return alloc(ctx, &want, align, out);
+}
+
+static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
+                    uint32_t flags, bool writable)
+{
+    struct rec *r;
+    CUresult rc;
+
+    if (size == 0 || base + size < base)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = (struct sg_mem_info){.base = base, .size = size, .kind = kind, .ctx = ctx,
+                                   .owner = ctx->id, .flags = flags, .writable = writable};
+    pthread_mutex_lock(&lock);
+    rc = insert(r, 0, writable ? 3 : 1);
+    pthread_mutex_unlock(&lock);
+    if (rc != CUDA_SUCCESS)
+        free(r);
+    return rc;
+}
+
+CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
+                         uint32_t flags, bool writable)
+{
+    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable);
+}
+
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size)
+{
+    return add(ctx, SG_MEM_MAPPED, base, size, 0, true);
+}
+
+/* Gives the memory behind a removed record back. Needs no lock except for arena and quota. */
+static void rec_free(struct rec *r)
+{
+    if (r->block_len) {
+        scrub(r->info.base, r->info.size);
+        pthread_mutex_lock(&lock);
+        arena_give_locked(r->block, r->block_len);
+        used -= align_up(r->info.size, SG_ALIGN);
+        pthread_mutex_unlock(&lock);
+    } else if (r->info.kind == SG_MEM_HOST) {
+        munmap((void *)r->info.base,
+               align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
+    }
+    free(r);
+}
+
+bool sg_mem_release(uint64_t base)
+{
+    struct entry *e;
+    struct rec *r = NULL;
+
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(base) : NULL;
+    if (e && e->base == base) {
+        r = e->rec;
+        table_remove_locked(e);
+    }
+    pthread_mutex_unlock(&lock);
+    if (r)
+        rec_free(r);
+    return r != NULL;
+}
+
+void sg_mem_release_owned(struct sg_ctx *ctx)
+{
+    for (;;) {
+        struct rec *r = NULL;
+
+        pthread_mutex_lock(&lock);
+        for (uint32_t i = 0; table && i < table->n && !r; i++) {
+            if (table->e[i].rec->info.ctx == ctx && table->e[i].rec->info.owner == ctx->id) {
+                r = table->e[i].rec;
+                table_remove_locked(&table->e[i]);
+            }
+        }
+        pthread_mutex_unlock(&lock);
+        if (!r)
+            return;
+        rec_free(r);
+    }
+}
+
+void sg_mem_usage(uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    pthread_mutex_lock(&lock);
+    *total_bytes = sg_config.memory;
+    *free_bytes = sg_config.memory - used;
+    pthread_mutex_unlock(&lock);
+}
+
+bool sg_mem_charge(uint64_t size)
+{
+    bool ok;
+
+    pthread_mutex_lock(&lock);
+    ok = size <= sg_config.memory - used;
+    if (ok)
+        used += size;
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+void sg_mem_uncharge(uint64_t size)
+{
+    pthread_mutex_lock(&lock);
+    used -= size;
+    pthread_mutex_unlock(&lock);
+}
+
+bool sg_mem_begin_free(uint64_t base)
+{
+    struct entry *e;
+    bool ok;
+
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(base) : NULL;
+    ok = e && e->base == base && e->rec->info.async && !e->rec->info.freeing;
+    if (ok)
+        e->rec->info.freeing = true;
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+void sg_mem_set_sync(uint64_t addr, bool on)
+{
+    struct entry *e;
+
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(addr) : NULL;
+    if (e)
+        e->rec->info.sync_memops = on;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams: a queue, and a thread that is started when first needed and sleeps when idle.
+ *
+ * Each operation gets a number when it is issued (under the context's issue lock, which is what
+ * makes "issued before" a total order per context) and runs when the operation before it in its
+ * stream and everything it depends on have completed. Dependencies point to earlier operations
+ * only, so waiting for them cannot deadlock.
+ *
+ * The rules of the legacy default stream are dependencies: an operation on it depends on all
+ * pending work of the blocking streams, and an operation on a blocking stream depends on the
+ * pending work of the legacy stream.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_int.h"
+
+/* The interpreter runs on this stack; 8 MiB per stream would be a lot of address space. */
+#define SG_STREAM_STACK (2u << 20)
+
+static _Atomic unsigned long long next_stream_id = 1;
+
+static void stream_free(struct sg_obj *obj)
+{
+    struct sg_stream *s = (struct sg_stream *)obj;
+
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
+    if (!s->legacy)
+        sg_obj_put(&s->ctx->obj);
+    free(s);
+}
+
+/* The legacy stream (no list, no context reference) is made with ctx->legacy still NULL. */
+CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out)
+{
+    struct sg_stream *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&s->obj, SG_T_STREAM, ctx, stream_free);
+    s->ctx = ctx;
+    s->flags = flags;
+    s->priority = priority;
+    s->id = atomic_fetch_add(&next_stream_id, 1);
+    s->sync_policy = CU_SYNC_POLICY_AUTO;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->done, NULL);
+    if (!ctx->legacy) {
+        s->legacy = true;
+    } else {
+        sg_obj_get(&ctx->obj);
+        sg_obj_get(&s->obj); /* the list's reference */
+        pthread_mutex_lock(&ctx->issue);
+        s->next = ctx->streams;
+        s->pprev = &ctx->streams;
+        if (s->next)
+            s->next->pprev = &s->next;
+        ctx->streams = s;
+        pthread_mutex_unlock(&ctx->issue);
+    }
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+bool sg_stream_idle(struct sg_stream *s)
+{
+    return atomic_load(&s->completed) >= atomic_load(&s->submitted);
+}
+
+void sg_stream_wait(struct sg_stream *s, uint64_t seq)
+{
+    if (atomic_load(&s->completed) >= seq)
+        return;
+    pthread_mutex_lock(&s->lock);
+    while (atomic_load(&s->completed) < seq)
+        pthread_cond_wait(&s->done, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sg_stream_drain(struct sg_stream *s)
+{
+    sg_stream_wait(s, atomic_load(&s->submitted));
+}
+
+static void unlink_stream(struct sg_stream *s)
+{
+    bool listed;
+
+    pthread_mutex_lock(&s->ctx->issue);
+    listed = s->pprev != NULL;
+    if (listed) {
+        *s->pprev = s->next;
+        if (s->next)
+            s->next->pprev = s->pprev;
+        s->pprev = NULL;
+        s->next = NULL;
+    }
+    pthread_mutex_unlock(&s->ctx->issue);
+    if (listed)
+        sg_obj_put(&s->obj);
+}
+
+/* ---- operations ---- */
+
+bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
+{
+    if (atomic_load(&s->completed) >= seq)
+        return true;
+    if (op->ndeps == op->cap_deps) {
+        unsigned cap = op->cap_deps ? 2 * op->cap_deps : 4;
+        struct sg_dep *grown = realloc(op->deps, cap * sizeof(*grown));
+
+        if (!grown)
+            return false;
+        op->deps = grown;
+        op->cap_deps = cap;
+    }
+    sg_obj_get(&s->obj);
+    op->deps[op->ndeps++] = (struct sg_dep){s, seq};
+    return true;
+}
+
+static void op_end(struct sg_op *op)
+{
+    for (unsigned i = 0; i < op->ndeps; i++)
+        sg_obj_put(&op->deps[i].stream->obj);
+    free(op->deps);
+    op->deps = NULL;
+    op->ndeps = op->cap_deps = 0;
+    op->drop(op);
+}
+
+static void complete(struct sg_stream *s, uint64_t seq)
+{
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->completed, seq);
+    pthread_cond_broadcast(&s->done);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Waits for its turn, runs op, completes and drops it. */
+static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
+{
+    CUresult r;
+    uint64_t seq = op->seq;
+
+    sg_stream_wait(s, seq - 1);
+    for (unsigned i = 0; i < op->ndeps; i++)
+        sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r == CUDA_SUCCESS || op->run_always)
+        r = op->run(op, s);
+    /* Drop first: whoever waits for completion may rely on everything having been released. */
+    op_end(op);
+    complete(s, seq);
+    return r;
+}
+
+static void *stream_main(void *arg)
+{
+    struct sg_stream *s = arg;
+
+    for (;;) {
+        struct sg_op *op;
+
+        pthread_mutex_lock(&s->lock);
+        while (!s->head && !s->dying)
+            pthread_cond_wait(&s->work, &s->lock);
+        op = s->head;
+        if (op) {
+            s->head = op->next;
+            if (!s->head)
+                s->tail = NULL;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (!op)
+            break;
+        op_execute(op, s);
+    }
+    if (!s->legacy)
+        unlink_stream(s);
+    sg_obj_put(&s->obj);
+    return NULL;
+}
+
+static bool start_thread_locked(struct sg_stream *s)
+{
+    pthread_attr_t attr;
+    pthread_t t;
+
+    if (s->thread)
+        return true;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, SG_STREAM_STACK);
+    sg_obj_get(&s->obj);
+    s->thread = pthread_create(&t, &attr, stream_main, s) == 0;
+    pthread_attr_destroy(&attr);
+    if (!s->thread)
+        sg_obj_put(&s->obj); /* the caller holds one, so this is not the last */
+    return s->thread;
+}
+
+static bool enqueue(struct sg_stream *s, struct sg_op *op)
+{
+    bool ok;
+
+    pthread_mutex_lock(&s->lock);
+    ok = start_thread_locked(s);
+    if (ok) {
+        op->next = NULL;
+        if (s->tail)
+            s->tail->next = op;
+        else
+            s->head = op;
+        s->tail = op;
+        pthread_cond_signal(&s->work);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+/* Adds what the default-stream rules ask for. Under the issue lock. */
+static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_ctx *ctx = s->ctx;
+
+    if (!s->legacy) {
+        if (s->flags & CU_STREAM_NON_BLOCKING)
+            return true;
+        return sg_op_add_dep(op, ctx->legacy, atomic_load(&ctx->legacy->submitted));
+    }
+    for (struct sg_stream *o = ctx->streams; o; o = o->next) {
+        if (!(o->flags & CU_STREAM_NON_BLOCKING) &&
+            !sg_op_add_dep(op, o, atomic_load(&o->submitted)))
+            return false;
+    }
+    return true;
+}
+
+CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode)
+{
+    struct sg_ctx *ctx = s->ctx;
+    bool queued = false;
+
+    pthread_mutex_lock(&ctx->issue);
+    if (!atomic_load(&ctx->alive) || !add_implicit_deps(op, s)) {
+        pthread_mutex_unlock(&ctx->issue);
+        op_end(op);
+        return atomic_load(&ctx->alive) ? CUDA_ERROR_OUT_OF_MEMORY
+                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    op->seq = atomic_load(&s->submitted) + 1;
+    atomic_store(&s->submitted, op->seq);
+    if (op->issued)
+        op->issued(op, s);
+    if (mode == SG_ISSUE_ASYNC ||
+        (mode == SG_ISSUE_INLINE &&
+         (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
+        queued = enqueue(s, op); /* no thread to be had: the caller does it */
+    pthread_mutex_unlock(&ctx->issue);
+    return queued ? CUDA_SUCCESS : op_execute(op, s);
+}
+
+/* ---- life ---- */
+
+void sg_stream_retire(struct sg_stream *s)
+{
+    bool has_thread;
+
+    sg_obj_unregister(&s->obj);
+    pthread_mutex_lock(&s->lock);
+    s->dying = true;
+    has_thread = s->thread;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    if (!has_thread && !s->legacy)
+        unlink_stream(s);
+}
+
+void sg_ctx_drain(struct sg_ctx *ctx)
+{
+    struct {
+        struct sg_stream *s;
+        uint64_t seq;
+    } *wait = NULL;
+    size_t n = 0, cap = 0;
+
+    sg_stream_drain(ctx->legacy);
+    pthread_mutex_lock(&ctx->issue);
+    for (struct sg_stream *s = ctx->streams; s; s = s->next)
+        cap++;
+    if (cap)
+        wait = malloc(cap * sizeof(*wait));
+    for (struct sg_stream *s = ctx->streams; s && wait; s = s->next) {
+        if (sg_stream_idle(s))
+            continue;
+        sg_obj_get(&s->obj);
+        wait[n].s = s;
+        wait[n++].seq = atomic_load(&s->submitted);
+    }
+    pthread_mutex_unlock(&ctx->issue);
+    for (size_t i = 0; i < n; i++) {
+        sg_stream_wait(wait[i].s, wait[i].seq);
+        sg_obj_put(&wait[i].s->obj);
+    }
+    free(wait);
+    if (cap && !wait) {
+        /* No memory for the list: one stream at a time, until none is busy. */
+        struct sg_stream *busy;
+
+        do {
+            pthread_mutex_lock(&ctx->issue);
+            for (busy = ctx->streams; busy && sg_stream_idle(busy); busy = busy->next)
+                ;
+            if (busy)
+                sg_obj_get(&busy->obj);
+            pthread_mutex_unlock(&ctx->issue);
+            if (busy) {
+                sg_stream_drain(busy);
+                sg_obj_put(&busy->obj);
+            }
+        } while (busy);
+    }
+    sg_stream_drain(ctx->legacy);
+}
+
+void sg_ctx_retire_streams(struct sg_ctx *ctx)
+{
+    for (;;) {
+        struct sg_stream *s;
+
+        pthread_mutex_lock(&ctx->issue);
+        s = ctx->streams;
+        if (s)
+            sg_obj_get(&s->obj);
+        pthread_mutex_unlock(&ctx->issue);
+        if (!s)
+            return;
+        sg_stream_retire(s);
+        unlink_stream(s);
+        sg_obj_put(&s->obj);
+    }
+}
+
+/* ---- handles ---- */
+
+static CUresult per_thread_stream(struct sg_ctx *ctx, struct sg_stream **out)
+{
+    struct sg_tls *t = sg_tls();
+    struct sg_stream **grown, *s;
+    CUresult r;
+
+    if (!t)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < t->nptds; i++) {
+        struct sg_stream *own = t->ptds[i];
+
+        if (own->dying) { /* its context went away */
+            t->ptds[i--] = t->ptds[--t->nptds];
+            sg_obj_put(&own->obj);
+        } else if (own->ctx == ctx) {
+            sg_obj_get(&own->obj);
+            *out = own;
+            return CUDA_SUCCESS;
+        }
+    }
+    grown = realloc(t->ptds, (t->nptds + 1) * sizeof(*grown));
+    if (!grown)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    t->ptds = grown;
+    r = sg_stream_new(ctx, 0, 0, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    s->per_thread = true;
+    t->ptds[t->nptds++] = s;
+    sg_obj_get(&s->obj);
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+void sg_tls_streams_free(struct sg_tls *t)
+{
+    for (unsigned i = 0; i < t->nptds; i++) {
+        sg_stream_retire(t->ptds[i]);
+        sg_obj_put(&t->ptds[i]->obj);
+    }
+    free(t->ptds);
+    t->ptds = NULL;
+    t->nptds = 0;
+}
+
+CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out)
+{
+    if (h == NULL || h == SG_LEGACY) {
+        sg_obj_get(&ctx->legacy->obj);
+        *out = ctx->legacy;
+        return CUDA_SUCCESS;
+    }
+    if (h == SG_PER_THREAD)
+        return per_thread_stream(ctx, out);
+    *out = SG_LOOKUP(h, SG_T_STREAM);
+    if (*out && (*out)->ctx != ctx) {
+        sg_obj_put(&(*out)->obj);
+        *out = NULL;
+    }
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult sg_stream_get_any(CUstream h, struct sg_stream **out)
+{
+    struct sg_ctx *ctx;
+    CUresult r = sg_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if ((uintptr_t)h > 2) {
+        *out = SG_LOOKUP(h, SG_T_STREAM);
+        if (*out) {
+            struct sg_tls *t = sg_tls();
+
+            if (t && t->in_callback) {
+                sg_obj_put(&(*out)->obj);
+                *out = NULL;
+                return CUDA_ERROR_NOT_PERMITTED;
+            }
+            return CUDA_SUCCESS;
+        }
+    }
+    r = sg_current(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return sg_stream_get(ctx, h, out);
+}
