@@ -65,7 +65,7 @@ one() {
         fi
         ;;
     socket)
-        timeout 600 "$vgpu" run --gpu "$gpu" -- "$@" >"$log" 2>"$log.err"
+        timeout 600 "$vgpu" run --gpu "$gpu" "$@" >"$log" 2>"$log.err"
         ;;
     esac
     status=$?
@@ -100,7 +100,7 @@ compare() {
 # Each refused call is named once in the trace, with a reason.
 trace() {
     log=$out/trace
-    VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" -- "$build/conform" not_supported module_wrong_image \
+    VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" not_supported module_wrong_image \
         >"$log.out" 2>"$log"
     bad=0
     for name in $(sed -n 's/^not_supported\.\(cu[A-Za-z0-9]*\) .*/\1/p' "$log.out"); do

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# run.sh --top-build DIR --build DIR [--gpu soft|nvidia] [--quick] [--json FILE]
+# Runs the bench through `vgpu run`, beside the provider called directly.
+set -u
+gpu=soft
+quick=
+json=
+build=
+top_build=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --gpu) gpu=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --top-build) top_build=$2; shift 2 ;;
+    --json) json=$2; shift 2 ;;
+    --quick) quick=--quick; shift ;;
+    *) echo "usage: run.sh --top-build DIR --build DIR [--gpu soft|nvidia] [--quick] [--json FILE]" >&2; exit 2 ;;
+    esac
+done
+build=${build:-$top_build/tests/bench}
+json=${json:-$build/bench.json}
+vgpu=$(find "$top_build/userspace" -type f -name vgpu -perm -u+x 2>/dev/null | head -n 1)
+if [ "$gpu" = soft ]; then
+    provider=$(find "$top_build/host" -name libcuda-soft.so.1 2>/dev/null | head -n 1)
+else
+    provider=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)
+fi
+for part in "vgpu:$vgpu" "provider:$provider" "libcuda.so.1:$(find "$top_build/userspace" -name libcuda.so.1 | head -n 1)" \
+    "vgpu-backend:$(find "$top_build/host" -type f -name vgpu-backend 2>/dev/null | head -n 1)"; do
+    if [ -z "${part#*:}" ]; then
+        echo "not run: bench: ${part%%:*} is not built"
+        echo "bench: 0 passed, 0 failed, 1 skipped"
+        exit 0
+    fi
+done
+exec timeout 900 "$vgpu" run --gpu "$gpu" "$build/bench" $quick --json "$json" --provider "$provider"
