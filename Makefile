@@ -114,7 +114,7 @@ stage-build:
 	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) tests/demo; do $(NEXT) $$part; done
 
 stage-test:
-	@$(TOP)/tests/lib/run-checks.sh $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) $(CROSS_TESTS)
+	@$(TOP)/tests/lib/run-checks.sh scripts $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) $(CROSS_TESTS)
 
 # run-checks.sh asks for one folder's check.
 check-%:

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli_config.h"
 #include "vgpu_cli.h"
 
 #define READY_MS 20000 /* loading NVIDIA's driver takes seconds on a machine that was idle */
@@ -22,6 +23,14 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
                  none_allowed ? ", none" : "");
 }
 
+/* The choices of Kconfig about the software GPU reach it through its environment variables, unless
+ * the user has set those. */
+static void set_default(const char *name, const char *value)
+{
+    if (value[0])
+        setenv(name, value, 0);
+}
+
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu)
 {
     const char *backend = vgpu_cli_path(VGPU_PART_BACKEND);
@@ -31,6 +40,9 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     int ready[2];
     char byte;
 
+    set_default("VGPU_SOFT_THREADS", VGPU_CLI_SOFT_THREADS);
+    set_default("VGPU_SOFT_MEMORY", VGPU_CLI_SOFT_MEMORY);
+    set_default("VGPU_SOFT_CC", VGPU_CLI_SOFT_CC);
     b->socket = vgpu_cli_format("%s/backend.sock", vgpu_cli_temp_dir());
     b->log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/backend.log", vgpu_cli_temp_dir());
     unlink(b->socket);

@@ -29,4 +29,23 @@
 #define VGPU_CLI_STRING_(x) #x
 #define VGPU_CLI_STRING(x) VGPU_CLI_STRING_(x)
 
+/* Settings of the software GPU, in the form of its environment variables; "" = its own default. */
+#if defined(CONFIG_VGPU_SOFT_THREADS) && CONFIG_VGPU_SOFT_THREADS > 0
+#define VGPU_CLI_SOFT_THREADS VGPU_CLI_STRING(CONFIG_VGPU_SOFT_THREADS)
+#else
+#define VGPU_CLI_SOFT_THREADS ""
+#endif
+
+#ifdef CONFIG_VGPU_SOFT_MEMORY_MB
+#define VGPU_CLI_SOFT_MEMORY VGPU_CLI_STRING(CONFIG_VGPU_SOFT_MEMORY_MB) "M"
+#else
+#define VGPU_CLI_SOFT_MEMORY ""
+#endif
+
+#ifdef CONFIG_VGPU_SOFT_CC
+#define VGPU_CLI_SOFT_CC CONFIG_VGPU_SOFT_CC
+#else
+#define VGPU_CLI_SOFT_CC ""
+#endif
+
 #endif

@@ -1,0 +1,92 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Rules that hold for the whole tree; `make lint` runs it, then the kernel's own checks.
+#
+#   licence   every file says its licence, the one of its folder
+#   layers    a folder includes only what the design lets it depend on
+#   words     no unfinished work, no paths of somebody's machine
+#   shape     no file of more than 900 lines (generated ones aside), no trailing blanks, no tabs in C
+#             outside kernel/
+# Prints each breach as FILE: RULE: what; exit status 1 when there is one.
+
+set -u
+. "$(dirname "$0")/lib.sh"
+cd "$TOP" || exit 1
+breaches=0
+
+breach()
+{
+    echo "$1: $2: $3"
+    breaches=$((breaches + 1))
+}
+
+mapfile -t files < <(git ls-files --cached --others --exclude-standard)
+
+licence_of()
+{
+    case $1 in
+    kernel/vgpu_drv/uapi/*) echo "Linux-syscall-note" ;;
+    kernel/*) echo "GPL-2.0-only" ;;
+    qemu-device/*) echo "GPL-2.0-or-later" ;;
+    *) echo "MIT" ;;
+    esac
+}
+
+for file in "${files[@]}"; do
+    [ -s "$file" ] || continue
+    case $file in
+    *.md | *.tsv | *.json | *.png | .gitignore | LICENSE* | docs/* | */generated/*.map) ;;
+    *)
+        head -n 3 "$file" | grep -q "SPDX-License-Identifier:.*$(licence_of "$file")" ||
+            breach "$file" licence "no SPDX line with $(licence_of "$file") in its first three lines"
+        ;;
+    esac
+    case $file in
+    scripts/lint.sh | *.png) continue ;;
+    esac
+    word=$(grep -nE '\b(TODO|FIXME|XXX|HACK)\b|/home/[a-z]+/|[" =]/root/' "$file" | head -n 1)
+    [ -z "$word" ] || breach "$file" words "$word"
+    blank=$(grep -nE '[ 	]+$' "$file" | head -n 1)
+    case $file in *.md | */generated/*) ;; *) [ -z "$blank" ] || breach "$file" shape "blanks at a line's end: ${blank%%:*}" ;; esac
+    case $file in
+    */generated/* | *.md | *.tsv | *.json | *.def) ;;
+    *) lines=$(wc -l < "$file"); [ "$lines" -le 900 ] || breach "$file" shape "$lines lines" ;;
+    esac
+    case $file in
+    kernel/* | */generated/*) ;;
+    *.c | *.h | *.cu)
+        tab=$(grep -nP '^ *\t' "$file" | head -n 1)
+        [ -z "$tab" ] || breach "$file" shape "tab in line ${tab%%:*}"
+        ;;
+    esac
+done
+
+# layer FOLDER PATTERN: quoted includes of FOLDER whose file lies in another folder must match PATTERN.
+layer()
+{
+    local file name found
+
+    while IFS=: read -r file name; do
+        [ -e "$(dirname "$file")/$name" ] && case $name in ../*) ;; *) continue ;; esac
+        # Where in the tree the header lies; one that is not ours is not our affair.
+        found=$(printf '%s\n' "${files[@]}" | grep -E "(^|/)${name##*/}$" | head -n 1)
+        [ -n "$found" ] || continue
+        [[ $found =~ ^($1/|$2) ]] || breach "$file" layers "includes $found"
+    done < <(git grep -E --untracked '^[[:space:]]*#[[:space:]]*include[[:space:]]+"[^"]+"' -- "$1/*.c" "$1/*.h" |
+             sed -E 's/^([^:]+):.*"([^"]+)".*/\1:\2/')
+}
+layer protocol 'protocol/'
+layer kernel/vgpu_drv 'kernel/vgpu_drv/'
+layer qemu-device 'kernel/vgpu_drv/uapi/'
+layer userspace/libcuda 'protocol/|kernel/vgpu_drv/uapi/'
+layer userspace/vgpu 'userspace/vgpu/'
+layer host/backend 'protocol/|kernel/vgpu_drv/uapi/'
+layer host/softgpu 'host/softgpu/'
+
+if [ $breaches = 0 ]; then
+    echo "lint: ${#files[@]} files, no breach"
+else
+    echo "lint: $breaches breaches"
+    exit 1
+fi

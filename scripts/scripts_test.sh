@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Tests of the scripts in this folder, of the top Makefile and of the summing of test results.
+
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+check()
+{
+    if [ "$2" = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok - $1"
+    else
+        failed=$((failed + 1))
+        echo "FAIL: $1"
+    fi
+}
+
+# says NAME STATUS PATTERN COMMAND...
+says()
+{
+    local name=$1 want=$2 pattern=$3 text rc
+    shift 3
+    text=$("$@" 2>&1 < /dev/null)
+    rc=$?
+    [ $rc = "$want" ] && grep -q -- "$pattern" <<< "$text"
+    check "$name" $?
+    [ $rc = "$want" ] || echo "    exit status $rc: $text"
+}
+
+# No toolkit, an incomplete one, an old one, a good one.
+mkdir -p "$work/none" "$work/half/bin" "$work/old/bin" "$work/old/include" "$work/good/bin" "$work/good/include"
+for kit in half old good; do
+    printf '#!/bin/sh\n' > "$work/$kit/bin/nvcc"
+    chmod +x "$work/$kit/bin/nvcc"
+done
+echo '#define CUDA_VERSION 12080' > "$work/old/include/cuda.h"
+echo '#define CUDA_VERSION 13000' > "$work/good/include/cuda.h"
+says "no toolkit: what to install" 1 "cuda-toolkit-13-0" env CUDA_HOME="$work/none" "$here/find-cuda.sh"
+says "no toolkit: where it was looked for" 1 "from CUDA_HOME" env CUDA_HOME="$work/none" "$here/find-cuda.sh"
+says "incomplete toolkit" 1 "not complete" env CUDA_HOME="$work/half" "$here/find-cuda.sh"
+says "old toolkit" 1 "too old: CUDA_VERSION is 12080" env CUDA_HOME="$work/old" "$here/find-cuda.sh"
+says "CUDA_HOME comes first" 0 "^$work/good$" env CUDA_HOME="$work/good" "$here/find-cuda.sh"
+says "make demo without a toolkit: that message" 2 "cuda-toolkit-13-0" \
+    make -C "$top" --no-print-directory demo CUDA_HOME="$work/none" VGPU_T0=0
+says "make help" 0 "make demo" make -C "$top" --no-print-directory help
+
+# step.sh: status, log, silence when quick.
+export VGPU_BUILD=$work/build
+says "step: a quick step says nothing" 0 "^$" "$here/step.sh" quick "quick step" echo noise
+grep -q noise "$work/build/log/quick.log"
+check "step: its output is in the log" $?
+says "step: a longer step says when it ends" 0 "slow step: done in" "$here/step.sh" slow "slow step" sleep 1.3
+says "step: a failure passes its status on" 7 "FAILED (exit status 7)" "$here/step.sh" bad "bad step" sh -c 'exit 7'
+says "step: a failure shows the log" 1 "the reason" "$here/step.sh" bad "bad step" sh -c 'echo the reason; exit 1'
+says "step: wrong use" 2 "step.sh NAME TEXT" "$here/step.sh" name
+
+# setup.sh: a package that nobody has is named with its reason; nothing is installed with --check.
+says "setup: unknown group" 1 "no such group" "$here/setup.sh" --check nothing
+says "setup: unknown option" 1 "unknown option" "$here/setup.sh" --fly
+mkdir "$work/scripts"
+cp "$here/lib.sh" "$here/setup.sh" "$work/scripts"
+echo "vgpu-no-such-package demo  a reason to have it" > "$work/scripts/packages.txt"
+says "setup: a missing package has its reason" 1 "vgpu-no-such-package *a reason to have it" \
+    "$work/scripts/setup.sh" --check demo
+echo "bash demo always there" > "$work/scripts/packages.txt"
+says "setup: silence when all is there" 0 "^$" "$work/scripts/setup.sh" demo
+
+# kconfig: defaults, .config, no rewriting without a change.
+"$here/kconfig.py" sync "$work/config" && grep -q '^CONFIG_VGPU_GUEST_CPUS := [0-9]' "$work/config/config.mk"
+check "kconfig: config.mk" $?
+grep -q '^#define CONFIG_VGPU_GPU "' "$work/config/config.h"
+check "kconfig: config.h" $?
+touch -d 2001-01-01 "$work/config/config.h"
+"$here/kconfig.py" sync "$work/config"
+[ "$(stat -c %Y "$work/config/config.h")" -lt 1000000000 ]
+check "kconfig: unchanged files are not written again" $?
+says "kconfig: wrong use" 1 "sync BUILD" "$here/kconfig.py" fly
+
+# Summing.
+sum()
+{
+    printf '%s\n' "$2" | awk -v folder=f -v rc="$1" -v seconds=1 -f "$top/tests/lib/sum.awk"
+}
+sum 0 'a: 3 passed, 0 failed, 1 skipped
+not run: x: no device
+b: 2 passed, 0 failed, 0 skipped' > "$work/sum"
+grep -q 'f: 5 passed, 0 failed, 1 skipped' "$work/sum" && grep -q 'not run: x: no device' "$work/sum"
+check "sum: several runners and a skip" $?
+sum 1 'a: 3 passed, 1 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed, 0 skipped'
+check "sum: a failure" $?
+sum 0 'nothing to see' | grep -q 'f: 0 passed, 1 failed'
+check "sum: no result is a failure" $?
+sum 2 'a: 3 passed, 0 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed'
+check "sum: a failed check without a failed test is a failure" $?
+
+echo "scripts: $passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
