@@ -83,7 +83,7 @@ unpack_package()
     dpkg -x "$O/apt/debs/${name}"_*.deb "$2"
 }
 
-# unpack_qemu DIR: fetches the newest source package of QEMU in the lists and unpacks it into DIR.
+# unpack_qemu DIR: fetches the newest source package of QEMU in the lists, unpacks it into DIR.
 unpack_qemu()
 {
     rm -rf "$O/apt/src" "$1"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The differences between the QEMU versions that the device is built for: 7.2 to 10.x. Every use
- * of a version number is in this file.
+ * The differences between the QEMU versions that the device is built for: 7.2
+ * to 10.x. Every use of a version number is in this file.
  */
 #ifndef HW_VGPU_COMPAT_H
 #define HW_VGPU_COMPAT_H
@@ -28,6 +28,7 @@
 #include "chardev/char-fe.h"
 #include "chardev/char-socket.h"
 #include "migration/blocker.h"
+#include <linux/vhost.h>
 #include "standard-headers/linux/virtio_config.h"
 #include "standard-headers/linux/virtio_ids.h"
 #include "standard-headers/linux/virtio_pci.h"
@@ -42,7 +43,10 @@
 #define VGC_END_OF_PROPERTIES DEFINE_PROP_END_OF_LIST(),
 #endif
 
-/* class_init() takes const data, and set_status() returns a value, from 10.1 and 10.2 on. */
+/*
+ * class_init() takes const data, and set_status() returns a value, from 10.1
+ * and 10.2 on.
+ */
 #if VGC_QEMU_AT_LEAST(10, 1)
 #define VGC_CLASS_DATA const void
 #else
@@ -59,14 +63,20 @@ typedef CharFrontend VgcChar;
 typedef CharBackend VgcChar;
 #endif
 
-/* The interval between connection attempts of a socket chardev; only ever set to 0 and back. */
+/*
+ * The interval between connection attempts of a socket chardev; only ever set
+ * to 0 and back.
+ */
 #if VGC_QEMU_AT_LEAST(9, 2)
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time_ms)
 #else
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time)
 #endif
 
-/* migrate_add_blocker() owns the reason from 8.2 on: it clears *reason when it fails. */
+/*
+ * migrate_add_blocker() owns the reason from 8.2 on: it clears *reason when it
+ * fails.
+ */
 static inline int vgc_add_blocker(Error **reason, Error **errp)
 {
 #if VGC_QEMU_AT_LEAST(8, 2)
@@ -95,7 +105,10 @@ static inline void vgc_del_blocker(Error **reason)
 #endif
 }
 
-/* VHOST_SET_CONFIG_TYPE_MASTER (7.2) and VHOST_SET_CONFIG_TYPE_FRONTEND (8.0) are both 0. */
+/*
+ * VHOST_SET_CONFIG_TYPE_MASTER (7.2) and VHOST_SET_CONFIG_TYPE_FRONTEND (8.0)
+ * are both 0.
+ */
 #define VGC_SET_CONFIG_TYPE 0
 
 #endif

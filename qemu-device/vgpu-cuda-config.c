@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: the configuration that the guest sees, from the broker's offer and the properties.
- * The offer comes from another process: every field is checked, none is asserted.
+ * vgpu-cuda: the configuration that the guest sees, from the broker's offer and
+ * the properties. The offer comes from another process: every field is checked,
+ * none is asserted.
  */
 #include "qemu/osdep.h"
 #include "vgpu-cuda.h"
@@ -16,15 +17,20 @@ bool vgc_check_limits(const VgcLimits *limits, Error **errp)
                    limits->clients, VGC_MAX_CLIENTS);
         return false;
     }
-    if (limits->window_size < VGC_MIN_WINDOW_SIZE || !is_power_of_2(limits->window_size)) {
-        error_setg(errp, "vgpu-cuda: window-size=%" PRIu64 " is not a power of two of at least "
-                   "%" PRIu64 " bytes", limits->window_size, (uint64_t)VGC_MIN_WINDOW_SIZE);
+    if (limits->window_size < VGC_MIN_WINDOW_SIZE ||
+        !is_power_of_2(limits->window_size)) {
+        error_setg(errp,
+                   "vgpu-cuda: window-size=%" PRIu64 " is not a power of two "
+                   "of at least %" PRIu64 " bytes",
+                   limits->window_size, (uint64_t)VGC_MIN_WINDOW_SIZE);
         return false;
     }
     if (limits->window_size > VGC_MAX_BAR_SIZE / pow2ceil(limits->clients)) {
-        error_setg(errp, "vgpu-cuda: clients=%u times window-size=%" PRIu64 " is more than "
-                   "%" PRIu64 " bytes: lower one of them",
-                   limits->clients, limits->window_size, (uint64_t)VGC_MAX_BAR_SIZE);
+        error_setg(errp,
+                   "vgpu-cuda: clients=%u times window-size=%" PRIu64 " is "
+                   "more than %" PRIu64 " bytes: lower one of them",
+                   limits->clients, limits->window_size,
+                   (uint64_t)VGC_MAX_BAR_SIZE);
         return false;
     }
     return true;
@@ -44,21 +50,29 @@ static bool vgc_check_version(const struct vgpu_config *offer, Error **errp)
     uint32_t version = le32_to_cpu(offer->abi_version);
 
     if (le32_to_cpu(offer->magic) != VGPU_CONFIG_MAGIC) {
-        error_setg(errp, "vgpu-cuda: the peer on the chardev is not a vgpu broker "
-                   "(magic 0x%08x, expected 0x%08x): connect it to vgpu-backend",
+        error_setg(errp,
+                   "vgpu-cuda: the peer on the chardev is not a vgpu broker "
+                   "(magic 0x%08x, expected 0x%08x): connect it to "
+                   "vgpu-backend",
                    le32_to_cpu(offer->magic), VGPU_CONFIG_MAGIC);
         return false;
     }
     if (version != VGPU_DEVICE_ABI_VERSION) {
-        error_setg(errp, "vgpu-cuda: the broker speaks device ABI version %u, this QEMU speaks "
-                   "version %u: update %s", version, VGPU_DEVICE_ABI_VERSION,
-                   version > VGPU_DEVICE_ABI_VERSION ? "QEMU's vgpu-cuda device" : "vgpu-backend");
+        error_setg(errp,
+                   "vgpu-cuda: the broker speaks device ABI version %u, this "
+                   "QEMU speaks version %u: update %s",
+                   version, VGPU_DEVICE_ABI_VERSION,
+                   version > VGPU_DEVICE_ABI_VERSION ?
+                   "QEMU's vgpu-cuda device" : "vgpu-backend");
         return false;
     }
     return true;
 }
 
-/* Fields that no broker of our ABI version can send mean a broken broker: name the field. */
+/*
+ * Fields that no broker of our ABI version can send mean a broken broker: name
+ * the field.
+ */
 static bool vgc_check_offer(const struct vgpu_config *offer, Error **errp)
 {
     uint32_t clients = le32_to_cpu(offer->max_clients);
@@ -76,8 +90,10 @@ static bool vgc_check_offer(const struct vgpu_config *offer, Error **errp)
         field = "reserved";
     }
     if (field) {
-        error_setg(errp, "vgpu-cuda: the broker's configuration is malformed (%s): "
-                   "update vgpu-backend", field);
+        error_setg(errp,
+                   "vgpu-cuda: the broker's configuration is malformed (%s): "
+                   "update vgpu-backend",
+                   field);
         return false;
     }
     return true;
@@ -92,11 +108,16 @@ bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
         return false;
     }
 
-    /* The queues exist before the offer is known, so their number cannot follow it. */
+    /*
+     * The queues exist before the offer is known, so their number cannot follow
+     * it.
+     */
     offered = le32_to_cpu(offer->max_clients);
     if (offered < limits->clients) {
-        error_setg(errp, "vgpu-cuda: the broker serves %u clients, fewer than clients=%u: use "
-                   "clients=%u or raise the limit of vgpu-backend",
+        error_setg(errp,
+                   "vgpu-cuda: the broker serves %u clients, fewer than "
+                   "clients=%u: use clients=%u or raise the limit of "
+                   "vgpu-backend",
                    offered, limits->clients, offered);
         return false;
     }
@@ -105,19 +126,22 @@ bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
         .magic = cpu_to_le32(VGPU_CONFIG_MAGIC),
         .abi_version = cpu_to_le32(VGPU_DEVICE_ABI_VERSION),
         .max_clients = cpu_to_le32(limits->clients),
-        .max_pin_runs = cpu_to_le32(MIN(le32_to_cpu(offer->max_pin_runs), limits->pin_runs)),
-        .window_size = cpu_to_le64(MIN(le64_to_cpu(offer->window_size), limits->window_size)),
-        .vram_quota = cpu_to_le64(vgc_min_quota(le64_to_cpu(offer->vram_quota),
-                                                limits->vram_quota)),
-        .pin_quota = cpu_to_le64(vgc_min_quota(le64_to_cpu(offer->pin_quota),
-                                               limits->pin_quota)),
+        .max_pin_runs = cpu_to_le32(
+            MIN(le32_to_cpu(offer->max_pin_runs), limits->pin_runs)),
+        .window_size = cpu_to_le64(
+            MIN(le64_to_cpu(offer->window_size), limits->window_size)),
+        .vram_quota = cpu_to_le64(
+            vgc_min_quota(le64_to_cpu(offer->vram_quota), limits->vram_quota)),
+        .pin_quota = cpu_to_le64(
+            vgc_min_quota(le64_to_cpu(offer->pin_quota), limits->pin_quota)),
     };
     return true;
 }
 
 uint64_t vgc_bar_size(const struct vgpu_config *config)
 {
-    return pow2ceil(le32_to_cpu(config->max_clients) * le64_to_cpu(config->window_size));
+    return pow2ceil(le32_to_cpu(config->max_clients) *
+                    le64_to_cpu(config->window_size));
 }
 
 VgcLimits vgc_config_limits(const struct vgpu_config *config)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: PCI glue. BAR 1 is MSI-X, BAR 2 the virtio registers and doorbells, BAR 4 the client
- * windows (64 bit, prefetchable).
+ * vgpu-cuda: PCI glue. BAR 1 is MSI-X, BAR 2 the virtio registers and
+ * doorbells, BAR 4 the client windows (64 bit, prefetchable).
  */
 #include "qemu/osdep.h"
 #include "vgpu-cuda.h"
@@ -14,7 +14,10 @@ OBJECT_DECLARE_TYPE(VgcPCI, VgcPCIClass, VGC_PCI)
 #define VGC_MODERN_BAR 2
 #define VGC_WINDOW_BAR 4
 #define VGC_PCI_CLASS_ID 0x1200 /* processing accelerator */
-/* Configuration change, control queue, event queue; a doorbell never interrupts. */
+/*
+ * Configuration change, control queue, event queue; a doorbell never
+ * interrupts.
+ */
 #define VGC_VECTORS 3
 
 struct VgcPCI {
@@ -28,8 +31,8 @@ struct VgcPCIClass {
 };
 
 /*
- * Tells where the windows are (virtio 1.2, 4.1.4.7). virtio-pci has virtio_pci_add_shm_cap() for
- * this, but not yet in QEMU 7.2.
+ * Tells where the windows are (virtio 1.2, 4.1.4.7). virtio-pci has
+ * virtio_pci_add_shm_cap() for this, but not yet in QEMU 7.2.
  */
 static void vgc_pci_add_shm_cap(PCIDevice *dev, uint64_t size)
 {
@@ -41,9 +44,11 @@ static void vgc_pci_add_shm_cap(PCIDevice *dev, uint64_t size)
         .cap.length = cpu_to_le32((uint32_t)size),
         .length_hi = cpu_to_le32(size >> 32),
     };
-    int offset = pci_add_capability(dev, PCI_CAP_ID_VNDR, 0, sizeof(cap), &error_abort);
+    int offset = pci_add_capability(dev, PCI_CAP_ID_VNDR, 0, sizeof(cap),
+                                    &error_abort);
 
-    memcpy(dev->config + offset + PCI_CAP_FLAGS, &cap.cap.cap_len, sizeof(cap) - PCI_CAP_FLAGS);
+    memcpy(dev->config + offset + PCI_CAP_FLAGS, &cap.cap.cap_len,
+           sizeof(cap) - PCI_CAP_FLAGS);
 }
 
 /* Called by virtio-pci when the proxy is ready. */
@@ -60,8 +65,10 @@ static void vgc_pci_realize(VirtIOPCIProxy *proxy, Error **errp)
         return;
     }
     pci_register_bar(&proxy->pci_dev, VGC_WINDOW_BAR,
-                     PCI_BASE_ADDRESS_SPACE_MEMORY | PCI_BASE_ADDRESS_MEM_PREFETCH |
-                     PCI_BASE_ADDRESS_MEM_TYPE_64, &d->window);
+                     PCI_BASE_ADDRESS_SPACE_MEMORY |
+                     PCI_BASE_ADDRESS_MEM_PREFETCH |
+                     PCI_BASE_ADDRESS_MEM_TYPE_64,
+                     &d->window);
     vgc_pci_add_shm_cap(&proxy->pci_dev, memory_region_size(&d->window));
 }
 
@@ -70,13 +77,17 @@ static void vgc_pci_dc_realize(DeviceState *dev, Error **errp)
 {
     VirtIOPCIProxy *proxy = VIRTIO_PCI(dev);
 
-    /* A doorbell is mapped into one guest process: each must have a page to itself. */
+    /*
+     * A doorbell is mapped into one guest process: each must have a page to
+     * itself.
+     */
     proxy->flags |= VIRTIO_PCI_FLAG_PAGE_PER_VQ;
     VGC_PCI_GET_CLASS(dev)->parent_dc_realize(dev, errp);
 }
 
 VGC_PROPERTIES vgc_pci_properties[] = {
-    DEFINE_PROP_UINT32("vectors", VirtIOPCIProxy, nvectors, DEV_NVECTORS_UNSPECIFIED),
+    DEFINE_PROP_UINT32("vectors", VirtIOPCIProxy, nvectors,
+                       DEV_NVECTORS_UNSPECIFIED),
     VGC_END_OF_PROPERTIES
 };
 
@@ -101,7 +112,8 @@ static void vgc_pci_instance_init(Object *obj)
 {
     VgcPCI *p = VGC_PCI(obj);
 
-    virtio_instance_init_common(obj, &p->vdev, sizeof(p->vdev), TYPE_VGC_DEVICE);
+    virtio_instance_init_common(obj, &p->vdev, sizeof(p->vdev),
+                                TYPE_VGC_DEVICE);
 }
 
 /* Only the non-transitional type: there is no legacy driver for this device. */

@@ -2,18 +2,21 @@
 /*
  * vgpu-cuda: the link to the broker (vhost-user front end).
  *
- * States: not connected -> connected (vhost initialised, configuration sent) -> started (the guest
- * driver is up and the broker serves the queues). A broker that dies takes the link back to "not
- * connected" in a bottom half, because the close can be noticed in the middle of a vhost request;
- * a driver that was up is told by VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the link
- * is connected again at once, and started when the driver has reset the device.
+ * States: not connected -> connected (vhost initialised, configuration sent) ->
+ * started (the guest driver is up and the broker serves the queues). A broker
+ * that dies takes the link back to "not connected" in a bottom half, because
+ * the close can be noticed in the middle of a vhost request; a driver that was
+ * up is told by VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the
+ * link is connected again at once, and started when the driver has reset the
+ * device.
  *
- * Pausing the VM does not stop the service: stopping a ring means to the broker that the driver is
- * gone, which ends the guest's CUDA work. A paused VM cannot be migrated or saved with this device,
- * so nothing depends on the rings being quiet.
+ * Pausing the VM does not stop the service: stopping a ring means to the broker
+ * that the driver is gone, which ends the guest's CUDA work. A paused VM cannot
+ * be migrated or saved with this device, so nothing depends on the rings being
+ * quiet.
  *
- * Requests to the broker are synchronous and made under the big lock, as in all of QEMU's
- * vhost-user devices.
+ * Requests to the broker are synchronous and made under the big lock, as in all
+ * of QEMU's vhost-user devices.
  */
 #include "qemu/osdep.h"
 #include "vgpu-cuda.h"
@@ -37,19 +40,23 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event);
 bool vgc_link_check(VgcDevice *d, Error **errp)
 {
     Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
-    const char *hint = "start the broker (vgpu-backend --socket PATH) before QEMU and use "
-                       "-chardev socket,id=ID,path=PATH";
+    const char *hint =
+        "start the broker (vgpu-backend --socket PATH) before QEMU and use "
+        "-chardev socket,id=ID,path=PATH";
     SocketChardev *s;
     Error *err = NULL;
     int64_t reconnect;
     int ret;
 
     if (!chr) {
-        error_setg(errp, "vgpu-cuda: chardev is not set: %s -device vgpu-cuda,chardev=ID", hint);
+        error_setg(errp,
+                   "vgpu-cuda: chardev is not set: %s -device "
+                   "vgpu-cuda,chardev=ID", hint);
         return false;
     }
     if (!object_dynamic_cast(OBJECT(chr), TYPE_CHARDEV_SOCKET)) {
-        error_setg(errp, "vgpu-cuda: chardev '%s' is not a socket: %s", chr->label, hint);
+        error_setg(errp, "vgpu-cuda: chardev '%s' is not a socket: %s",
+                   chr->label, hint);
         return false;
     }
     if (chr->be_open) {
@@ -57,14 +64,15 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
     }
     s = SOCKET_CHARDEV(chr);
     if (s->is_listen) {
-        error_setg(errp, "vgpu-cuda: nobody has connected to chardev '%s', a server: %s",
-                   chr->label, hint);
+        error_setg(errp,
+                   "vgpu-cuda: nobody has connected to chardev '%s', a server: "
+                   "%s", chr->label, hint);
         return false;
     }
 
     /*
-     * A chardev with reconnect=... connects in the background, and waiting for it would last for
-     * ever without a broker. One synchronous attempt decides.
+     * A chardev with reconnect=... connects in the background, and waiting for
+     * it would last for ever without a broker. One synchronous attempt decides.
      */
     reconnect = VGC_RECONNECT_TIME(s);
     VGC_RECONNECT_TIME(s) = 0;
@@ -81,6 +89,7 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
 
 bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
 {
+    ERRP_GUARD();
     int ret;
 
     d->vhost_user.supports_config = true;
@@ -89,31 +98,37 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
         .nvqs = d->nqueues,
         .vq_index_end = d->nqueues,
     };
-    ret = vhost_dev_init(&d->vhost, &d->vhost_user, VHOST_BACKEND_TYPE_USER, 0, errp);
+    ret = vhost_dev_init(&d->vhost, &d->vhost_user, VHOST_BACKEND_TYPE_USER, 0,
+                         errp);
     if (ret < 0) {
-        error_prepend(errp, "vgpu-cuda: the broker does not answer as a vhost-user back end "
-                      "should: ");
+        error_prepend(errp,
+                      "vgpu-cuda: the broker does not answer as a vhost-user "
+                      "back end should: ");
         return false;
     }
     d->connected = true;
 
-    ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer), errp);
+    ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer),
+                               errp);
     if (ret < 0) {
-        error_prepend(errp, "vgpu-cuda: the broker does not tell its configuration: ");
+        error_prepend(errp,
+                      "vgpu-cuda: the broker does not tell its configuration: ");
         return false;
     }
-    trace_vgc_offer(le32_to_cpu(offer->abi_version), le32_to_cpu(offer->max_clients),
+    trace_vgc_offer(le32_to_cpu(offer->abi_version),
+                    le32_to_cpu(offer->max_clients),
                     le64_to_cpu(offer->window_size));
     return true;
 }
 
 bool vgc_link_configure(VgcDevice *d, Error **errp)
 {
-    int ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0, sizeof(d->config),
-                                   VGC_SET_CONFIG_TYPE);
+    int ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0,
+                                   sizeof(d->config), VGC_SET_CONFIG_TYPE);
 
     if (ret < 0) {
-        error_setg_errno(errp, -ret, "vgpu-cuda: the broker refuses the configuration");
+        error_setg_errno(errp, -ret,
+                         "vgpu-cuda: the broker refuses the configuration");
         return false;
     }
     return true;
@@ -133,34 +148,42 @@ static bool vgc_link_start(VgcDevice *d)
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
     BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
     VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
-    uint64_t lost = vdev->guest_features & ~vgc_link_features(d, vdev->guest_features);
+    uint64_t lost = vdev->guest_features &
+                    ~vgc_link_features(d, vdev->guest_features);
     unsigned int i;
     int ret;
 
     if (lost) {
-        error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64 " that the guest uses",
+        error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64
+                     " that the guest uses",
                      lost);
         return false;
     }
     ret = vhost_dev_enable_notifiers(&d->vhost, vdev);
     if (ret < 0) {
-        error_report("vgpu-cuda: cannot enable the doorbells: %s", strerror(-ret));
+        error_report("vgpu-cuda: cannot enable the doorbells: %s",
+                     strerror(-ret));
         return false;
     }
     ret = k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, true);
     if (ret < 0) {
-        error_report("vgpu-cuda: cannot bind the interrupts: %s", strerror(-ret));
+        error_report("vgpu-cuda: cannot bind the interrupts: %s",
+                     strerror(-ret));
         goto disable_host_notifiers;
     }
     vhost_ack_features(&d->vhost, vgc_feature_bits, vdev->guest_features);
     ret = vhost_dev_start(&d->vhost, vdev, true);
     if (ret < 0) {
-        error_report("vgpu-cuda: the broker does not start: %s", strerror(-ret));
+        error_report("vgpu-cuda: the broker does not start: %s",
+                     strerror(-ret));
         goto unset_guest_notifiers;
     }
     d->started = true;
 
-    /* No vector is masked yet as far as vhost knows; virtio-pci masks from here on. */
+    /*
+     * No vector is masked yet as far as vhost knows; virtio-pci masks from here
+     * on.
+     */
     for (i = 0; i < d->vhost.nvqs; i++) {
         vhost_virtqueue_mask(&d->vhost, vdev, i, false);
     }
@@ -175,20 +198,48 @@ disable_host_notifiers:
 }
 
 /*
- * Returns when the broker has answered for every queue, that is when it no longer touches guest
- * memory: a reset is acknowledged to the guest after that. With a dead broker it returns at once.
+ * Stands in for vhost-user when the connection is closed: every request would
+ * fail and be reported, once per queue. The position in a ring does not matter
+ * any more, because the driver has to reset the device.
+ */
+static int vgc_dead_get_vq_index(struct vhost_dev *dev, int idx)
+{
+    return idx;
+}
+
+static int vgc_dead_get_vring_base(struct vhost_dev *dev,
+                                   struct vhost_vring_state *ring)
+{
+    ring->num = 0;
+    return 0;
+}
+
+static const VhostOps vgc_dead_ops = {
+    .vhost_get_vq_index = vgc_dead_get_vq_index,
+    .vhost_get_vring_base = vgc_dead_get_vring_base,
+};
+
+/*
+ * Returns when the broker has answered for every queue, that is when it no
+ * longer touches guest memory: a reset is acknowledged to the guest after that.
+ * With a dead broker it returns at once.
  */
 static void vgc_link_stop(VgcDevice *d)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
     BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
     VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
+    const VhostOps *ops = d->vhost.vhost_ops;
 
     if (!d->started) {
         return;
     }
     d->started = false;
+    if (d->closed) {
+        d->vhost.vhost_ops = &vgc_dead_ops;
+    }
     vhost_dev_stop(&d->vhost, vdev, true);
+    d->vhost.vhost_ops = ops;
     if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0) {
         error_report("vgpu-cuda: cannot unbind the interrupts");
     }
@@ -196,27 +247,40 @@ static void vgc_link_stop(VgcDevice *d)
     trace_vgc_stop();
 }
 
-/* The link is unusable: told by the chardev, or found out by a failed start. */
-static void vgc_link_lost(void *opaque)
+static void vgc_link_clean_up(VgcDevice *d)
+{
+    warn_report("vgpu-cuda: the connection to the broker is lost");
+    vgc_link_stop(d);
+    vgc_link_disconnect(d);
+    qemu_chr_fe_disconnect(&d->chardev);
+    d->closed = false;
+    vgc_link_follow(d);
+}
+
+/* The connection has ended, or the service could not be started. */
+static void vgc_link_fault(void *opaque)
 {
     VgcDevice *d = opaque;
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
 
-    trace_vgc_lost(d->connected, d->started);
-    vgc_link_stop(d);
-    vgc_link_disconnect(d);
-    qemu_chr_fe_disconnect(&d->chardev);
-    if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !vdev->broken) {
-        virtio_error(vdev, "vgpu-cuda: the connection to the broker is lost; the guest's CUDA "
-                     "programs fail until vgpu-backend is back and the guest driver has reset "
-                     "the device");
-    } else {
-        warn_report("vgpu-cuda: the connection to the broker is lost");
+    trace_vgc_fault(d->closed, d->connected, d->started);
+    if (d->closed) {
+        vgc_link_clean_up(d);
     }
-    vgc_link_follow(d);
+    /* A driver that has reset the device since then need not hear of it. */
+    if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !d->started &&
+        !vdev->broken) {
+        virtio_error(vdev,
+                     "vgpu-cuda: the guest's CUDA programs fail until %sthe "
+                     "guest driver has reset the device",
+                     d->connected ? "" : "vgpu-backend is back and ");
+    }
 }
 
-/* The chardev has connected again: bring the new broker up to the state of the old one. */
+/*
+ * The chardev has connected again: bring the new broker up to the state of the
+ * old one.
+ */
 static void vgc_link_reconnect(VgcDevice *d)
 {
     struct vgpu_config offer, merged;
@@ -229,8 +293,9 @@ static void vgc_link_reconnect(VgcDevice *d)
     }
     /* The guest has read the configuration, and the BAR has its size. */
     if (memcmp(&merged, &d->config, sizeof(merged))) {
-        error_setg(&err, "vgpu-cuda: the new broker offers less than the one before: restart it "
-                   "with the same limits, or restart the VM");
+        error_setg(&err,
+                   "vgpu-cuda: the new broker offers less than the one before: "
+                   "restart it with the same limits, or restart the VM");
         goto refuse;
     }
     if (!vgc_link_configure(d, &err)) {
@@ -258,8 +323,10 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
     case CHR_EVENT_CLOSED:
         if (d->connected) {
             /* No further event until the bottom half has cleaned up. */
-            qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL, false);
-            qemu_bh_schedule(d->lost_bh);
+            d->closed = true;
+            qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL,
+                                     NULL, false);
+            qemu_bh_schedule(d->fault_bh);
         }
         break;
     case CHR_EVENT_BREAK:
@@ -271,18 +338,20 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
 
 void vgc_link_follow(VgcDevice *d)
 {
-    if (!d->lost_bh) {
-        d->lost_bh = qemu_bh_new(vgc_link_lost, d);
+    if (!d->fault_bh) {
+        d->fault_bh = qemu_bh_new(vgc_link_fault, d);
     }
-    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, vgc_link_event, NULL, d, NULL, true);
+    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, vgc_link_event, NULL, d,
+                             NULL, true);
 }
 
 void vgc_link_fini(VgcDevice *d)
 {
-    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL, false);
-    if (d->lost_bh) {
-        qemu_bh_delete(d->lost_bh);
-        d->lost_bh = NULL;
+    qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL,
+                             false);
+    if (d->fault_bh) {
+        qemu_bh_delete(d->fault_bh);
+        d->fault_bh = NULL;
     }
     vgc_link_stop(d);
     vgc_link_disconnect(d);
@@ -298,8 +367,11 @@ void vgc_link_set_status(VgcDevice *d, uint8_t status)
         vgc_link_stop(d);
     } else if (!d->started && !vdev->broken) {
         if (!d->connected || !vgc_link_start(d)) {
-            /* In a bottom half: the status that is being set would overwrite NEEDS_RESET. */
-            qemu_bh_schedule(d->lost_bh);
+            /*
+             * In a bottom half: the status that is being set would overwrite
+             * NEEDS_RESET.
+             */
+            qemu_bh_schedule(d->fault_bh);
         }
     }
 }

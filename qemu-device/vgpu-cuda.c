@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: device core. Creates the queues and the memory of the client windows, and answers
- * configuration reads from a copy that is fixed when the device is created.
+ * vgpu-cuda: device core. Creates the queues and the memory of the client
+ * windows, and answers configuration reads from a copy that is fixed when the
+ * device is created.
  */
 #include "qemu/osdep.h"
 #include <sys/resource.h>
@@ -17,7 +18,8 @@ static void vgc_get_config(VirtIODevice *vdev, uint8_t *config)
     memcpy(config, &VGC_DEVICE(vdev)->config, sizeof(struct vgpu_config));
 }
 
-static uint64_t vgc_get_features(VirtIODevice *vdev, uint64_t features, Error **errp)
+static uint64_t vgc_get_features(VirtIODevice *vdev, uint64_t features,
+                                 Error **errp)
 {
     VgcDevice *d = VGC_DEVICE(vdev);
 
@@ -38,7 +40,10 @@ static void vgc_handle_output(VirtIODevice *vdev, VirtQueue *vq)
     /* The broker handles the queues; QEMU's clean-up paths can call this. */
 }
 
-/* Since QEMU 8.0 a negative index means the configuration interrupt, which vhost does not send. */
+/*
+ * Since QEMU 8.0 a negative index means the configuration interrupt, which
+ * vhost does not send.
+ */
 static void vgc_guest_notifier_mask(VirtIODevice *vdev, int idx, bool mask)
 {
     VgcDevice *d = VGC_DEVICE(vdev);
@@ -60,7 +65,10 @@ static struct vhost_dev *vgc_get_vhost(VirtIODevice *vdev)
     return &VGC_DEVICE(vdev)->vhost;
 }
 
-/* Guest memory that the broker cannot map, or NULL: it needs a file descriptor and MAP_SHARED. */
+/*
+ * Guest memory that the broker cannot map, or NULL: it needs a file descriptor
+ * and MAP_SHARED.
+ */
 static const char *vgc_unshared_memory(MemoryRegion *mr)
 {
     MemoryRegion *sub;
@@ -70,8 +78,10 @@ static const char *vgc_unshared_memory(MemoryRegion *mr)
         return "none";
     }
     if (memory_region_is_ram(mr)) {
-        return memory_region_get_fd(mr) >= 0 && qemu_ram_is_shared(mr->ram_block) ?
-               NULL : memory_region_name(mr);
+        bool shared = qemu_ram_is_shared(mr->ram_block) &&
+                      memory_region_get_fd(mr) >= 0;
+
+        return shared ? NULL : memory_region_name(mr);
     }
     QTAILQ_FOREACH(sub, &mr->subregions, subregions_link) {
         name = vgc_unshared_memory(sub);
@@ -86,19 +96,25 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
 {
     MachineState *machine = MACHINE(qdev_get_machine());
     const char *unshared = vgc_unshared_memory(machine->ram);
-    rlim_t need = VGC_FDS_PER_QUEUE * (VGPU_VQ_DOORBELL + d->limits.clients) + VGC_OTHER_FDS;
+    rlim_t need = VGC_FDS_PER_QUEUE * (VGPU_VQ_DOORBELL + d->limits.clients) +
+                  VGC_OTHER_FDS;
     struct rlimit fds;
 
     if (unshared) {
-        error_setg(errp, "vgpu-cuda: the guest's memory ('%s') is not shared with the broker: "
-                   "add -object memory-backend-memfd,id=mem,size=%" PRIu64 "M,share=on "
-                   "-machine memory-backend=mem", unshared, (uint64_t)machine->ram_size / MiB);
+        error_setg(errp,
+                   "vgpu-cuda: the guest's memory ('%s') is not shared with "
+                   "the broker: add -object memory-backend-memfd,id=mem,"
+                   "size=%" PRIu64 "M,share=on -machine memory-backend=mem",
+                   unshared, (uint64_t)machine->ram_size / MiB);
         return false;
     }
     if (!getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur < need) {
-        error_setg(errp, "vgpu-cuda: clients=%u needs %" PRIu64 " file descriptors but the limit "
-                   "is %" PRIu64 ": run 'ulimit -n %" PRIu64 "' before QEMU or lower clients",
-                   d->limits.clients, (uint64_t)need, (uint64_t)fds.rlim_cur, (uint64_t)need);
+        error_setg(errp,
+                   "vgpu-cuda: clients=%u needs %" PRIu64 " file descriptors "
+                   "but the limit is %" PRIu64 ": run 'ulimit -n %" PRIu64 "' "
+                   "before QEMU or lower clients",
+                   d->limits.clients, (uint64_t)need, (uint64_t)fds.rlim_cur,
+                   (uint64_t)need);
         return false;
     }
     return true;
@@ -106,7 +122,8 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
 
 static bool vgc_block_migration(VgcDevice *d, Error **errp)
 {
-    error_setg(&d->migration_blocker, "vgpu-cuda: the VM cannot be migrated or saved, because "
+    error_setg(&d->migration_blocker,
+               "vgpu-cuda: the VM cannot be migrated or saved, because "
                "the state of its GPU work is in host processes");
     return vgc_add_blocker(&d->migration_blocker, errp) >= 0;
 }
@@ -123,8 +140,8 @@ static bool vgc_create_window(VgcDevice *d, Error **errp)
     if (fd < 0) {
         return false;
     }
-    memory_region_init_ram_from_fd(&d->window, OBJECT(d), VGC_WINDOW_MEMFD, size, RAM_SHARED,
-                                   fd, 0, &err);
+    memory_region_init_ram_from_fd(&d->window, OBJECT(d), VGC_WINDOW_MEMFD,
+                                   size, RAM_SHARED, fd, 0, &err);
     if (err) {
         close(fd);
         error_propagate(errp, err);
@@ -138,7 +155,10 @@ static void vgc_create_queues(VgcDevice *d)
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
     unsigned int i;
 
-    /* QEMU only knows the names of the ids that it implements: start from one of those. */
+    /*
+     * QEMU only knows the names of the ids that it implements: start from one
+     * of those.
+     */
     virtio_init(vdev, VIRTIO_ID_GPIO, sizeof(struct vgpu_config));
     vdev->device_id = VGPU_VIRTIO_ID;
     vdev->name = "vgpu-cuda";
@@ -147,9 +167,13 @@ static void vgc_create_queues(VgcDevice *d)
     d->queues = g_new0(VirtQueue *, d->nqueues);
     d->vhost_vqs = g_new0(struct vhost_virtqueue, d->nqueues);
     for (i = 0; i < d->nqueues; i++) {
-        int size = i == VGPU_VQ_CONTROL ? VGC_CONTROL_QUEUE_SIZE :
-                   i == VGPU_VQ_EVENT ? VGC_EVENT_QUEUE_SIZE : VGC_DOORBELL_QUEUE_SIZE;
+        int size = VGC_DOORBELL_QUEUE_SIZE;
 
+        if (i == VGPU_VQ_CONTROL) {
+            size = VGC_CONTROL_QUEUE_SIZE;
+        } else if (i == VGPU_VQ_EVENT) {
+            size = VGC_EVENT_QUEUE_SIZE;
+        }
         d->queues[i] = virtio_add_queue(vdev, size, vgc_handle_output);
     }
 }
@@ -174,10 +198,8 @@ static void vgc_realize(DeviceState *dev, Error **errp)
     struct vgpu_config offer;
 
     d->limits.pin_runs = VGPU_MAX_PIN_RUNS;
-    if (!vgc_check_limits(&d->limits, errp) ||
-        !vgc_check_host(d, errp) ||
-        !vgc_link_check(d, errp) ||
-        !vgc_block_migration(d, errp)) {
+    if (!vgc_check_limits(&d->limits, errp) || !vgc_check_host(d, errp) ||
+        !vgc_link_check(d, errp) || !vgc_block_migration(d, errp)) {
         return;
     }
     if (!vhost_user_init(&d->vhost_user, &d->chardev, errp)) {
@@ -209,8 +231,8 @@ static void vgc_unrealize(DeviceState *dev)
 {
     VgcDevice *d = VGC_DEVICE(dev);
 
+    /* The window is still part of the PCI device's BAR: it goes with @dev. */
     vgc_link_fini(d);
-    object_unparent(OBJECT(&d->window));
     vgc_delete_queues(d);
     vhost_user_cleanup(&d->vhost_user);
     vgc_del_blocker(&d->migration_blocker);
@@ -228,8 +250,10 @@ static bool vgc_get_started(Object *obj, Error **errp)
 
 VGC_PROPERTIES vgc_properties[] = {
     DEFINE_PROP_CHR("chardev", VgcDevice, chardev),
-    DEFINE_PROP_UINT32("clients", VgcDevice, limits.clients, VGC_DEFAULT_CLIENTS),
-    DEFINE_PROP_SIZE("window-size", VgcDevice, limits.window_size, VGC_DEFAULT_WINDOW_SIZE),
+    DEFINE_PROP_UINT32("clients", VgcDevice, limits.clients,
+                       VGC_DEFAULT_CLIENTS),
+    DEFINE_PROP_SIZE("window-size", VgcDevice, limits.window_size,
+                     VGC_DEFAULT_WINDOW_SIZE),
     DEFINE_PROP_SIZE("vram-quota", VgcDevice, limits.vram_quota, 0),
     DEFINE_PROP_SIZE("pin-quota", VgcDevice, limits.pin_quota, 0),
     VGC_END_OF_PROPERTIES
@@ -242,15 +266,18 @@ static void vgc_describe_properties(ObjectClass *klass)
     object_class_property_set_description(klass, "clients",
         "Guest processes that can use the GPU at the same time, 1 to 254");
     object_class_property_set_description(klass, "window-size",
-        "Shared memory per client for commands and replies, power of two, at least 4M");
+        "Shared memory per client for commands and replies, power of two, "
+        "at least 4M");
     object_class_property_set_description(klass, "vram-quota",
         "Device memory for the whole VM in bytes, 0 = no limit");
     object_class_property_set_description(klass, "pin-quota",
         "Guest memory that may be pinned for the GPU in bytes, 0 = no limit");
     object_class_property_add_bool(klass, "connected", vgc_get_connected, NULL);
-    object_class_property_set_description(klass, "connected", "The broker is connected");
+    object_class_property_set_description(klass, "connected",
+                                          "The broker is connected");
     object_class_property_add_bool(klass, "started", vgc_get_started, NULL);
-    object_class_property_set_description(klass, "started", "The broker serves the guest driver");
+    object_class_property_set_description(klass, "started",
+                                          "The broker serves the guest driver");
 }
 
 static void vgc_class_init(ObjectClass *klass, VGC_CLASS_DATA *data)

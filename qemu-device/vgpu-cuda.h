@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: a virtio device whose queues are served by a broker process over vhost-user.
- * What the guest sees is specified in docs/device.md; no CUDA call is ever looked at here.
+ * vgpu-cuda: a virtio device whose queues are served by a broker process over
+ * vhost-user. What the guest sees is specified in docs/device.md; no CUDA call
+ * is ever looked at here.
  */
 #ifndef HW_VGPU_CUDA_H
 #define HW_VGPU_CUDA_H
@@ -19,14 +20,17 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 #define VGC_DOORBELL_QUEUE_SIZE 4
 
 /*
- * The vhost-user messages that carry a queue's file descriptors have 8 bits for the index of the
- * queue: 256 queues, of which two are not doorbells.
+ * The vhost-user messages that carry a queue's file descriptors have 8 bits for
+ * the index of the queue: 256 queues, of which two are not doorbells.
  */
 #define VGC_MAX_CLIENTS (256 - VGPU_VQ_DOORBELL)
 #define VGC_DEFAULT_CLIENTS 32
 #define VGC_MIN_WINDOW_SIZE (4 * MiB)
 #define VGC_DEFAULT_WINDOW_SIZE (16 * MiB)
-/* The default processor models have 40 address bits: leave room for RAM and other devices. */
+/*
+ * The default processor models have 40 address bits: leave room for RAM and
+ * other devices.
+ */
 #define VGC_MAX_BAR_SIZE (64 * GiB)
 
 /* Name of the memfd of the windows: the broker recognises the region by it. */
@@ -34,11 +38,11 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 
 /* The limits of the device, set with properties; bytes unless stated. */
 typedef struct VgcLimits {
-    uint32_t clients;       /* slots, 1..VGC_MAX_CLIENTS */
-    uint64_t window_size;   /* per client, power of two, >= VGC_MIN_WINDOW_SIZE */
-    uint64_t vram_quota;    /* whole VM, 0 = no limit */
-    uint64_t pin_quota;     /* whole VM, 0 = no limit */
-    uint32_t pin_runs;      /* in one VGPU_CMD_PIN, 1..VGPU_MAX_PIN_RUNS; no property */
+    uint32_t clients;     /* slots, 1..VGC_MAX_CLIENTS */
+    uint64_t window_size; /* per client, power of two, >= VGC_MIN_WINDOW_SIZE */
+    uint64_t vram_quota;  /* whole VM, 0 = no limit */
+    uint64_t pin_quota;   /* whole VM, 0 = no limit */
+    uint32_t pin_runs;    /* in one VGPU_CMD_PIN; no property */
 } VgcLimits;
 
 struct VgcDevice {
@@ -48,19 +52,20 @@ struct VgcDevice {
     VgcLimits limits;
 
     /* Fixed by realize. */
-    struct vgpu_config config;  /* what the guest reads; little-endian */
+    struct vgpu_config config; /* what the guest reads; little-endian */
     unsigned int nqueues;
     VirtQueue **queues;
-    MemoryRegion window;        /* the windows of all clients: the shared-memory BAR */
+    MemoryRegion window; /* the windows of all clients: the shared-memory BAR */
     Error *migration_blocker;
 
     /* The link to the broker; vgpu-cuda-vhost.c. All under the big lock. */
     VhostUserState vhost_user;
     struct vhost_dev vhost;
     struct vhost_virtqueue *vhost_vqs;
-    QEMUBH *lost_bh;
-    bool connected;     /* vhost is initialised and the broker has our configuration */
-    bool started;       /* the broker serves the queues */
+    QEMUBH *fault_bh;
+    bool closed;    /* the connection ended; fault_bh is to clean up */
+    bool connected; /* vhost is initialised, the broker knows our config */
+    bool started;   /* the broker serves the queues */
 };
 
 /* vgpu-cuda-config.c */
@@ -72,15 +77,20 @@ struct VgcDevice {
 bool vgc_check_limits(const VgcLimits *limits, Error **errp);
 
 /**
- * vgc_merge_config: the configuration of the device from the broker's offer and the properties.
+ * vgc_merge_config: the configuration of the device from the broker's offer and
+ * the properties.
  * @offer: as received from the broker, untrusted
- * @out: what the guest sees, and what is sent back to the broker; untouched on failure
- * Returns false and sets @errp when the offer is malformed or of another ABI version.
+ * @out: what the guest sees, and what the broker is told; untouched on failure
+ * Returns false and sets @errp when the offer is malformed or of another ABI
+ * version.
  */
 bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
                       struct vgpu_config *out, Error **errp);
 
-/** vgc_bar_size: size of the shared-memory BAR for a valid configuration, in bytes. */
+/**
+ * vgc_bar_size: size of the shared-memory BAR for a valid configuration, in
+ * bytes.
+ */
 uint64_t vgc_bar_size(const struct vgpu_config *config);
 
 /** vgc_config_limits: the limits that a configuration stands for. */
@@ -88,11 +98,15 @@ VgcLimits vgc_config_limits(const struct vgpu_config *config);
 
 /* vgpu-cuda-vhost.c */
 
-/** vgc_link_check: is there a connected chardev? Waits for one attempt to connect, no longer. */
+/**
+ * vgc_link_check: is there a connected chardev? Waits for one attempt to
+ * connect, no longer.
+ */
 bool vgc_link_check(VgcDevice *d, Error **errp);
 
 /**
- * vgc_link_connect: initialises vhost for all queues of the device and asks for the offer.
+ * vgc_link_connect: initialises vhost for all queues of the device and asks for
+ * the offer.
  * @offer: what the broker answered, not yet validated
  */
 bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp);
@@ -100,16 +114,25 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp);
 /** vgc_link_configure: tells the broker the final configuration, @d->config. */
 bool vgc_link_configure(VgcDevice *d, Error **errp);
 
-/** vgc_link_follow: from now on, lost and new connections of the chardev are acted upon. */
+/**
+ * vgc_link_follow: from now on, lost and new connections of the chardev are
+ * acted upon.
+ */
 void vgc_link_follow(VgcDevice *d);
 
 /** vgc_link_fini: undoes all of the above, in any state. */
 void vgc_link_fini(VgcDevice *d);
 
-/** vgc_link_set_status: starts or stops the broker's service as the driver's status asks. */
+/**
+ * vgc_link_set_status: starts or stops the broker's service as the driver's
+ * status asks.
+ */
 void vgc_link_set_status(VgcDevice *d, uint8_t status);
 
-/** vgc_link_features: the subset of @features, and of ours, that the broker offers. */
+/**
+ * vgc_link_features: the subset of @features, and of ours, that the broker
+ * offers.
+ */
 uint64_t vgc_link_features(VgcDevice *d, uint64_t features);
 
 #endif

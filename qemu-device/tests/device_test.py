@@ -257,10 +257,10 @@ def config_reads_cost_the_broker_nothing(env):
     b = env.broker()
     d = Driver(env.vm().start())
     b.wait("config ")
-    before = b.number("messages")
+    before = b.messages()
     for _ in range(10):
         d.config()
-    expect(b.number("messages") == before, "messages were sent")
+    expect(b.messages() == before, "messages were sent")
 
 
 @test
@@ -424,12 +424,28 @@ def some_queues_not_set_up(env):
 
 
 @test
+def rings_outside_of_memory(env):
+    b, q, d = env.driver()
+    d.RINGS = 0xf0000000
+    d.start()
+    end = time.monotonic() + 10
+    while not d.status() & S_NEEDS_RESET:
+        expect(time.monotonic() < end, "the driver is not told")
+    expect(q.get("connected") and not q.get("started"), "wrong state")
+    del d.RINGS
+    d.start()
+    b.lines.clear()
+    d.doorbell(6)
+    b.wait("kick 6")
+
+
+@test
 def pause_keeps_the_service(env):
     b, q, d = env.driver()
-    before = b.number("messages")
+    before = b.messages()
     q.qmp("stop")
     q.qmp("cont")
-    expect(b.number("messages") == before, "the broker was told")
+    expect(b.messages() == before, "the broker was told")
     d.doorbell(4)
     b.wait("kick 4")
 
@@ -449,6 +465,9 @@ def broker_dies(env):
     expect(d.reset() == 0, "status after reset")
     q.qmp("system_reset")
     q.quit()
+    said = q.output().splitlines()
+    expect(len(said) < 6, "too many words: %s" % said)
+    expect(any("the connection to the broker is lost" in l for l in said), str(said))
 
 
 @test
@@ -525,6 +544,16 @@ def device_can_be_plugged(env):
     q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="d", bus="rp")
     b.wait("config ")
     expect(q.get("connected"), "not connected")
+    q.qmp("device_del", id="gpu")
+    q.eject()
+    b.ask("messages")
+    end = time.monotonic() + 10
+    while "is busy" in q.qmp("chardev-remove", id="d", check=False).get("desc", ""):
+        expect(time.monotonic() < end, "the device does not go")
+        time.sleep(0.1)
+    while q.fds() != before:
+        expect(time.monotonic() < end, "%d descriptors, before %d" % (q.fds(), before))
+        time.sleep(0.1)
 
 
 @test

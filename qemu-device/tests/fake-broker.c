@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A broker for tests of the QEMU device: a vhost-user back end that serves no CUDA.
+ * A broker for tests of the QEMU device: a vhost-user back end without CUDA.
  *
- *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N] [vram=N] [pin=N] [reserved=N]
+ *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
+ *               [vram=N] [pin=N] [reserved=N]
  *
- * It listens on SOCKET, accepts one connection and reports what it receives, one event per line on
- * stdout. The values are the fields of the configuration that it offers. Every request on the
- * control queue is answered with VGPU_S_OK. Commands on stdin, answered by a line:
+ * It listens on SOCKET, accepts one connection and reports what it receives,
+ * one event per line on stdout. The values are the fields of the configuration
+ * that it offers. Every request on the control queue is answered with
+ * VGPU_S_OK. Commands on stdin, answered by a line:
  *
- *   peek OFFSET          byte of the client windows -> "peek VALUE"
- *   poke OFFSET VALUE    -> "poked"
- *   event TYPE CLIENT    puts an event on queue 1 -> "event LENGTH" (0: no buffer)
- *   messages             number of vhost-user messages so far -> "messages last=REQUEST N"
- *   die                  exits at once, without closing anything in order
+ *   peek OFFSET         byte of the client windows -> "peek VALUE"
+ *   poke OFFSET VALUE   -> "poked"
+ *   event TYPE CLIENT   puts an event on queue 1 -> "event LENGTH"
+ *   messages            messages so far -> "messages last=REQUEST N"
+ *   die                 exits at once, without closing anything in order
  *
  * Built with QEMU's libvhost-user.
  */
@@ -42,7 +44,7 @@ static struct watch {
 } watches[MAX_WATCHES];
 static struct vgpu_config offer;
 static VuDev dev;
-static uint64_t window_size;    /* of the memfd, as received */
+static uint64_t window_size; /* of the memfd, as received */
 static uint64_t window_gpa;
 static unsigned long messages;
 static int last_message;
@@ -59,7 +61,8 @@ static void say(const char *fmt, ...)
     fflush(stdout);
 }
 
-static void set_watch(VuDev *d, int fd, int condition, vu_watch_cb cb, void *data)
+static void set_watch(VuDev *d, int fd, int condition, vu_watch_cb cb,
+                      void *data)
 {
     for (int i = 0; i < MAX_WATCHES; i++) {
         if (watches[i].cb == NULL || watches[i].fd == fd) {
@@ -92,7 +95,8 @@ static uint64_t get_features(VuDev *d)
 
 static uint64_t get_protocol_features(VuDev *d)
 {
-    return 1ull << VHOST_USER_PROTOCOL_F_CONFIG | 1ull << VHOST_USER_PROTOCOL_F_MQ |
+    return 1ull << VHOST_USER_PROTOCOL_F_CONFIG |
+           1ull << VHOST_USER_PROTOCOL_F_MQ |
            1ull << VHOST_USER_PROTOCOL_F_REPLY_ACK;
 }
 
@@ -101,7 +105,10 @@ static void set_features(VuDev *d, uint64_t features)
     say("features 0x%llx", (unsigned long long)features);
 }
 
-/* Reports the region of the windows: its name, size and seals are part of the contract. */
+/*
+ * Reports the region of the windows: its name, size and seals are part of the
+ * contract.
+ */
 static void look_at_region(VhostUserMemoryRegion region, int fd)
 {
     char path[64], name[256];
@@ -117,11 +124,15 @@ static void look_at_region(VhostUserMemoryRegion region, int fd)
     fstat(fd, &st);
     window_gpa = region.guest_phys_addr;
     window_size = st.st_size;
-    say("window size=%llu region=%llu seals=0x%x", (unsigned long long)st.st_size,
-        (unsigned long long)region.memory_size, fcntl(fd, F_GET_SEALS));
+    say("window size=%llu region=%llu seals=0x%x",
+        (unsigned long long)st.st_size, (unsigned long long)region.memory_size,
+        fcntl(fd, F_GET_SEALS));
 }
 
-/* libvhost-user offers CONFIGURE_MEM_SLOTS by itself, so that regions arrive one by one. */
+/*
+ * libvhost-user offers CONFIGURE_MEM_SLOTS by itself, so that regions arrive
+ * one by one.
+ */
 static int process_msg(VuDev *d, VhostUserMsg *msg, int *do_reply)
 {
     messages++;
@@ -170,7 +181,8 @@ static void handle_queue(VuDev *d, int qidx)
 static void queue_set_started(VuDev *d, int qidx, bool started)
 {
     say("%s %d", started ? "started" : "stopped", qidx);
-    vu_set_queue_handler(d, vu_get_queue(d, qidx), started ? handle_queue : NULL);
+    vu_set_queue_handler(d, vu_get_queue(d, qidx),
+                         started ? handle_queue : NULL);
 }
 
 static bool in_order(VuDev *d, int qidx)
@@ -187,8 +199,8 @@ static int get_config(VuDev *d, uint8_t *config, uint32_t len)
     return 0;
 }
 
-static int set_config(VuDev *d, const uint8_t *data, uint32_t offset, uint32_t size,
-                      uint32_t flags)
+static int set_config(VuDev *d, const uint8_t *data, uint32_t offset,
+                      uint32_t size, uint32_t flags)
 {
     struct vgpu_config c;
 
@@ -196,9 +208,9 @@ static int set_config(VuDev *d, const uint8_t *data, uint32_t offset, uint32_t s
         return -1;
     }
     memcpy(&c, data, sizeof(c));
-    say("config clients=%u runs=%u window=%llu vram=%llu pin=%llu", c.max_clients, c.max_pin_runs,
-        (unsigned long long)c.window_size, (unsigned long long)c.vram_quota,
-        (unsigned long long)c.pin_quota);
+    say("config clients=%u runs=%u window=%llu vram=%llu pin=%llu",
+        c.max_clients, c.max_pin_runs, (unsigned long long)c.window_size,
+        (unsigned long long)c.vram_quota, (unsigned long long)c.pin_quota);
     return 0;
 }
 
@@ -291,7 +303,8 @@ static int wait_for_qemu(const char *path)
 
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
     unlink(path);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(fd, 1)) {
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) ||
+        listen(fd, 1)) {
         perror(path);
         exit(1);
     }
@@ -304,7 +317,8 @@ static void serve(int conn)
 {
     while (!finished) {
         struct pollfd fds[MAX_WATCHES + 2] = {
-            { .fd = 0, .events = POLLIN }, { .fd = conn, .events = POLLIN },
+            { .fd = 0, .events = POLLIN },
+            { .fd = conn, .events = POLLIN },
         };
 
         for (int i = 0; i < MAX_WATCHES; i++) {
@@ -315,7 +329,8 @@ static void serve(int conn)
             return;
         }
         for (int i = 0; i < MAX_WATCHES; i++) {
-            if (fds[i + 2].revents && watches[i].cb && watches[i].fd == fds[i + 2].fd) {
+            if (fds[i + 2].revents && watches[i].cb &&
+                watches[i].fd == fds[i + 2].fd) {
                 watches[i].cb(&dev, VU_WATCH_IN, watches[i].data);
             }
         }
@@ -340,8 +355,10 @@ int main(int argc, char **argv)
     int conn;
 
     offer = (struct vgpu_config) {
-        .magic = VGPU_CONFIG_MAGIC, .abi_version = VGPU_DEVICE_ABI_VERSION,
-        .max_clients = VGPU_MAX_CLIENTS, .max_pin_runs = VGPU_MAX_PIN_RUNS,
+        .magic = VGPU_CONFIG_MAGIC,
+        .abi_version = VGPU_DEVICE_ABI_VERSION,
+        .max_clients = VGPU_MAX_CLIENTS,
+        .max_pin_runs = VGPU_MAX_PIN_RUNS,
         .window_size = 64 << 20,
     };
     for (int i = 2; i < argc; i++) {
@@ -358,8 +375,8 @@ int main(int argc, char **argv)
         watches[i].fd = -1;
     }
     conn = wait_for_qemu(argv[1]);
-    if (conn < 0 || !vu_init(&dev, MAX_QUEUES, conn, panic, NULL, set_watch, remove_watch,
-                             &iface)) {
+    if (conn < 0 || !vu_init(&dev, MAX_QUEUES, conn, panic, NULL, set_watch,
+                             remove_watch, &iface)) {
         return 1;
     }
     say("connected");

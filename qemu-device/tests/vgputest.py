@@ -70,6 +70,16 @@ class Broker:
     def number(self, command):
         return int(self.ask(command).split()[-1])
 
+    def messages(self):
+        """The number of vhost-user messages, when no more of them arrive."""
+        last = -1
+        while True:
+            count = self.number("messages")
+            if count == last:
+                return count
+            last = count
+            time.sleep(0.1)
+
     def field(self, prefix):
         """{name: value} of the last line with that prefix."""
         line = [l for l in self.lines if l.startswith(prefix)][-1]
@@ -201,6 +211,12 @@ class Qemu:
 
     def read(self, addr, size):
         return bytes.fromhex(self.io("read", hex(addr), hex(size))[2:])
+
+    def eject(self):
+        """What a guest does through ACPI when the only hot-pluggable device is to go."""
+        for bsel in range(4):
+            self.io("outl", "0xcd0", bsel)
+            self.io("outl", "0xcc8", 1)
 
     def gone(self, what):
         self.proc.kill()
