@@ -192,10 +192,14 @@ struct vgpu_req {
 
 /* vgpu_main.c: module parameters */
 extern unsigned int vgpu_timeout_ms;
+int vgpu_validate(struct virtio_device *vdev);
 
 /* vgpu_res.c */
 int vgpu_res_get(struct virtio_device *vdev, struct vgpu_res *res);
 int vgpu_cfg_get(struct virtio_device *vdev, struct vgpu_cfg *cfg);
+#ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
+extern const struct vgpu_res *vgpu_res_for_test;
+#endif
 
 /* vgpu_dev.c */
 struct vgpu_dev *vgpu_dev_create(struct virtio_device *vdev, const struct vgpu_res *res);
@@ -210,6 +214,7 @@ void vgpu_dev_remove(struct vgpu_dev *dev);
 /* vgpu_vq.c */
 struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len);
 void vgpu_req_put(struct vgpu_req *req);
+int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req);
 int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
 int vgpu_req_wait(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
 int vgpu_req_status(struct vgpu_dev *dev, struct vgpu_req *req, void *resp, u32 *status);

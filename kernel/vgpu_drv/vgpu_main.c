@@ -35,7 +35,13 @@ static DEFINE_IDA(vgpu_index);
 static atomic_t vgpu_seen = ATOMIC_INIT(0);
 static atomic_t vgpu_bound = ATOMIC_INIT(0);
 
-static int vgpu_validate(struct virtio_device *vdev)
+/**
+ * vgpu_validate - feature bits, before they are negotiated
+ * @vdev: the device; bits that this driver cannot serve are cleared
+ *
+ * Return: 0, or -ENODEV when the device cannot be used.
+ */
+int vgpu_validate(struct virtio_device *vdev)
 {
 	if (!virtio_has_feature(vdev, VIRTIO_F_VERSION_1)) {
 		dev_err(&vdev->dev, "the vgpu-cuda device is refused: not a virtio 1.0 device\n");

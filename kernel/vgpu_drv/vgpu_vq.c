@@ -119,7 +119,14 @@ static void vgpu_ctl_poll(struct vgpu_dev *dev)
 		vgpu_dev_lost(dev, "it corrupted the control queue");
 }
 
-static int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
+/**
+ * vgpu_req_queue - send a request
+ * @dev: the device
+ * @req: the request; while it is in the queue, that holds a reference
+ *
+ * Return: 0, -ENOSPC when the queue is full, -ENODEV.
+ */
+int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 {
 	struct scatterlist out, in, *sgs[2] = { &out, &in };
 	unsigned long flags;

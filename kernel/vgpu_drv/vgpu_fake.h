@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A vgpu-cuda device made of memory, for the KUnit suites: a virtio device on the virtio bus with
+ * split virtqueues, whose device side is a work item that answers requests as the test says.
+ */
+#ifndef VGPU_FAKE_H
+#define VGPU_FAKE_H
+
+#include <kunit/test.h>
+#include <linux/virtio.h>
+#include <linux/virtio_ring.h>
+#include <linux/workqueue.h>
+
+#include "vgpu.h"
+
+#define VGPU_FAKE_CLIENTS 4
+#define VGPU_FAKE_VRING 16
+#define VGPU_FAKE_RUNS 3
+
+/* What vgpu_fake.answer() returns when the request stays without an answer. */
+#define VGPU_FAKE_SILENT U32_MAX
+
+/**
+ * struct vgpu_fake_vq - the device's side of one virtqueue
+ * @vq: the driver's side
+ * @pages: memory of the ring
+ * @ring: its layout
+ * @avail: next available entry that the device has not seen
+ */
+struct vgpu_fake_vq {
+	struct virtqueue *vq;
+	void *pages;
+	struct vring ring;
+	u16 avail;
+};
+
+/**
+ * struct vgpu_fake - the device
+ * @vdev: on the virtio bus
+ * @offered: feature bits
+ * @status: device status
+ * @config: configuration space
+ * @find_vqs_err: what find_vqs() returns, 0 for success
+ * @vring_num: entries of each queue
+ * @vq: the queues
+ * @nvqs: number of queues, 0 after a reset
+ * @kick: the device side of the control queue
+ * @answer: writes the answer to @cmd and returns how many bytes it claims to have written. NULL:
+ *	everything is VGPU_S_OK.
+ * @bad_id: answer with this descriptor number instead, -1: the right one
+ * @hold: do not look at the control queue until vgpu_fake_kick()
+ * @requests: requests seen
+ * @count: requests seen, by type
+ * @resets: resets
+ * @last_pin: copy of the last PIN request without its runs
+ * @ctx: for the test
+ */
+struct vgpu_fake {
+	struct virtio_device vdev;
+	u64 offered;
+	u8 status;
+	struct vgpu_config config;
+	int find_vqs_err;
+	u32 vring_num;
+	struct vgpu_fake_vq vq[VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS];
+	u32 nvqs;
+	struct work_struct kick;
+	u32 (*answer)(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *cmd, void *resp,
+		      u32 resp_len);
+	int bad_id;
+	bool hold;
+	u32 requests;
+	u32 count[8];
+	u32 resets;
+	struct vgpu_cmd_pin last_pin;
+	void *ctx;
+};
+
+struct vgpu_fake *vgpu_fake_new(struct kunit *test);
+int vgpu_fake_plug(struct vgpu_fake *fake);
+void vgpu_fake_unplug(struct vgpu_fake *fake);
+struct vgpu_dev *vgpu_fake_dev(struct vgpu_fake *fake);
+void vgpu_fake_kick(struct vgpu_fake *fake);
+bool vgpu_fake_event(struct vgpu_fake *fake, const struct vgpu_event *event, u32 used);
+void vgpu_fake_event_irq(struct vgpu_fake *fake);
+
+#endif
