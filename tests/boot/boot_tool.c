@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What the checks in the guest need beyond a shell. Each command prints one line: "ok", or what was
+ * seen instead.
+ *
+ *   boot_tool insmod FILE   boot_tool rmmod     the driver in and out
+ *   boot_tool held          rmmod while this process has the device open
+ *   boot_tool clients       two opens are two clients; wrong ioctl arguments
+ *   boot_tool fork          a child must not use its parent's client
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vgpu_ioctl.h"
+
+#define DEVICE "/dev/vgpu0"
+
+static int say(const char *what, long rc)
+{
+    if (rc >= 0)
+        printf("%s returns %ld\n", what, rc);
+    else
+        printf("%s: %s\n", what, strerrorname_np(errno));
+    return 1;
+}
+
+#define WANT_OK(call)                                                                              \
+    do {                                                                                           \
+        long rc_ = (call);                                                                         \
+        if (rc_ < 0)                                                                               \
+            return say(#call, rc_);                                                                \
+    } while (0)
+#define WANT(call, error)                                                                          \
+    do {                                                                                           \
+        long rc_ = (call);                                                                         \
+        if (rc_ >= 0 || errno != (error))                                                          \
+            return say(#call " (want " #error ")", rc_);                                           \
+    } while (0)
+
+static int insmod(const char *file)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    WANT_OK(fd);
+    WANT_OK(syscall(SYS_finit_module, fd, "", 0));
+    return 0;
+}
+
+static int rmmod(void)
+{
+    WANT_OK(syscall(SYS_delete_module, "vgpu_drv", O_NONBLOCK));
+    return 0;
+}
+
+static int held(void)
+{
+    int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+    WANT_OK(fd);
+    /* The kernel's word for "in use" is EWOULDBLOCK when it is asked not to wait. */
+    long rc = syscall(SYS_delete_module, "vgpu_drv", O_NONBLOCK);
+    if (rc >= 0 || (errno != EBUSY && errno != EWOULDBLOCK))
+        return say("delete_module", rc);
+    struct vgpu_query q = {0};
+    WANT_OK(ioctl(fd, VGPU_IOCTL_QUERY, &q));
+    return 0;
+}
+
+static int clients(void)
+{
+    struct vgpu_query q = {0}, bad_query = {.reserved = {0, 1, 0}};
+    struct vgpu_create_client a = {0}, b = {0}, again = {0}, flags = {.flags = 1};
+    struct vgpu_pin pin = {.addr = 1, .length = 4096};
+    struct vgpu_unpin unpin = {.region = 12345};
+    int x = open(DEVICE, O_RDWR | O_CLOEXEC), y = open(DEVICE, O_RDWR | O_CLOEXEC);
+
+    WANT_OK(x);
+    WANT_OK(y);
+    WANT_OK(ioctl(x, VGPU_IOCTL_QUERY, &q));
+    if (q.abi_version != VGPU_IOCTL_ABI_VERSION || !q.max_clients || !q.window_size)
+        return say("query", 0);
+    WANT(ioctl(x, VGPU_IOCTL_QUERY, &bad_query), EINVAL);
+    WANT(ioctl(x, VGPU_IOCTL_CREATE_CLIENT, &flags), EINVAL);
+    WANT(ioctl(x, VGPU_IOCTL_QUERY, NULL), EFAULT);
+    WANT(ioctl(x, _IO(VGPU_IOCTL_MAGIC, 0x40), NULL), ENOTTY);
+    WANT_OK(ioctl(x, VGPU_IOCTL_CREATE_CLIENT, &a));
+    WANT_OK(ioctl(y, VGPU_IOCTL_CREATE_CLIENT, &b));
+    if (a.slot == b.slot)
+        return say("slots are equal", a.slot);
+    WANT(ioctl(x, VGPU_IOCTL_CREATE_CLIENT, &again), EBUSY);
+    WANT(ioctl(x, VGPU_IOCTL_PIN, &pin), EINVAL);
+    WANT(ioctl(x, VGPU_IOCTL_UNPIN, &unpin), ENOENT);
+    close(x);
+    WANT_OK(ioctl(y, VGPU_IOCTL_QUERY, &q));
+    return 0;
+}
+
+static int forked(void)
+{
+    struct vgpu_create_client a = {0};
+    int fd = open(DEVICE, O_RDWR | O_CLOEXEC), status = 0;
+
+    WANT_OK(fd);
+    WANT_OK(ioctl(fd, VGPU_IOCTL_CREATE_CLIENT, &a));
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct vgpu_pin pin = {.addr = 0x10000, .length = 4096};
+        long rc = ioctl(fd, VGPU_IOCTL_PIN, &pin);
+        _exit(rc < 0 && errno == EPERM ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    if (status)
+        return say("child", status);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int bad;
+
+    if (!strcmp(what, "insmod") && argc == 3)
+        bad = insmod(argv[2]);
+    else if (!strcmp(what, "rmmod"))
+        bad = rmmod();
+    else if (!strcmp(what, "held"))
+        bad = held();
+    else if (!strcmp(what, "clients"))
+        bad = clients();
+    else if (!strcmp(what, "fork"))
+        bad = forked();
+    else
+        return 2;
+    if (!bad)
+        puts("ok");
+    return bad;
+}

@@ -1,0 +1,112 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# guest.sh BUILD DRIVER: the checks that run in the guest, many in one boot. BUILD holds the test
+# programs, DRIVER is vgpu_drv.ko. Prints a line per check and the count at the end; the outputs of
+# the conformance suite go to the working directory, which the host sees.
+build=$1
+driver=$2
+passed=0
+failed=0
+skipped=0
+
+check() { # NAME COMMAND...: passes with status 0
+    name=$1
+    shift
+    said=$("$@" 2>&1)
+    if [ $? -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "boot.$name ok"
+    else
+        failed=$((failed + 1))
+        echo "boot.$name FAIL $said"
+    fi
+}
+tool() {
+    "$build/boot/boot_tool" "$@"
+}
+victim() {
+    "$build/faults/victim" "$@"
+}
+
+check device_node test -c /dev/vgpu0
+check driver_loaded grep -q '^vgpu_drv ' /proc/modules
+check log_line sh -c 'dmesg | grep -q vgpu'
+check rmmod_while_open tool held
+check rmmod tool rmmod
+check no_device_node test ! -e /dev/vgpu0
+check insmod tool insmod "$driver"
+wait_node() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ -c /dev/vgpu0 ] && return 0
+        sleep 0.2
+    done
+    return 1
+}
+check device_node_again wait_node
+check two_clients tool clients
+check forked_client tool fork
+selftest=$(find "$build/../kernel" -type f -name selftest -perm -u+x 2>/dev/null | head -n 1)
+if [ -n "$selftest" ]; then
+    "$selftest" >selftest.log 2>&1
+    rc=$?
+    check driver_selftest test $rc -eq 0
+    [ $rc -eq 0 ] || tail -n 5 selftest.log
+else
+    skipped=$((skipped + 1))
+    echo "not run: boot driver_selftest: kernel/vgpu_drv has no built selftest program"
+fi
+
+check program victim once
+two_at_once() {
+    victim work 3 >one.log 2>&1 &
+    one=$!
+    victim work 3 >two.log 2>&1
+    two=$?
+    wait $one && [ $two -eq 0 ] || { cat one.log two.log; return 1; }
+}
+check two_processes two_at_once
+killed_busy() {
+    rm -f busy.log
+    victim busy >busy.log 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q waiting busy.log && break
+        sleep 0.1
+    done
+    grep -q waiting busy.log || { cat busy.log; kill -9 $pid; return 1; }
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    return 0
+}
+check process_killed killed_busy
+check after_kill victim once
+out_of_bounds() {
+    victim work 4 >steady.log 2>&1 &
+    steady=$!
+    victim oob || return 1
+    victim oob || return 1
+    wait $steady || { cat steady.log; return 1; }
+}
+check out_of_bounds out_of_bounds
+check rmmod_after_all tool rmmod
+check insmod_after_all tool insmod "$driver"
+check device_node_at_last wait_node
+
+CONFORM_LIMIT=${CONFORM_LIMIT:-300}
+export CONFORM_LIMIT
+suite() { # NAME PROGRAM...
+    name=$1
+    shift
+    "$@" >"$name.guest" 2>"$name.guest.err"
+    [ $? -le 1 ] || { tail -n 3 "$name.guest.err"; return 1; }
+    tail -n 1 "$name.guest" | grep -q ' 0 failed' || { grep FAIL "$name.guest" | head -n 20; return 1; }
+}
+check conform suite conform "$build/conform/conform"
+check conform_rt_dynamic suite rt_dynamic "$build/conform/conform_rt_dynamic"
+check conform_rt_static suite rt_static "$build/conform/conform_rt_static"
+oops() {
+    ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
+}
+check kernel_log_clean oops
+echo "guest: $passed passed, $failed failed, $skipped skipped"
