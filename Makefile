@@ -6,11 +6,12 @@
 TOP := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 BUILD := $(TOP)/build
 SCRIPTS := $(TOP)/scripts
-JOBS ?= $(shell nproc)
+JOBS := $(or $(JOBS),$(shell nproc))
 
 export VGPU_BUILD := $(BUILD)
 # One clock for all progress lines of a run.
-export VGPU_T0 ?= $(shell date +%s)
+VGPU_T0 := $(or $(VGPU_T0),$(shell date +%s))
+export VGPU_T0
 
 # Absent before the first `prepare`; everything that uses it runs after that, in a make of its own.
 -include $(BUILD)/config.mk
