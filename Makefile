@@ -35,7 +35,7 @@ HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend us
 	userspace/vgpu
 GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
-CROSS_TESTS := $(filter-out tests/bench tests/gpu tests/fuzz tests/lib, \
+CROSS_TESTS := $(filter-out tests/gpu tests/fuzz tests/lib, \
 	$(patsubst $(TOP)/%/Makefile,%,$(wildcard $(TOP)/tests/*/Makefile)))
 
 .DEFAULT_GOAL := all
@@ -84,7 +84,7 @@ test: prepare-test ## all tests; the last line says N passed, M failed, K skippe
 
 bench: prepare ## measure; writes build/bench.json and prints a table
 	@$(NEXT) stage-build
-	@$(call sub,tests/bench,run)
+	@$(call sub,tests/bench,bench)
 
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/lint.sh

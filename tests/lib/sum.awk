@@ -8,7 +8,7 @@
     skipped += $6
 }
 /^not run: / { reasons[++n] = $0 }
-/^(not ok|FAIL)[ :]/ { faults[++m] = $0 }
+/(^| )(FAIL|FAILED|not ok)([ :]|$)/ && m < 40 { faults[++m] = $0 }
 END {
     if (!runners) {
         faults[++m] = "FAIL: " folder ": its check printed no result (exit status " rc ")"
