@@ -27,7 +27,7 @@ def report(name, ok, detail=""):
         print("boot.%s ok" % name, flush=True)
     else:
         failed += 1
-        print("boot.%s FAIL %s" % (name, detail), flush=True)
+        print("FAIL: boot.%s: %s" % (name, detail), flush=True)
 
 
 def processes():
@@ -118,7 +118,8 @@ def boot_guest(args):
     began = time.monotonic()
     code = guest.end(args.timeout + 30)
     for line in guest.lines:
-        print(line)
+        if not line.startswith("guest: "):  # the count goes into ours
+            print(line)
     print("  one boot and its checks: %.0f s" % (time.monotonic() - began))
     count = re.match(r"guest: (\d+) passed, (\d+) failed, (\d+) skipped", (guest.lines or [""])[-1])
     if count:

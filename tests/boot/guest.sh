@@ -19,7 +19,7 @@ check() { # NAME COMMAND...: passes with status 0
         echo "boot.$name ok"
     else
         failed=$((failed + 1))
-        echo "boot.$name FAIL $said"
+        echo "FAIL: boot.$name: $said"
     fi
 }
 tool() {

@@ -40,7 +40,7 @@ not_run() { # TEST REASON
 add() { # FILE STATUS
     set -- "$1" "$2" $(tail -n 1 "$1" | sed -n 's/.*: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
     if [ $# -lt 5 ]; then
-        echo "$1: ended with status $2 and no count"
+        echo "FAIL: ${1##*/}: ended with status $2 and no count"
         failed=$((failed + 1))
         return
     fi
@@ -69,7 +69,8 @@ one() {
         ;;
     esac
     status=$?
-    grep -E ' FAIL( |$)|^not run' "$log" | sed "s/^/$way: /"
+    grep -E '^not run' "$log" | sed "s/^not run: /not run: $way: /"
+    grep -E ' FAIL( |$)' "$log" | sed "s/^/FAIL: $way: /"
     echo "$name, $way: $(tail -n 1 "$log")"
     [ $status -gt 1 ] && tail -n 3 "$log.err"
     add "$log" $status
@@ -91,7 +92,7 @@ compare() {
         echo "$1: $(wc -l <"$out/$1.a") lines, equal both ways"
         passed=$((passed + 1))
     else
-        echo "$1: provider alone (<) and through us (>) differ:"
+        echo "FAIL: $1: provider alone (<) and through us (>) differ:"
         cat "$out/$1.diff"
         failed=$((failed + 1))
     fi
@@ -106,11 +107,11 @@ trace() {
     for name in $(sed -n 's/^not_supported\.\(cu[A-Za-z0-9]*\) .*/\1/p' "$log.out"); do
         n=$(grep -c "$name: not supported" "$log")
         if [ "$n" -ne 1 ]; then
-            echo "trace: $name is named $n times as not supported FAIL want 1"
+            echo "FAIL: trace: $name is named $n times as not supported, not once"
             bad=1
         fi
     done
-    grep -q 'cuModuleLoadData' "$log" || { echo "trace: no line for cuModuleLoadData FAIL"; bad=1; }
+    grep -q 'cuModuleLoadData' "$log" || { echo "FAIL: trace: no line for cuModuleLoadData"; bad=1; }
     if [ $bad = 0 ]; then
         echo "trace: each refused call named once"
         passed=$((passed + 1))

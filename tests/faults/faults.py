@@ -346,7 +346,7 @@ def main():
             s.log.close()
         if why:
             failed += 1
-            print("%s FAIL %s" % (t.__name__[5:], why))
+            print("FAIL: faults.%s: %s" % (t.__name__[5:], why))
             with open(os.path.join(folder, "backend.log"), errors="replace") as f:
                 sys.stdout.write("".join("  backend: " + l for l in f.readlines()[-8:]))
         else:
