@@ -131,8 +131,12 @@ if [ "$gpu" = soft ]; then
 fi
 case $ways in
 *socket*)
-    if [ -z "$vgpu" ]; then
-        not_run "conform through libcuda and the backend" "the vgpu command is not built"
+    missing=
+    [ -n "$vgpu" ] || missing="$missing vgpu"
+    [ -n "$(find "$top_build/userspace" -name libcuda.so.1 2>/dev/null)" ] || missing="$missing libcuda.so.1"
+    [ -n "$(find "$top_build/host" -type f -name vgpu-backend 2>/dev/null)" ] || missing="$missing vgpu-backend"
+    if [ -n "$missing" ]; then
+        not_run "conform through libcuda and the backend" "not built:$missing"
         ways=$(echo "$ways" | sed 's/socket//')
     fi
     ;;
