@@ -5,7 +5,6 @@
 # none of the usual places. Prints "lint: N passed, M failed, K skipped" at the end.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-repo=$(cd "$here/../.." && pwd)
 kdir=$1
 out=$2
 passed=0 failed=0 skipped=0
@@ -29,8 +28,7 @@ else
 fi
 
 checkpatch=${CHECKPATCH:-}
-for f in "$repo"/build/kunit/src/linux-source-*/scripts/checkpatch.pl \
-	 "$repo"/build/kernel/kunit/linux-source-*/scripts/checkpatch.pl \
+for f in "$out"/../kunit/src/linux-source-*/scripts/checkpatch.pl \
 	 /usr/src/linux-*/scripts/checkpatch.pl; do
 	[ -n "$checkpatch" ] || [ ! -f "$f" ] || checkpatch=$f
 done

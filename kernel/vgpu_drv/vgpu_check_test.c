@@ -638,4 +638,5 @@ static struct kunit_suite vgpu_check_suite = {
 	.name = "vgpu_check",
 	.test_cases = vgpu_check_cases,
 };
+
 kunit_test_suite(vgpu_check_suite);

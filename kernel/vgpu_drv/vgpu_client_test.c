@@ -583,4 +583,5 @@ static struct kunit_suite vgpu_client_suite = {
 	.exit = vgpu_client_exit,
 	.test_cases = vgpu_client_cases,
 };
+
 kunit_test_suite(vgpu_client_suite);

@@ -314,4 +314,5 @@ static struct kunit_suite vgpu_dev_suite = {
 	.name = "vgpu_dev",
 	.test_cases = vgpu_dev_cases,
 };
+
 kunit_test_suite(vgpu_dev_suite);

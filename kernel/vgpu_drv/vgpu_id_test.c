@@ -130,4 +130,5 @@ static struct kunit_suite vgpu_id_suite = {
 	.name = "vgpu_id",
 	.test_cases = vgpu_id_cases,
 };
+
 kunit_test_suite(vgpu_id_suite);

@@ -169,4 +169,5 @@ static struct kunit_suite vgpu_runs_suite = {
 	.name = "vgpu_runs",
 	.test_cases = vgpu_runs_cases,
 };
+
 kunit_test_suite(vgpu_runs_suite);
