@@ -18,6 +18,11 @@ export VGPU_T0
 export VGPU_GUEST_KERNEL ?= $(CONFIG_VGPU_GUEST_KERNEL)
 export VGPU_QEMU_SUITE ?= $(CONFIG_VGPU_QEMU_SUITE)
 
+# Package lists of our own, where setup.sh found that the machine has none (scripts/lib.sh).
+ifneq ($(wildcard $(BUILD)/cache/apt/apt.conf),)
+export APT_CONFIG := $(BUILD)/cache/apt/apt.conf
+endif
+
 CUDA_HOME := $(shell $(SCRIPTS)/find-cuda.sh 2> /dev/null || echo $${CUDA_HOME:-/usr/local/cuda})
 export CUDA_HOME
 

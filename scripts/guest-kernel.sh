@@ -21,16 +21,16 @@ dir=${1:-$BUILD/guest}
 meta=${VGPU_GUEST_KERNEL:-linux-image-amd64}
 [ "$(cat "$dir/.complete" 2> /dev/null)" = "$meta" ] && exit 0
 
-# field NAME OF PACKAGE: the first versioned package that PACKAGE depends on.
+# depends_on PACKAGE PATTERN: the first versioned package that PACKAGE depends on.
 depends_on()
 {
-    apt-cache "${options[@]}" depends "$1" 2> /dev/null |
+    apt-cache depends "$1" 2> /dev/null |
         awk -v p="$2" '$1 == "Depends:" && $2 ~ p { print $2; exit }'
 }
 
 fetch()
 {
-    mapfile -t options < <(apt_options "$meta")
+    apt_knows "$meta" || apt_refresh || return 1
     release=$(depends_on "$meta" '^linux-image-[0-9]')
     [ -n "$release" ] || release=$meta
     release=${release#linux-image-}
@@ -43,7 +43,7 @@ fetch()
     mkdir -p "$dir/debs"
     rm -f "$dir"/debs/*.deb
     # As the calling user: the archive's sandbox user cannot write here.
-    (cd "$dir/debs" && apt-get -qq "${options[@]}" -o "APT::Sandbox::User=$(id -un)" download \
+    (cd "$dir/debs" && apt-get -qq -o "APT::Sandbox::User=$(id -un)" download \
         "linux-image-$release" "$headers" "$common" "$kbuild")
 }
 
@@ -52,14 +52,9 @@ exec 9> "$dir/.lock"
 flock 9
 [ "$(cat "$dir/.complete" 2> /dev/null)" = "$meta" ] && exit 0
 rm -rf "$dir/root" "$dir/.complete"
-options=()
-if ! fetch; then
-    # The machine's lists may name versions that the archive no longer has.
-    mapfile -t options < <(apt_scratch)
-    apt-get -qq "${options[@]}" update || die "cannot fetch the package lists of this machine's archive"
-    apt_options() { printf '%s\n' "${options[@]}"; }
-    fetch || die "cannot download the guest kernel ($meta) from this machine's package archive"
-fi
+# The machine's lists may name versions that the archive no longer has: once more with fresh ones.
+fetch || { apt_refresh && fetch; } ||
+    die "cannot download the guest kernel ($meta) from this machine's package archive"
 
 say "unpacking it"
 mkdir -p "$dir/root"

@@ -31,43 +31,44 @@ die()
 as_root()
 {
     if [ "$(id -u)" = 0 ]; then
-        "$@"
+        DEBIAN_FRONTEND=noninteractive "$@"
     elif command -v sudo > /dev/null && { sudo -n true 2> /dev/null || [ -t 0 ]; }; then
-        sudo "$@"
+        sudo env "APT_CONFIG=${APT_CONFIG:-}" DEBIAN_FRONTEND=noninteractive "$@"
     else
         return 126
     fi
 }
 
-# apt_scratch: options that let apt-get work with package lists of our own under build/cache/apt,
-# from the sources that the machine already has. The system's own lists stay as they are.
-apt_scratch()
+# Package lists of our own, from the sources that the machine already has, for machines whose lists
+# are missing or name versions that the archive no longer has. apt reads the file in APT_CONFIG, so
+# that every apt command started from here uses them; the system's own lists stay as they are.
+APT_OWN=$BUILD/cache/apt/apt.conf
+if [ -e "$APT_OWN" ]; then export APT_CONFIG=$APT_OWN; fi
+
+# apt_refresh: fetches those lists. False: the archive cannot be reached.
+apt_refresh()
 {
     local dir=$BUILD/cache/apt
 
     mkdir -p "$dir/lists/partial" "$dir/archives/partial"
-    printf '%s\n' -o "Dir::State::lists=$dir/lists" -o "Dir::Cache::archives=$dir/archives" \
-        -o "Dir::Cache::pkgcache=$dir/pkgcache.bin" -o "Dir::Cache::srcpkgcache=$dir/srcpkgcache.bin" \
-        -o "APT::Sandbox::User=$(id -un)"
+    cat > "$APT_OWN" <<END
+Dir::State::lists "$dir/lists";
+Dir::Cache::archives "$dir/archives";
+Dir::Cache::pkgcache "$dir/pkgcache.bin";
+Dir::Cache::srcpkgcache "$dir/srcpkgcache.bin";
+APT::Sandbox::User "$(id -un)";
+END
+    export APT_CONFIG=$APT_OWN
+    say "fetching package lists"
+    apt-get -qq update >&2
 }
 
-# apt_has PACKAGE: true when the machine's own package lists know a version to install.
-apt_has()
+# apt_knows PACKAGE...: true when the lists in use have a version of each to install.
+apt_knows()
 {
-    apt-cache policy "$1" 2> /dev/null | grep -q 'Candidate: [0-9]'
-}
-
-# apt_options PACKAGE...: prints the options (one a line) with which apt-get knows all of them:
-# none when the machine's lists do, otherwise those of apt_scratch with freshly fetched lists.
-apt_options()
-{
-    local package missing=
+    local package
 
     for package; do
-        apt_has "$package" || missing=$package
+        apt-cache policy "$package" 2> /dev/null | grep -q 'Candidate: [0-9]' || return 1
     done
-    [ -n "$missing" ] || return 0
-    mapfile -t scratch < <(apt_scratch)
-    apt-get -qq "${scratch[@]}" update >&2 || return 1
-    printf '%s\n' "${scratch[@]}"
 }

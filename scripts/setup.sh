@@ -41,7 +41,13 @@ wanted=$(awk -v g="$groups " '!/^#/ && index(g, " " $2 " ") { print $1 }' "$SCRI
 installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $wanted 2> /dev/null |
             awk '$2 == "installed" { print $1 }')
 missing=$(printf '%s\n' $wanted | grep -vxF -f <(printf '%s\n' "$installed"))
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+    # The build downloads from the archive, too: QEMU's source, the guest's kernel.
+    if [ -z "$check" ] && [ ! -e "$BUILD/guest/release" ] && ! apt_knows linux-image-amd64; then
+        apt_refresh || die "this machine's package archive cannot be reached"
+    fi
+    exit 0
+fi
 
 say "missing packages:"
 for package in $missing; do
@@ -51,20 +57,17 @@ done
 [ -z "$check" ] || exit 1
 
 install="apt-get install --no-install-recommends -y $(echo $missing)"
-mapfile -t options < <(apt_options $missing)
+apt_knows $missing || apt_refresh
 for attempt in 1 2; do
     say "installing them: $install"
-    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq ${options[@]+"${options[@]}"} \
-        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
+    as_root apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 \
         install --no-install-recommends -y $missing > "$BUILD/apt-install.log" 2>&1 < /dev/null
     rc=$?
     [ $rc = 0 ] && break
     [ $rc = 126 ] && die "root rights are needed for that; run:  sudo $install"
-    # The lists may be older than the archive: once more, with fresh lists of our own.
-    if [ $attempt = 1 ]; then
-        mapfile -t options < <(apt_scratch)
-        apt-get -qq "${options[@]}" update > "$BUILD/apt-update.log" 2>&1 || break
-    fi
+    # The lists may be older than the archive: once more, with fresh ones.
+    [ $attempt = 2 ] || apt_refresh || break
 done
 [ $rc = 0 ] || { tail -n 15 "$BUILD/apt-install.log" >&2; die "could not install them; run:  sudo $install"; }
 say "installed."
+[ -e "$BUILD/guest/release" ] || apt_knows linux-image-amd64 || apt_refresh
