@@ -110,9 +110,11 @@ CASE(ctx_limits, CF_CTX)
     cf_true("stack_value", v > 0);
     OK("printf", cuCtxGetLimit(&v, CU_LIMIT_PRINTF_FIFO_SIZE));
     OK("heap", cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
-    RC("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    RC_IN("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT,
+          CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
-    RC("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    RC_IN("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT,
+          CUDA_ERROR_INVALID_VALUE);
     OK("range", cuCtxGetStreamPriorityRange(&lo, &hi));
     cf_true("range_order", lo >= hi && lo == 0);
     OK("range_null", cuCtxGetStreamPriorityRange(NULL, NULL));

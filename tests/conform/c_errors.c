@@ -39,7 +39,7 @@ static void next_is_clean(void)
     char out[64];
     int status = cf_spawn("good", "", out, sizeof(out));
     cf_u64("next_process_status", (uint64_t)status, 0);
-    cf_str("next_process", out, "good\n");
+    cf_str("next_process", out, "good");
 }
 
 CASE(sticky_store, CF_ALONE | CF_CTX)

@@ -127,8 +127,10 @@ int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
             break;
         n += (size_t)k;
     }
-    if (out_size)
+    if (out_size) {
         out[n] = 0;
+        out[strcspn(out, "\n")] = 0; /* one line is what it says */
+    }
     waitpid(pid, &status, 0);
     close(p[0]);
     return status;

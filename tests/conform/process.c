@@ -95,7 +95,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
     cf_true("parent_result", cf_filled(p, 1000, 5));
     status = cf_spawn("good", "", out, sizeof(out));
     cf_u64("exec_status", (uint64_t)status, 0);
-    cf_str("exec_child", out, "good\n");
+    cf_str("exec_child", out, "good");
     pid = fork();
     if (pid == 0)
         exit(0); /* exit handlers of the child must not disturb the parent */
@@ -125,13 +125,13 @@ CASE(process_exit_busy, CF_ALONE | CF_UB)
 {
     char out[64];
     cf_u64("exit_status", (uint64_t)cf_spawn("busy", "exit", out, sizeof(out)), 0);
-    cf_str("exit", out, "busy\n");
+    cf_str("exit", out, "busy");
     cf_u64("_exit_status", (uint64_t)cf_spawn("busy", "_exit", out, sizeof(out)), 0);
-    cf_str("_exit", out, "busy\n");
+    cf_str("_exit", out, "busy");
     cf_u64("kill_status", (uint64_t)cf_spawn("busy", "kill", out, sizeof(out)), SIGKILL);
-    cf_str("kill", out, "busy\n");
+    cf_str("kill", out, "busy");
     cf_u64("next_status", (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
-    cf_str("next", out, "good\n");
+    cf_str("next", out, "good");
 }
 
 /* Two processes at once, each with the same addresses or not: neither sees the other's data. */
