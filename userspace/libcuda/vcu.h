@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Internals of the guest's libcuda.so.1: the process-wide client, the thread state, and what the
+ * files of this folder offer each other.
+ *
+ * Built with __CUDA_API_VERSION_INTERNAL, so that cuda.h declares every version of every entry
+ * point under its exported name. Names: cuX is the exported symbol (generated), vcu_cuX its
+ * hand-written body (same parameters), vgp_call_X the generated encoder of the wire call X.
+ */
+#ifndef VCU_H
+#define VCU_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../protocol/vgp_ring.h"
+#include "vcu_ring.h"
+#include "vcu_transport.h"
+
+/* More devices than this are not shown to the application: HGX boards have 8, MIG at most 56. */
+#define VCU_MAX_DEVICES 64
+/* Room for the attributes of later cuda.h versions; CU_DEVICE_ATTRIBUTE_MAX is 144 in 13.0. */
+#define VCU_MAX_ATTRIBUTES 192
+
+/* What cuDriverGetVersion says: the entry points of this version are offered, whatever the host. */
+#define VCU_DRIVER_VERSION CUDA_VERSION
+
+/* ---- vcu_client.c: the process's connection ------------------------------------------------- */
+
+enum vcu_state {
+    VCU_NEW = 0,    /* cuInit has not succeeded yet */
+    VCU_READY = 1,  /* connected; a dead worker is still READY, its calls return the sticky error */
+    VCU_FORKED = 2, /* child of a process that was connected: CUDA_ERROR_NOT_INITIALIZED for ever */
+    VCU_EXITED = 3, /* our destructor ran: CUDA_ERROR_DEINITIALIZED */
+};
+
+/* One GPU as vgpDeviceInfo described it; constant after cuInit. */
+struct vcu_device {
+    char name[256];
+    CUuuid uuid;
+    uint64_t total_memory;                 /* bytes */
+    int attributes[VCU_MAX_ATTRIBUTES];    /* 0 where the host driver did not know it */
+    char pci_bus_id[16];                   /* "0000:01:00.0" */
+    uint64_t primary;                      /* handle of the primary context; never changes */
+};
+
+struct vcu_client {
+    _Atomic int state;            /* enum vcu_state */
+    pthread_mutex_t init_lock;    /* serialises cuInit */
+    struct vcu_transport transport;
+    struct vcu_ring ring;
+    bool connected;               /* transport and ring are usable (written before state) */
+    int host_driver_version;      /* the provider's cuDriverGetVersion */
+    char provider[64];            /* the provider's name, for the trace */
+    int device_count;
+    struct vcu_device devices[VCU_MAX_DEVICES];
+};
+extern struct vcu_client vcu;
+
+/* Set while a twin (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
+extern __thread int vcu_per_thread;
+
+/* Connects and learns the devices; idempotent. Returns what cuInit returns. */
+CUresult vcu_client_init(void);
+/* CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED or CUDA_ERROR_DEINITIALIZED. Every entry point's first check. */
+CUresult vcu_check_init(void);
+/* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context. */
+CUresult vcu_check_context(void);
+/* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
+CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
+
+/* ---- thread state --------------------------------------------------------------------------- */
+
+#define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
+
+struct vcu_thread {
+    uint32_t number;       /* dense, from 0; names the per-thread default stream on the wire */
+    bool in_callback;      /* runs a host function: CUDA calls are not permitted */
+    uint32_t depth;        /* context stack */
+    uint32_t capacity;     /* of `heap`, entries */
+    uint64_t inline_stack[VCU_STACK_INLINE];
+    uint64_t *heap;
+    uint8_t *payload;      /* private copy of a large reply */
+};
+/* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
+struct vcu_thread *vcu_thread(void);
+/* Handle of the calling thread's current context, 0 = none. */
+uint64_t vcu_current_context(void);
+
+/* ---- vcu_handle.c --------------------------------------------------------------------------- */
+
+/* Local data of a live handle; NULL when it is stale, of another type, or has none. The data stays
+   valid until the owner frees it after vgp_handle_drop (a race with a destroy is the caller's). */
+void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type);
+/* Attaches data to a live handle; false when it is not live. The table does not own it. */
+bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data);
+/* Calls fn for every live handle of a type, in index order; fn may drop the handle it gets. */
+void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg),
+                     void *arg);
+/* Number of live handles of a type. */
+uint32_t vcu_handle_count(enum vgp_handle_type type);
+
+/* ---- vcu_trace.c ---------------------------------------------------------------------------- */
+
+enum vcu_trace_mode { VCU_TRACE_OFF = 0, VCU_TRACE_REFUSALS = 1, VCU_TRACE_ALL = 2 };
+extern int vcu_trace_on; /* enum vcu_trace_mode; constant after the library was loaded */
+/* Monotonic nanoseconds; only for the trace. */
+uint64_t vcu_trace_now(void);
+/* One line for a finished entry point: name(arguments) = RESULT time thread. */
+void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* One line that says why `name` was refused. */
+void vcu_trace_refusal(const char *name, const char *why);
+/* The same with a format; does nothing when tracing is off. */
+void vcu_why(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Refuses: writes the why line and returns r. */
+#define VCU_REFUSE(r, name, ...) (vcu_trace_on ? (vcu_why(name, __VA_ARGS__), (r)) : (r))
+/* Reads VGPU_TRACE; called once from the library's constructor. */
+void vcu_trace_init(void);
+
+/* ---- vcu_error.c ---------------------------------------------------------------------------- */
+
+/* "CUDA_ERROR_INVALID_VALUE", or NULL for a code that cuda.h does not have. */
+const char *vcu_error_name(CUresult r);
+/* "invalid argument", or NULL. */
+const char *vcu_error_text(CUresult r);
+
+/* ---- vcu_context.c -------------------------------------------------------------------------- */
+
+/* Local record of a context; reached through its handle. */
+struct vcu_context {
+    uint64_t handle;
+    uint64_t id;            /* cuCtxGetId: unique in the process, never reused */
+    int device;
+    unsigned flags;
+    unsigned api_version;
+    bool primary;
+    _Atomic int retained;   /* primary: retain count; others: 1 until destroyed */
+    _Atomic int sticky;     /* 0, or the error that makes the context unusable */
+    unsigned cache_config;  /* CUfunc_cache, kept locally */
+    unsigned shared_config; /* CUsharedconfig, kept locally */
+    struct vcu_cls *storage; /* vcu_export_table.c: context-local storage, under its own lock */
+};
+/* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
+struct vcu_context *vcu_context_find(CUcontext ctx);
+/* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
+uint64_t vcu_context_add_primary(int device);
+
+/* ---- vcu_export_table.c --------------------------------------------------------------------- */
+
+/* The slot tables that cuGetExportTable gives out, exposed to the test. */
+const void *vcu_export_table_find(const CUuuid *id);
+/* Runs the destructors of a context's storage; called when the context is reset or destroyed. */
+void vcu_cls_clear(struct vcu_context *context);
+extern const void *const vcu_cudart_interface_table[];
+extern const void *const vcu_integrity_table[];
+
+/* ---- vcu_integrity.c ------------------------------------------------------------------------ */
+
+/* Slot 1 of the table d4082055. Returns a CUresult. */
+int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16]);
+/* RFC 1319 and RFC 2104, exposed to the unit test. */
+void vcu_md2_digest(const void *data, size_t size, uint8_t out[16]);
+void vcu_hmac_md2(const uint8_t key[16], const void *data, size_t size, uint8_t out[16]);
+
+/* ---- vcu_hostfunc.c ------------------------------------------------------------------------- */
+
+/* A HOST_FUNC notification: queues the callback; called under the notify lock. */
+void vcu_hostfunc_post(uint64_t cookie, uint32_t status);
+
+/* ---- vcu_submit.c --------------------------------------------------------------------------- */
+
+/* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated"). */
+bool vcu_error_is_sticky(CUresult r);
+
+/* Has the reply of a published submission come (or will it never)? Does not sleep. */
+struct vgp_submit;
+bool vcu_submit_ready(struct vgp_submit *s);
+
+/* ---- vcu_staging.c: pieces of the staging area ----------------------------------------------- */
+
+/* Divides the staging area; once per connection. */
+CUresult vcu_staging_init(void);
+
+/* ---- vcu_device.c ----------------------------------------------------------------------------- */
+
+/* Takes back the attributes of what this version does not serve, so that programs do not try. */
+void vcu_device_limit_attributes(struct vcu_device *d);
+
+/* ---- vcu_memory.c, vcu_module.c: when a context ends ------------------------------------------ */
+
+/* Forgets the allocations, or the modules and functions, of a context that is reset or destroyed. */
+void vcu_memory_forget(uint64_t context);
+void vcu_modules_forget(uint64_t context);
+
+/* ---- vcu_image.c ---------------------------------------------------------------------------- */
+
+enum vcu_image_kind {
+    VCU_IMAGE_PTX = 1,
+    VCU_IMAGE_ELF = 2,
+    VCU_IMAGE_FATBIN = 3,
+    VCU_IMAGE_ARCHIVE = 4,
+};
+struct vcu_image {
+    enum vcu_image_kind kind;
+    const void *data; /* what to send: a wrapper is already followed to its fatbin */
+    uint64_t size;    /* bytes */
+};
+/*
+ * Finds out what `code` points to and how long it is. `limit` bounds what may be read, 0 = unknown.
+ * Returns CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE or CUDA_ERROR_INVALID_VALUE (NULL); *why is then a
+ * static text that names the wrong part.
+ */
+CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
+                           const char **why);
+/* True when every page of [p, p + n) is mapped (readable is not checked). */
+bool vcu_memory_mapped(const void *p, uint64_t n);
+
+/* ---- vcu_range.c: address ranges ------------------------------------------------------------- */
+
+/* One range of addresses that we know about. */
+struct vcu_range {
+    uint64_t start, size;
+    void *data;
+};
+/* A set of disjoint ranges with its own lock. */
+struct vcu_range_set {
+    pthread_rwlock_t lock;
+    void *root; /* tsearch(3) tree: red-black in glibc */
+};
+#define VCU_RANGE_SET_INIT { PTHREAD_RWLOCK_INITIALIZER, NULL }
+/* False when it overlaps another range or memory is short. */
+bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);
+/* Removes the range that starts exactly there; *out gets it. False when there is none. */
+bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out);
+/* Removes every range for which fn says true; fn may free the data. */
+void vcu_range_remove_if(struct vcu_range_set *set,
+                         bool (*fn)(const struct vcu_range *range, void *arg), void *arg);
+/* The range that contains addr; false when there is none. */
+bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out);
+
+#endif

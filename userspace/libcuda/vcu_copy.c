@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies between host and device.
+ *
+ *   small, from the host        inline in the record
+ *   small, to the host          in the reply
+ *   pinned memory               in place, by the worker
+ *   everything else             through pieces of the staging area, several under way
+ *
+ * When a call returns is CUDA's rule: synchronous copies with a pageable or pinned host side when
+ * they are complete; asynchronous copies from pageable memory when the source has been read;
+ * asynchronous copies to pageable memory when they are complete; pinned and device copies at once.
+ */
+#include "vcu_copy.h"
+
+#include <string.h>
+
+#include "../../protocol/generated/vgp_guest.h"
+
+/* A device-to-host copy of more pieces than this at once would only wait for itself. */
+#define IN_FLIGHT 8
+
+void vcu_copy_simplify(struct vcu_copy *c)
+{
+    if (c->depth > 1 && c->dst.height == c->height && c->src.height == c->height) {
+        c->height *= c->depth; /* planes follow each other: more rows */
+        c->depth = 1;
+    }
+    if (c->depth == 1 && c->height > 1 && c->dst.pitch == c->width && c->src.pitch == c->width) {
+        c->width *= c->height;
+        c->height = 1;
+    }
+    if (c->height == 1 && c->depth == 1)
+        c->dst.pitch = c->src.pitch = c->width;
+}
+
+static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y)
+{
+    return e->addr + (z * e->height + y) * e->pitch;
+}
+
+/* Bytes from the first to the last byte touched; 0 = overflow. */
+static uint64_t extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
+{
+    uint64_t rows, bytes;
+
+    if (__builtin_mul_overflow(c->depth - 1, e->height, &rows) ||
+        __builtin_add_overflow(rows, c->height - 1, &rows) ||
+        __builtin_mul_overflow(rows, e->pitch, &bytes) ||
+        __builtin_add_overflow(bytes, c->width, &bytes) || e->addr + bytes < e->addr)
+        return 0;
+    return bytes;
+}
+
+/* Copies rows between strided host memory and packed bytes. */
+static void pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
+                 uint64_t width, uint64_t rows, bool to_host)
+{
+    for (uint64_t i = 0; i < rows; i++) {
+        uint8_t *row = (uint8_t *)(uintptr_t)row_address(e, z, y + i) + x;
+
+        if (to_host)
+            memcpy(row, packed + i * width, width);
+        else
+            memcpy(packed + i * width, row, width);
+    }
+}
+
+/* The whole copy as one record. */
+static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind,
+                           uint32_t when)
+{
+    struct vgp_submit s;
+    CUresult res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
+                                    c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
+                                    c->src.height, c->width, c->height, c->depth, c->stream, when,
+                                    NULL, 0);
+
+    if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
+        res = vgp_recv_vgpCopy(&s, NULL, NULL);
+    return res;
+}
+
+/* ---- host to device ------------------------------------------------------------------------- */
+
+static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t when)
+{
+    uint8_t packed[4096];
+    const void *data = (const void *)(uintptr_t)c->src.addr;
+    struct vgp_submit s;
+    CUresult res;
+
+    if (c->height > 1 || c->depth > 1) {
+        uint8_t *p = packed;
+
+        for (uint64_t z = 0; z < c->depth; z++) {
+            pack(p, &c->src, z, 0, 0, c->width, c->height, false);
+            p += c->width * c->height;
+        }
+        data = packed;
+    }
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, VGP_COPY_DEVICE, VGP_COPY_INLINE,
+                           c->dst.addr, c->dst.pitch, c->dst.height, 0, c->width, c->height,
+                           c->width, c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
+    if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
+        res = vgp_recv_vgpCopy(&s, NULL, NULL);
+    return res;
+}
+
+/* A rectangle of rows [y, y + rows) and bytes [x, x + width) of plane z, small enough for a piece. */
+struct piece {
+    uint64_t z, y, x, width, rows;
+};
+
+/* The pieces of a copy, in order; false at the end. Start with everything zero. */
+static bool next_piece(const struct vcu_copy *c, struct piece *p, bool first)
+{
+    uint64_t room = vcu_chunk_size();
+
+    if (first) {
+        *p = (struct piece){ 0 };
+    } else if (p->x + p->width < c->width) {
+        p->x += p->width;
+    } else {
+        p->x = 0;
+        p->y += p->rows;
+        if (p->y == c->height) {
+            p->y = 0;
+            p->z++;
+        }
+    }
+    if (p->z == c->depth)
+        return false;
+    p->width = c->width - p->x;
+    p->rows = 1;
+    if (p->width > room)
+        p->width = room;
+    else if (p->x == 0)
+        p->rows = room / c->width;
+    if (p->rows > c->height - p->y)
+        p->rows = c->height - p->y;
+    return true;
+}
+
+/* Errors of pieces: the first one counts. */
+static void keep_first(CUresult *all, CUresult one)
+{
+    if (*all == CUDA_SUCCESS)
+        *all = one;
+}
+
+/* Waits for the oldest of the pieces under way and gives it back. */
+static CUresult finish(struct vcu_chunk *chunk)
+{
+    CUresult res = vgp_recv_vgpCopy(vcu_chunk_submit(chunk), NULL, NULL);
+
+    vcu_chunk_give(chunk);
+    return res;
+}
+
+static CUresult upload_staged(const struct vcu_copy *c)
+{
+    struct vcu_chunk *under_way[IN_FLIGHT];
+    unsigned head = 0, tail = 0;
+    CUresult all = CUDA_SUCCESS;
+    struct piece p;
+
+    for (bool more = next_piece(c, &p, true); more && all == CUDA_SUCCESS;
+         more = next_piece(c, &p, false)) {
+        struct vcu_chunk *chunk;
+        CUresult res;
+
+        if (tail - head == IN_FLIGHT)
+            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+        /* Holding some, never wait for others' pieces: finish an own one instead. */
+        while ((chunk = vcu_chunk_take(tail != head)) == NULL && tail != head)
+            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+        if (chunk == NULL)
+            return vcu_ring_dead(&vcu.ring);
+        pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
+        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, VGP_COPY_DEVICE, VGP_COPY_STAGING,
+                               row_address(&c->dst, p.z, p.y) + p.x, c->dst.pitch, p.rows,
+                               vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
+                               c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+        if (res != CUDA_SUCCESS) {
+            vcu_chunk_give(chunk);
+            keep_first(&all, res);
+        } else if (c->async) {
+            vcu_chunk_give_later(chunk); /* the source has been read: that is all async promises */
+        } else {
+            under_way[tail++ % IN_FLIGHT] = chunk;
+        }
+    }
+    while (head != tail)
+        keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+    return all;
+}
+
+static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
+{
+    uint64_t bytes = c->width * c->height * c->depth;
+    uint64_t dst_extent = extent(&c->dst, c);
+    /* An address that we know needs no answer of the worker; others may be refused by it. */
+    bool known = dst_extent != 0 && vcu_memory_is_device(c->dst.addr, dst_extent);
+    uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
+
+    if (vcu_memory_in_place(c->src.addr, src_extent))
+        return send_whole(c, VGP_COPY_DEVICE, VGP_COPY_HOST, when);
+    if (bytes <= 4096 || (bytes <= VGP_INLINE_MAX && c->height == 1 && c->depth == 1))
+        return upload_inline(c, bytes, when);
+    return upload_staged(c);
+}
+
+/* ---- device to host ------------------------------------------------------------------------- */
+
+static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
+{
+    uint8_t packed[VGP_COPY_REPLY_MAX];
+    uint32_t n = sizeof(packed);
+    struct vgp_submit s;
+    CUresult res;
+
+    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, c->width, c->height,
+                           c->src.addr, c->src.pitch, c->src.height, c->width, c->height, c->depth,
+                           c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+    if (res == CUDA_SUCCESS)
+        res = vgp_recv_vgpCopy(&s, packed, &n);
+    if (res == CUDA_SUCCESS && n != bytes)
+        res = CUDA_ERROR_UNKNOWN;
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (uint64_t z = 0; z < c->depth; z++)
+        pack(packed + z * c->width * c->height, &c->dst, z, 0, 0, c->width, c->height, true);
+    return CUDA_SUCCESS;
+}
+
+static CUresult download_staged(const struct vcu_copy *c)
+{
+    struct {
+        struct vcu_chunk *chunk;
+        struct piece p;
+    } under_way[IN_FLIGHT], *oldest;
+    unsigned head = 0, tail = 0;
+    CUresult all = CUDA_SUCCESS;
+    struct piece p;
+    bool more = next_piece(c, &p, true);
+
+    while (more || head != tail) {
+        struct vcu_chunk *chunk = NULL;
+
+        if (more && tail - head < IN_FLIGHT && all == CUDA_SUCCESS)
+            chunk = vcu_chunk_take(tail != head);
+        if (chunk != NULL) {
+            CUresult res = vgp_send_vgpCopy(
+                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, VGP_COPY_DEVICE,
+                vcu_chunk_offset(chunk), p.width, p.rows, row_address(&c->src, p.z, p.y) + p.x,
+                c->src.pitch, p.rows, p.width, p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+
+            if (res != CUDA_SUCCESS) {
+                vcu_chunk_give(chunk);
+                keep_first(&all, res);
+                more = false;
+                continue;
+            }
+            under_way[tail % IN_FLIGHT].chunk = chunk;
+            under_way[tail++ % IN_FLIGHT].p = p;
+            more = next_piece(c, &p, false);
+            continue;
+        }
+        if (head == tail) /* nothing under way and no piece to be had: the worker is gone */
+            return all != CUDA_SUCCESS ? all : vcu_ring_dead(&vcu.ring);
+        oldest = &under_way[head++ % IN_FLIGHT];
+        keep_first(&all, vgp_recv_vgpCopy(vcu_chunk_submit(oldest->chunk), NULL, NULL));
+        if (all == CUDA_SUCCESS)
+            pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
+                 oldest->p.width, oldest->p.rows, true);
+        else
+            more = false;
+        vcu_chunk_give(oldest->chunk);
+    }
+    return all;
+}
+
+static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
+{
+    uint64_t bytes = c->width * c->height * c->depth;
+    uint64_t src_extent = extent(&c->src, c);
+    bool known = src_extent != 0 && vcu_memory_is_device(c->src.addr, src_extent);
+
+    if (vcu_memory_in_place(c->dst.addr, dst_extent)) {
+        uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
+
+        return send_whole(c, VGP_COPY_HOST, VGP_COPY_DEVICE, when);
+    }
+    if (bytes <= VGP_COPY_REPLY_MAX)
+        return download_small(c, bytes);
+    return download_staged(c);
+}
+
+/* ---- the four directions -------------------------------------------------------------------- */
+
+static CUresult host_to_host(const struct vcu_copy *c)
+{
+    /* "Fully synchronous with respect to the host", after the stream's work. */
+    CUresult res = vgp_call_cuStreamSynchronize(c->stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (uint64_t z = 0; z < c->depth; z++) {
+        for (uint64_t y = 0; y < c->height; y++)
+            memmove((void *)(uintptr_t)row_address(&c->dst, z, y),
+                    (const void *)(uintptr_t)row_address(&c->src, z, y), c->width);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_to_device(const struct vcu_copy *c)
+{
+    uint64_t to = extent(&c->dst, c), from = extent(&c->src, c);
+    bool known = to != 0 && from != 0 && vcu_memory_is_device(c->dst.addr, to) &&
+                 vcu_memory_is_device(c->src.addr, from);
+
+    /* No host synchronisation in either form; a reply only where the worker may refuse. */
+    return send_whole(c, VGP_COPY_DEVICE, VGP_COPY_DEVICE,
+                      known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
+}
+
+CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
+{
+    uint64_t to, from;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(c->stream))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+    if (c->width == 0 || c->height == 0 || c->depth == 0)
+        return CUDA_SUCCESS;
+    vcu_copy_simplify(c);
+    if ((c->height > 1 || c->depth > 1) && (c->dst.pitch < c->width || c->src.pitch < c->width))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
+    if (c->depth > 1 && (c->dst.height < c->height || c->src.height < c->height))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
+    to = extent(&c->dst, c);
+    from = extent(&c->src, c);
+    if (to == 0 || from == 0 || c->dst.addr == 0 || c->src.addr == 0)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    if (c->dst.device)
+        return c->src.device ? device_to_device(c) : upload(c, from);
+    return c->src.device ? download(c, to) : host_to_host(c);
+}
+
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
+                         uint64_t src, uint64_t n, CUstream stream, bool async)
+{
+    struct vcu_copy c = {
+        .dst = { dst_device, dst, n, 1 },
+        .src = { src_device, src, n, 1 },
+        .width = n,
+        .height = 1,
+        .depth = 1,
+        .stream = vcu_stream(stream),
+        .async = async,
+    };
+
+    return vcu_copy_run(call, &c);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cuGetExportTable: tables of functions without names that NVIDIA's own libraries ask for by UUID.
+ * Only what the runtime 13.0, cuBLAS and cublasLt were measured to use is served; every other slot
+ * refuses and says so on the trace. Names are those that public projects use.
+ */
+#include "vcu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/vgp_guest_rt.h"
+
+/* A slot that nothing was seen to call. */
+static int slot_refused(void)
+{
+    vcu_why("cuGetExportTable", "a slot that is not served was called");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define SIZE_WORD(table_slots) ((const void *)(uintptr_t)((table_slots) * sizeof(void *)))
+#define REFUSED ((const void *)slot_refused)
+
+/* ---- 6bd5fb6c: CUDART_INTERFACE ------------------------------------------------------------- */
+
+/* The primary context's handle, without retaining it. */
+static int cudart_primary_context(CUcontext *out, CUdevice dev)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res == CUDA_SUCCESS && out == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *out = (CUcontext)(uintptr_t)d->primary;
+    return (int)res;
+}
+
+#define CUDART_SLOTS 13
+const void *const vcu_cudart_interface_table[CUDART_SLOTS] = {
+    SIZE_WORD(CUDART_SLOTS), REFUSED, (const void *)cudart_primary_context,
+    REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+};
+
+/* ---- a094798c: TOOLS_RUNTIME_CALLBACK_HOOKS -------------------------------------------------- */
+
+/* Callback switches, indexed by callback id; zero = off. The runtime wants more than 522 and 13. */
+static uint32_t api_switches[1024];
+static uint32_t domain_switches[64];
+
+static void hooks_api(uint32_t **flags, size_t *n)
+{
+    *flags = api_switches;
+    *n = sizeof(api_switches) / sizeof(api_switches[0]);
+}
+
+static void hooks_domain(uint32_t **flags, size_t *n)
+{
+    *flags = domain_switches;
+    *n = sizeof(domain_switches) / sizeof(domain_switches[0]);
+}
+
+static const void *const hooks_table[] = {
+    SIZE_WORD(7), REFUSED, (const void *)hooks_api, REFUSED, REFUSED, REFUSED,
+    (const void *)hooks_domain,
+};
+
+/* ---- 42d85a81: TOOLS_TLS --------------------------------------------------------------------- */
+
+static int tls_current_context(CUcontext *out)
+{
+    return (int)vcu_cuCtxGetCurrent(out);
+}
+
+static const void *const tls_table[] = {
+    SIZE_WORD(4), REFUSED, (const void *)tls_current_context, REFUSED,
+};
+
+/* ---- c693336e: CONTEXT_LOCAL_STORAGE --------------------------------------------------------- */
+
+struct vcu_cls {
+    struct vcu_cls *next;
+    void *key, *value;
+    void (*destroy)(CUcontext ctx, void *key, void *value);
+};
+
+static pthread_rwlock_t cls_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static int cls_put(CUcontext ctx, void *key, void *value,
+                   void (*destroy)(CUcontext ctx, void *key, void *value))
+{
+    struct vcu_context *c;
+    struct vcu_cls *e;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return (int)res;
+    c = vcu_context_find(ctx);
+    if (c == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_rwlock_wrlock(&cls_lock);
+    for (e = c->storage; e != NULL && e->key != key; e = e->next)
+        ;
+    if (e == NULL) {
+        e = malloc(sizeof(*e));
+        if (e != NULL) {
+            e->next = c->storage;
+            c->storage = e;
+        }
+    }
+    if (e != NULL) {
+        e->key = key;
+        e->value = value;
+        e->destroy = destroy;
+    } else {
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_rwlock_unlock(&cls_lock);
+    return (int)res;
+}
+
+static int cls_delete(CUcontext ctx, void *key)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return (int)res;
+    c = vcu_context_find(ctx);
+    if (c == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    res = CUDA_ERROR_INVALID_HANDLE;
+    pthread_rwlock_wrlock(&cls_lock);
+    for (struct vcu_cls **p = &c->storage; *p != NULL; p = &(*p)->next) {
+        if ((*p)->key == key) {
+            struct vcu_cls *e = *p;
+
+            *p = e->next;
+            free(e);
+            res = CUDA_SUCCESS;
+            break;
+        }
+    }
+    pthread_rwlock_unlock(&cls_lock);
+    return (int)res;
+}
+
+static int cls_get(void **value, CUcontext ctx, void *key)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return (int)res;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    c = vcu_context_find(ctx);
+    if (c == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    res = CUDA_ERROR_INVALID_HANDLE; /* what a miss is answered with */
+    pthread_rwlock_rdlock(&cls_lock);
+    for (const struct vcu_cls *e = c->storage; e != NULL; e = e->next) {
+        if (e->key == key) {
+            *value = e->value;
+            res = CUDA_SUCCESS;
+            break;
+        }
+    }
+    pthread_rwlock_unlock(&cls_lock);
+    return (int)res;
+}
+
+void vcu_cls_clear(struct vcu_context *context)
+{
+    struct vcu_cls *e;
+
+    pthread_rwlock_wrlock(&cls_lock);
+    e = context->storage;
+    context->storage = NULL;
+    pthread_rwlock_unlock(&cls_lock);
+    while (e != NULL) { /* the destructors may call us: outside the lock */
+        struct vcu_cls *next = e->next;
+
+        if (e->destroy != NULL)
+            e->destroy((CUcontext)(uintptr_t)context->handle, e->key, e->value);
+        free(e);
+        e = next;
+    }
+}
+
+/* This table has no size word. */
+static const void *const cls_table[] = {
+    (const void *)cls_put, (const void *)cls_delete, (const void *)cls_get, REFUSED,
+};
+
+/* ---- 263e8860: CONTEXT_CHECKS ---------------------------------------------------------------- */
+
+static int checks_context(CUcontext ctx, uint32_t *kind, void **object)
+{
+    (void)ctx;
+    (void)object; /* left as it is: the runtime does not read it */
+    if (kind == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *kind = 0;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t checks_flag(void)
+{
+    return 0;
+}
+
+static const void *const checks_table[] = {
+    SIZE_WORD(4), REFUSED, (const void *)checks_context, (const void *)checks_flag,
+};
+
+/* ---- d4082055: INTEGRITY_CHECK (vcu_integrity.c) --------------------------------------------- */
+
+const void *const vcu_integrity_table[] = {
+    SIZE_WORD(3), (const void *)vcu_integrity_check, REFUSED,
+};
+
+/* ---- 21318c60: TOOLS_CONTEXT ------------------------------------------------------------------ */
+
+static int tools_context_id(CUcontext ctx, uint64_t *id)
+{
+    unsigned long long value = 0;
+    CUresult res = vcu_cuCtxGetId(ctx, &value);
+
+    if (res == CUDA_SUCCESS && id == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *id = value;
+    return (int)res;
+}
+
+/*
+ * A stream object stands for (context, stream). Live handles are unique already; the special streams
+ * 0, 1 and 2 are told apart by context and, for 2, by thread. The object is the id itself: never
+ * dereferenced by the callers.
+ */
+static int tools_stream_object(CUcontext ctx, CUstream stream, void **object, uint32_t per_thread)
+{
+    struct vcu_context *c;
+    uint64_t value = (uintptr_t)stream;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return (int)res;
+    c = vcu_context_find(ctx);
+    if (c == NULL || object == NULL)
+        return c == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_stream_ok(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (value <= 1)
+        value = c->id << 32 | 1;
+    else if (value == 2 || per_thread)
+        value = c->id << 32 | 2 | (uint64_t)(vcu_thread()->number + 1) << 4;
+    *object = (void *)(uintptr_t)value;
+    return CUDA_SUCCESS;
+}
+
+static int tools_stream_id(CUcontext ctx, void *object, uint64_t *id)
+{
+    (void)ctx;
+    if (id == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = (uintptr_t)object;
+    return CUDA_SUCCESS;
+}
+
+#define TOOLS_CONTEXT_SLOTS 95
+static const void *const tools_context_table[TOOLS_CONTEXT_SLOTS] = {
+    [0] = SIZE_WORD(TOOLS_CONTEXT_SLOTS),
+    [1 ... 3] = REFUSED,
+    [4] = (const void *)tools_context_id,
+    [5 ... 38] = REFUSED,
+    [39] = (const void *)tools_stream_id,
+    [40 ... 50] = REFUSED,
+    [51] = (const void *)tools_stream_object,
+    [52 ... 94] = REFUSED,
+};
+
+/* ---- 1734dc26: no public name; cublasLt asks slot 4 for a map of SM groups -------------------- */
+
+static int sm_groups(uint8_t **map, void *unused[2])
+{
+    (void)map;
+    (void)unused;
+    return CUDA_ERROR_NOT_SUPPORTED; /* cublasLt then does without; a missing table would crash it */
+}
+
+static const void *const sm_groups_table[] = {
+    SIZE_WORD(8), REFUSED, REFUSED, REFUSED, (const void *)sm_groups, REFUSED, REFUSED, REFUSED,
+};
+
+/* ---- the list ------------------------------------------------------------------------------- */
+
+static const struct {
+    unsigned char id[16];
+    const void *const *table;
+} tables[] = {
+    { { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+        0xf9 },
+      vcu_cudart_interface_table },
+    { { 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+        0x66 },
+      hooks_table },
+    { { 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
+        0xdc },
+      tls_table },
+    { { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+        0x93 },
+      cls_table },
+    { { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
+        0x7e },
+      checks_table },
+    { { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
+        0xf2 },
+      vcu_integrity_table },
+    { { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+        0xf2 },
+      tools_context_table },
+    { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
+        0xca },
+      sm_groups_table },
+};
+
+const void *vcu_export_table_find(const CUuuid *id)
+{
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        if (memcmp(id->bytes, tables[i].id, 16) == 0)
+            return tables[i].table;
+    }
+    return NULL;
+}
+
+CUresult vcu_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    const unsigned char *b;
+
+    if (ppExportTable == NULL || pExportTableId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ppExportTable = vcu_export_table_find(pExportTableId);
+    if (*ppExportTable != NULL)
+        return CUDA_SUCCESS;
+    b = (const unsigned char *)pExportTableId->bytes;
+    return VCU_REFUSE(CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
+                      "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                      b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+                      b[12], b[13], b[14], b[15]);
+}

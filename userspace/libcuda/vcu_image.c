@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long is a code image? cuModuleLoadData and cuLibraryLoadData get a bare pointer. It may point to
+ * PTX text, a cubin (ELF), a fatbin, or the 24-byte wrapper that nvcc puts around a fatbin.
+ * Only sizes are computed here; what the image contains is the worker's business.
+ */
+#define _GNU_SOURCE
+#include "vcu.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+
+struct fatbin_wrapper {
+    uint32_t magic, version;
+    const void *data;
+    const void *extra;
+};
+
+struct fatbin_header {
+    uint32_t magic;
+    uint16_t version, header_size;
+    uint64_t size; /* of what follows the header */
+};
+
+bool vcu_memory_mapped(const void *p, uint64_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t start = (uintptr_t)p & ~(page - 1);
+    uintptr_t end;
+    unsigned char vec[1024];
+
+    if (n == 0)
+        return true;
+    if (n > UINTPTR_MAX - (uintptr_t)p)
+        return false;
+    end = (uintptr_t)p + (uintptr_t)n;
+    while (start < end) {
+        size_t len = end - start;
+
+        if (len > sizeof(vec) * page)
+            len = sizeof(vec) * page;
+        if (mincore((void *)start, len, vec) != 0 && errno == ENOMEM)
+            return false;
+        start += len;
+    }
+    return true;
+}
+
+/* May [code, code + n) be read? With a limit: is it inside; without: is it mapped. */
+static bool may_read(const void *code, uint64_t n, uint64_t limit)
+{
+    return limit != 0 ? n <= limit : vcu_memory_mapped(code, n);
+}
+
+static void grow(uint64_t *size, uint64_t end)
+{
+    if (end > *size)
+        *size = end;
+}
+
+static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size, const char **why)
+{
+    Elf64_Ehdr eh;
+    uint64_t table;
+
+    *why = "ELF header";
+    if (!may_read(code, sizeof(eh), limit))
+        return CUDA_ERROR_INVALID_IMAGE;
+    memcpy(&eh, code, sizeof(eh));
+    if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *size = sizeof(eh);
+
+    *why = "ELF section headers";
+    table = (uint64_t)eh.e_shnum * sizeof(Elf64_Shdr);
+    if (eh.e_shnum != 0 &&
+        (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > (1ull << 40) ||
+         !may_read(code, eh.e_shoff + table, limit)))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (eh.e_shnum != 0)
+        grow(size, eh.e_shoff + table);
+    for (unsigned i = 0; i < eh.e_shnum; i++) {
+        Elf64_Shdr sh;
+
+        memcpy(&sh, code + eh.e_shoff + i * sizeof(sh), sizeof(sh));
+        if (sh.sh_type == SHT_NOBITS || sh.sh_type == SHT_NULL)
+            continue;
+        *why = "an ELF section lies outside the image";
+        if (sh.sh_offset > (1ull << 40) || sh.sh_size > (1ull << 40))
+            return CUDA_ERROR_INVALID_IMAGE;
+        grow(size, sh.sh_offset + sh.sh_size);
+    }
+
+    *why = "ELF program headers";
+    table = (uint64_t)eh.e_phnum * sizeof(Elf64_Phdr);
+    if (eh.e_phnum != 0 &&
+        (eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phoff > (1ull << 40) ||
+         !may_read(code, eh.e_phoff + table, limit)))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (eh.e_phnum != 0)
+        grow(size, eh.e_phoff + table);
+    for (unsigned i = 0; i < eh.e_phnum; i++) {
+        Elf64_Phdr ph;
+
+        memcpy(&ph, code + eh.e_phoff + i * sizeof(ph), sizeof(ph));
+        if (ph.p_filesz == 0)
+            continue;
+        *why = "an ELF segment lies outside the image";
+        if (ph.p_offset > (1ull << 40) || ph.p_filesz > (1ull << 40))
+            return CUDA_ERROR_INVALID_IMAGE;
+        grow(size, ph.p_offset + ph.p_filesz);
+    }
+    *why = "the ELF image is truncated";
+    return may_read(code, *size, limit) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static CUresult measure_fatbin(const void *code, uint64_t limit, uint64_t *size, const char **why)
+{
+    struct fatbin_header h;
+
+    *why = "fatbin header";
+    if (!may_read(code, sizeof(h), limit))
+        return CUDA_ERROR_INVALID_IMAGE;
+    memcpy(&h, code, sizeof(h));
+    if (h.magic != FATBIN_MAGIC || h.header_size < sizeof(h) || h.size > VGP_BLOB_MAX)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *size = h.header_size + h.size;
+    *why = "the fatbin is truncated";
+    return may_read(code, *size, limit) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* PTX is text with a NUL at its end (which the driver wants to see too). */
+static CUresult measure_ptx(const char *code, uint64_t limit, uint64_t *size, const char **why)
+{
+    size_t max = limit != 0 ? limit : VGP_BLOB_MAX;
+    size_t n = 0;
+
+    *why = "PTX text without an end";
+    n = strnlen(code, max);
+    if (n == max && limit == 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    /* Text starts with printable characters; anything else is not an image at all. */
+    *why = "neither a fatbin, an ELF image nor PTX text";
+    for (size_t i = 0; i < 16 && i < n; i++) {
+        unsigned char c = (unsigned char)code[i];
+
+        if (c < 32 && c != '\t' && c != '\n' && c != '\r')
+            return CUDA_ERROR_INVALID_IMAGE;
+        if (c >= 127)
+            return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (n == 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *size = n == max ? n : n + 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
+                           const char **why)
+{
+    uint32_t magic = 0;
+    CUresult res;
+
+    *why = "the image pointer is NULL";
+    if (code == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *why = "the image is not in mapped memory";
+    if (limit == 0 && !vcu_memory_mapped(code, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    *why = "the image is shorter than any header";
+    if (limit != 0 && limit < sizeof(magic))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (may_read(code, sizeof(magic), limit))
+        memcpy(&magic, code, sizeof(magic));
+
+    if (magic == WRAPPER_MAGIC) {
+        struct fatbin_wrapper w;
+
+        *why = "fatbin wrapper";
+        if (!may_read(code, sizeof(w), limit))
+            return CUDA_ERROR_INVALID_IMAGE;
+        memcpy(&w, code, sizeof(w));
+        if (w.version != 1 && w.version != 2)
+            return CUDA_ERROR_INVALID_IMAGE;
+        if (w.data == NULL || !vcu_memory_mapped(w.data, sizeof(struct fatbin_header)))
+            return CUDA_ERROR_INVALID_IMAGE;
+        code = w.data;
+        limit = 0; /* the fatbin is elsewhere */
+        memcpy(&magic, code, sizeof(magic));
+    }
+    image->data = code;
+    if (magic == FATBIN_MAGIC) {
+        image->kind = VCU_IMAGE_FATBIN;
+        res = measure_fatbin(code, limit, &image->size, why);
+    } else if (memcmp(&magic, ELFMAG, SELFMAG) == 0) {
+        image->kind = VCU_IMAGE_ELF;
+        res = measure_elf(code, limit, &image->size, why);
+    } else {
+        image->kind = VCU_IMAGE_PTX;
+        res = measure_ptx(code, limit, &image->size, why);
+    }
+    if (res == CUDA_SUCCESS && image->size > VGP_BLOB_MAX) {
+        *why = "the image is larger than 1 GiB";
+        res = CUDA_ERROR_INVALID_IMAGE;
+    }
+    return res;
+}

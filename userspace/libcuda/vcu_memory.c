@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/* Device memory: allocation, and what the guest knows about its own addresses. */
+#include "vcu_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+/* Device addresses and guest addresses are different spaces: one table each. */
+static struct vcu_range_set device_ranges = VCU_RANGE_SET_INIT;
+static struct vcu_range_set host_ranges = VCU_RANGE_SET_INIT;
+static _Atomic uint64_t next_buffer_id = 1;
+
+static struct vcu_range_set *set_of(enum vcu_memory_kind kind)
+{
+    return kind == VCU_MEM_HOST ? &host_ranges : &device_ranges;
+}
+
+uint64_t vcu_memory_new_id(void)
+{
+    return atomic_fetch_add(&next_buffer_id, 1);
+}
+
+bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m)
+{
+    struct vcu_memory *copy = malloc(sizeof(*copy));
+
+    if (copy == NULL)
+        return false;
+    *copy = *m;
+    if (vcu_range_add(set_of(m->kind), start, size, copy))
+        return true;
+    free(copy);
+    return false;
+}
+
+bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place)
+{
+    struct vcu_range r;
+
+    if (!vcu_range_find(set_of(kind), start, &r) || r.start != start ||
+        ((struct vcu_memory *)r.data)->kind != kind ||
+        !vcu_range_remove(set_of(kind), start, &r))
+        return false;
+    place->start = r.start;
+    place->size = r.size;
+    place->m = *(struct vcu_memory *)r.data;
+    free(r.data);
+    return true;
+}
+
+static bool find_in(struct vcu_range_set *set, uint64_t addr, struct vcu_place *place)
+{
+    struct vcu_range r;
+
+    if (!vcu_range_find(set, addr, &r))
+        return false;
+    place->start = r.start;
+    place->size = r.size;
+    place->m = *(struct vcu_memory *)r.data;
+    return true;
+}
+
+bool vcu_memory_find(uint64_t addr, struct vcu_place *place)
+{
+    return find_in(&device_ranges, addr, place) || find_in(&host_ranges, addr, place);
+}
+
+bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place)
+{
+    return find_in(&host_ranges, addr, place);
+}
+
+static bool inside(const struct vcu_place *p, uint64_t addr, uint64_t n)
+{
+    return vgp_range_ok(addr - p->start, n, p->size);
+}
+
+bool vcu_memory_is_device(uint64_t addr, uint64_t n)
+{
+    struct vcu_place p;
+
+    return find_in(&device_ranges, addr, &p) && inside(&p, addr, n);
+}
+
+bool vcu_memory_in_place(uint64_t addr, uint64_t n)
+{
+    struct vcu_place p;
+
+    return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
+}
+
+void vcu_memory_note_variable(uint64_t addr, uint64_t size)
+{
+    struct vcu_memory m = {
+        .kind = VCU_MEM_VARIABLE,
+        .context = vcu_current_context(),
+        .buffer_id = vcu_memory_new_id(),
+    };
+    struct vcu_context *c = vcu_context_find(NULL);
+
+    if (c != NULL)
+        m.device = c->device;
+    vcu_memory_add(addr, size, &m); /* already known: asked for a second time */
+}
+
+/* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's. */
+static bool belongs(const struct vcu_range *range, void *arg)
+{
+    struct vcu_memory *m = range->data;
+
+    if (m->context != *(uint64_t *)arg)
+        return false;
+    free(m);
+    return true;
+}
+
+void vcu_memory_forget(uint64_t context)
+{
+    vcu_range_remove_if(&device_ranges, belongs, &context);
+}
+
+/* ---- allocation ----------------------------------------------------------------------------- */
+
+/* Enters a new allocation in the table. */
+static void note(uint64_t dptr, uint64_t size)
+{
+    struct vcu_context *c = vcu_context_find(NULL);
+    struct vcu_memory m = {
+        .kind = VCU_MEM_DEVICE,
+        .context = vcu_current_context(),
+        .device = c == NULL ? 0 : c->device,
+        .buffer_id = vcu_memory_new_id(),
+        .device_ptr = dptr,
+    };
+
+    /* Without an entry the memory works; only pointer questions about it are not answered. */
+    vcu_memory_add(dptr, size, &m);
+}
+
+CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dptr == NULL || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuMemAlloc_v2(dptr, bytesize);
+    if (res == CUDA_SUCCESS)
+        note(*dptr, bytesize);
+    return res;
+}
+
+CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                size_t Height, unsigned int ElementSizeBytes)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    if (res == CUDA_SUCCESS)
+        note(*dptr, *pPitch * Height);
+    return res;
+}
+
+CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    struct vcu_memory m = { .kind = VCU_MEM_MANAGED };
+    uint64_t va;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dptr == NULL || bytesize == 0 ||
+        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Pages shared with the worker, at one address for both; they do not migrate to the GPU. */
+    res = vcu_hostmem_new("cuMemAllocManaged", bytesize, &m);
+    if (res != CUDA_SUCCESS)
+        return res;
+    va = (uintptr_t)m.shared.va;
+    if (m.device_ptr != va) {
+        vcu_hostmem_end(&m);
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemAllocManaged",
+                          "the worker could not map the memory at the same address");
+    }
+    m.flags = flags;
+    if (!vcu_memory_add(va, bytesize, &m)) {
+        vcu_hostmem_end(&m);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *dptr = va;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    if (vcu_memory_take(dptr, VCU_MEM_MANAGED, &p)) {
+        vcu_hostmem_end(&p.m);
+        return CUDA_SUCCESS;
+    }
+    if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
+        p.size = 0;
+    res = vgp_call_cuMemFree_v2(dptr);
+    if (res != CUDA_SUCCESS && p.size != 0)
+        vcu_memory_add(p.start, p.size, &p.m);
+    return res;
+}
+
+CUresult vcu_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total)
+{
+    size_t f = 0, t = 0;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_cuMemGetInfo_v2(&f, &t);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (free_bytes != NULL)
+        *free_bytes = f > UINT32_MAX ? UINT32_MAX : (unsigned)f;
+    if (total != NULL)
+        *total = t > UINT32_MAX ? UINT32_MAX : (unsigned)t;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (dptr == NULL || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
+    if (res == CUDA_SUCCESS)
+        note(*dptr, bytesize);
+    return res;
+}
+
+CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                     CUstream hStream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream) || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (dptr == NULL || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    if (res == CUDA_SUCCESS)
+        note(*dptr, bytesize);
+    return res;
+}
+
+CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
+                          "%#llx is not the start of an allocation", (unsigned long long)dptr);
+    return vgp_call_cuMemFreeAsync(dptr, hStream);
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t default_pools[VCU_MAX_DEVICES];
+
+CUresult vcu_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    struct vcu_device *d;
+    uint64_t h;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pool_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&pool_lock);
+    h = default_pools[dev];
+    if (h == 0) {
+        h = vgp_handle_mint(VGP_H_MEM_POOL);
+        res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                     : vgp_call_vgpDeviceGetDefaultMemPool(dev, (CUmemoryPool)(uintptr_t)h);
+        if (res == CUDA_SUCCESS)
+            default_pools[dev] = h;
+        else if (h != 0)
+            vgp_handle_drop(h);
+    }
+    pthread_mutex_unlock(&pool_lock);
+    if (res == CUDA_SUCCESS)
+        *pool_out = (CUmemoryPool)(uintptr_t)h;
+    return res;
+}
+
+/* cuDeviceSetMemPool is not served, so the current pool is always the default one. */
+CUresult vcu_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    return vcu_cuDeviceGetDefaultMemPool(pool, dev);
+}
+
+/* The reuse switches (1 to 3) are int, the rest cuuint64_t. */
+static bool pool_attribute_is_int(CUmemPool_attribute attr)
+{
+    return attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+static CUresult check_pool(CUmemoryPool pool, CUmemPool_attribute attr, const void *value)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (value == NULL || (int)attr < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+        attr > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    uint64_t v;
+    CUresult res = check_pool(pool, attr, value);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    v = pool_attribute_is_int(attr) ? (uint64_t) * (int *)value : *(cuuint64_t *)value;
+    return vgp_call_vgpMemPoolSetAttribute(pool, attr, v);
+}
+
+CUresult vcu_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    uint64_t v = 0;
+    CUresult res = check_pool(pool, attr, value);
+
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpMemPoolGetAttribute(pool, attr, &v);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pool_attribute_is_int(attr))
+        *(int *)value = (int)v;
+    else
+        *(cuuint64_t *)value = v;
+    return CUDA_SUCCESS;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+/* Attribute 89 (concurrent managed access) is 0: the documented answer is then INVALID_DEVICE. */
+CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
+                                   unsigned int flags, CUstream hStream)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags != 0 || count == 0 || !vcu_memory_find(devPtr, &p) || p.m.kind != VCU_MEM_MANAGED ||
+        !vgp_range_ok(devPtr - p.start, count, p.size))
+        return CUDA_ERROR_INVALID_VALUE;
+    (void)location;
+    return VCU_REFUSE(CUDA_ERROR_INVALID_DEVICE, "cuMemPrefetchAsync",
+                      "managed memory does not migrate (device attribute 89 is 0)");
+}
+
+CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    CUresult res = vcu_check_context();
+
+    (void)dptr;
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuIpcGetMemHandle",
+                      "device memory cannot be shared between processes: no one could open it");
+}

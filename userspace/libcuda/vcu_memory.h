@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the guest knows about addresses: its own device allocations and variables, and its pinned
+ * host memory. Pointer attributes, copy directions and in-place copies are decided from here.
+ */
+#ifndef VCU_MEMORY_H
+#define VCU_MEMORY_H
+
+#include "vcu.h"
+
+enum vcu_memory_kind {
+    VCU_MEM_DEVICE = 1,   /* cuMemAlloc and friends */
+    VCU_MEM_VARIABLE = 2, /* a module's variable */
+    VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
+    VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
+};
+
+/* Describes one range; never freed while it is in a set. */
+struct vcu_memory {
+    enum vcu_memory_kind kind;
+    uint64_t context;
+    int device;
+    uint64_t buffer_id;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
+    unsigned flags;         /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
+    bool registered;        /* host: by cuMemHostRegister: the memory is the application's */
+    bool in_place;          /* host: the worker maps it: copies need no staging */
+    uint64_t device_ptr;    /* host, managed: address of the range's start on the device, 0 = none */
+    struct vcu_shared_memory shared; /* host, managed */
+};
+
+/* A found range with a copy of its description. */
+struct vcu_place {
+    uint64_t start, size;
+    struct vcu_memory m;
+};
+
+/* The range around an address; device memory first, then host memory. */
+bool vcu_memory_find(uint64_t addr, struct vcu_place *place);
+/* The range of pinned host memory around an address of this process. */
+bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
+/* True when [addr, addr + n) lies inside one known range of device memory (or managed memory). */
+bool vcu_memory_is_device(uint64_t addr, uint64_t n);
+/* True when [addr, addr + n) lies inside one host range that the worker maps. */
+bool vcu_memory_in_place(uint64_t addr, uint64_t n);
+void vcu_memory_note_variable(uint64_t addr, uint64_t size);
+/* Adds a range; false when memory is short (the caller then undoes the allocation). */
+bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
+/* Takes the range that starts there and is of that kind out of the table. */
+bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place);
+uint64_t vcu_memory_new_id(void);
+
+/* vcu_hostmem.c: shares new host memory and registers it with the provider. */
+CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
+void vcu_hostmem_end(struct vcu_memory *m);
+
+/* vcu_staging.c: one piece of the staging area. */
+struct vcu_chunk;
+/* Bytes in one piece. */
+uint64_t vcu_chunk_size(void);
+/* A free piece; waits for one unless `try` (then NULL when none is free). NULL also when dead. */
+struct vcu_chunk *vcu_chunk_take(bool try);
+uint8_t *vcu_chunk_data(struct vcu_chunk *c);
+uint64_t vcu_chunk_offset(struct vcu_chunk *c); /* in the staging area */
+struct vgp_submit *vcu_chunk_submit(struct vcu_chunk *c);
+/* Back to the free list. */
+void vcu_chunk_give(struct vcu_chunk *c);
+/* Back to the free list as soon as its published submission is answered. An error of it becomes the
+   asynchronous error that the next synchronising call returns. */
+void vcu_chunk_give_later(struct vcu_chunk *c);
+
+#endif

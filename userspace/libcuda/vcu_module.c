@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Modules and libraries: loading images, finding functions and variables. The image goes to the
+ * worker as it is; only its length is found out here (vcu_image.c).
+ */
+#define _GNU_SOURCE
+#include "vcu_module.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define LOG_MAX 2048
+
+/* Where the application wants the JIT's texts. */
+struct jit_logs {
+    char *info, *error;
+    size_t info_size, error_size;
+    void **info_size_out, **error_size_out;
+};
+
+static void parse_options(struct jit_logs *logs, unsigned n, const CUjit_option *options,
+                          void **values)
+{
+    memset(logs, 0, sizeof(*logs));
+    for (unsigned i = 0; options != NULL && values != NULL && i < n; i++) {
+        switch (options[i]) {
+        case CU_JIT_INFO_LOG_BUFFER:
+            logs->info = values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            logs->info_size = (unsigned)(uintptr_t)values[i];
+            logs->info_size_out = &values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER:
+            logs->error = values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            logs->error_size = (unsigned)(uintptr_t)values[i];
+            logs->error_size_out = &values[i];
+            break;
+        default:
+            break; /* hints to the host's compiler; its defaults are used */
+        }
+    }
+}
+
+static void give_log(char *to, size_t cap, void **size_out, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (to != NULL && cap != 0) {
+        if (n >= cap)
+            n = cap - 1;
+        memcpy(to, text, n);
+        to[n] = '\0';
+        if (size_out != NULL)
+            *size_out = (void *)(uintptr_t)(n == 0 ? 0 : n + 1);
+    }
+}
+
+struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
+{
+    struct vcu_unit *u = calloc(1, sizeof(*u));
+
+    if (u == NULL)
+        return NULL;
+    u->handle = vgp_handle_mint(type);
+    if (u->handle == 0) {
+        free(u);
+        return NULL;
+    }
+    pthread_mutex_init(&u->lock, NULL);
+    if (type == VGP_H_MODULE)
+        u->context = vcu_current_context();
+    return u;
+}
+
+static void func_free(struct vcu_func *f)
+{
+    uint64_t function = f->function;
+
+    if (function != 0) { /* the CUfunction of a kernel goes with it */
+        struct vcu_func *of = vcu_handle_data(function, VGP_H_FUNCTION);
+
+        vgp_handle_drop(function);
+        free(of);
+    }
+    vgp_handle_drop(f->handle);
+    free(f->params);
+    free(f);
+}
+
+void vcu_unit_free(struct vcu_unit *u)
+{
+    vgp_handle_drop(u->handle);
+    while (u->funcs != NULL) {
+        struct vcu_func *f = u->funcs;
+
+        u->funcs = f->next;
+        func_free(f);
+    }
+    pthread_mutex_destroy(&u->lock);
+    free(u);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+static CUresult load(enum vgp_handle_type type, const char *call, const void *code, uint64_t limit,
+                     struct jit_logs *logs, uint64_t *handle)
+{
+    struct vcu_image image;
+    const char *why;
+    char info[LOG_MAX] = "", error[LOG_MAX] = "";
+    bool want = logs->info != NULL || logs->error != NULL || vcu_trace_on;
+    struct vcu_unit *u;
+    CUresult res = vcu_image_measure(code, limit, &image, &why);
+
+    if (res != CUDA_SUCCESS)
+        return VCU_REFUSE(res, call, "%s", why);
+    u = vcu_unit_new(type);
+    if (u == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (type == VGP_H_MODULE)
+        res = vgp_call_vgpModuleLoad((CUmodule)(uintptr_t)u->handle, image.data, image.size, want,
+                                     info, sizeof(info), error, sizeof(error));
+    else
+        res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want,
+                                      info, sizeof(info), error, sizeof(error));
+    give_log(logs->info, logs->info_size, logs->info_size_out, info);
+    give_log(logs->error, logs->error_size, logs->error_size_out, error);
+    if (res != CUDA_SUCCESS) {
+        vcu_unit_free(u);
+        return VCU_REFUSE(res, call, "the host refused the image (%llu bytes)%s%s",
+                          (unsigned long long)image.size, error[0] != '\0' ? ": " : "", error);
+    }
+    vcu_handle_set_data(u->handle, type, u);
+    *handle = u->handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load_file(enum vgp_handle_type type, const char *call, const char *path,
+                          struct jit_logs *logs, uint64_t *handle)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    CUresult res;
+    char *text;
+    ssize_t n = 0;
+
+    if (fd < 0)
+        return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM,
+                          call, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)VGP_BLOB_MAX) {
+        close(fd);
+        return VCU_REFUSE(CUDA_ERROR_INVALID_IMAGE, call, "%s: not a regular file up to 1 GiB",
+                          path);
+    }
+    text = malloc((size_t)st.st_size + 1); /* PTX files have no NUL at their end: one is added */
+    if (text == NULL) {
+        close(fd);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (off_t done = 0; done < st.st_size; done += n) {
+        n = read(fd, text + done, (size_t)(st.st_size - done));
+        if (n <= 0)
+            break;
+    }
+    close(fd);
+    text[st.st_size] = '\0';
+    res = n < 0 ? CUDA_ERROR_OPERATING_SYSTEM
+                : load(type, call, text, (uint64_t)st.st_size + 1, logs, handle);
+    free(text);
+    return res;
+}
+
+CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                                CUjit_option *options, void **optionValues)
+{
+    struct jit_logs logs;
+    uint64_t handle;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (module == NULL || image == NULL ||
+        (numOptions != 0 && (options == NULL || optionValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    parse_options(&logs, numOptions, options, optionValues);
+    res = load(VGP_H_MODULE, "cuModuleLoadData", image, 0, &logs, &handle);
+    if (res == CUDA_SUCCESS)
+        *module = (CUmodule)(uintptr_t)handle;
+    return res;
+}
+
+CUresult vcu_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return vcu_cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+CUresult vcu_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return vcu_cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
+}
+
+CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
+{
+    struct jit_logs logs = { 0 };
+    uint64_t handle;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (module == NULL || fname == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = load_file(VGP_H_MODULE, "cuModuleLoad", fname, &logs, &handle);
+    if (res == CUDA_SUCCESS)
+        *module = (CUmodule)(uintptr_t)handle;
+    return res;
+}
+
+/* Options that change where code lives or who owns it are served as far as they are hints. */
+static CUresult check_library_options(unsigned n, const CUlibraryOption *options)
+{
+    for (unsigned i = 0; options != NULL && i < n; i++) {
+        if (options[i] != CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE &&
+            options[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return n != 0 && options == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions)
+{
+    struct jit_logs logs;
+    uint64_t handle;
+    CUresult res = vcu_check_init();
+
+    (void)libraryOptionValues; /* cublasLt passes options without values */
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (library == NULL || code == NULL ||
+        (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = check_library_options(numLibraryOptions, libraryOptions);
+    if (res != CUDA_SUCCESS)
+        return res;
+    parse_options(&logs, numJitOptions, jitOptions, jitOptionsValues);
+    res = load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &logs, &handle);
+    if (res == CUDA_SUCCESS)
+        *library = (CUlibrary)(uintptr_t)handle;
+    return res;
+}
+
+CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+                                   CUjit_option *jitOptions, void **jitOptionsValues,
+                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                                   void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+    struct jit_logs logs;
+    uint64_t handle;
+    CUresult res = vcu_check_init();
+
+    (void)libraryOptionValues;
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (library == NULL || fileName == NULL ||
+        (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = check_library_options(numLibraryOptions, libraryOptions);
+    if (res != CUDA_SUCCESS)
+        return res;
+    parse_options(&logs, numJitOptions, jitOptions, jitOptionsValues);
+    res = load_file(VGP_H_LIBRARY, "cuLibraryLoadFromFile", fileName, &logs, &handle);
+    if (res == CUDA_SUCCESS)
+        *library = (CUlibrary)(uintptr_t)handle;
+    return res;
+}
+
+/* ---- unloading ------------------------------------------------------------------------------ */
+
+CUresult vcu_cuModuleUnload(CUmodule hmod)
+{
+    struct vcu_unit *u;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (u->library != 0)
+        return VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload",
+                          "the module belongs to a library");
+    res = vgp_call_cuModuleUnload(hmod);
+    if (res == CUDA_SUCCESS)
+        vcu_unit_free(u);
+    return res;
+}
+
+CUresult vcu_cuLibraryUnload(CUlibrary library)
+{
+    struct vcu_unit *u, *module;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_cuLibraryUnload(library);
+    if (res != CUDA_SUCCESS)
+        return res;
+    module = vcu_handle_data(u->module, VGP_H_MODULE);
+    if (module != NULL)
+        vcu_unit_free(module);
+    vcu_unit_free(u);
+    return res;
+}
+
+static void forget_unit(uint64_t handle, void *data, void *arg)
+{
+    struct vcu_unit *u = data;
+
+    (void)handle;
+    if (u != NULL && u->context == *(uint64_t *)arg)
+        vcu_unit_free(u);
+}
+
+/* A kernel's CUfunction belongs to a context; the kernel itself does not. */
+static void forget_function(uint64_t handle, void *data, void *arg)
+{
+    struct vcu_func *f = data;
+
+    if (f == NULL || f->context != *(uint64_t *)arg || f->kernel == NULL)
+        return;
+    f->kernel->function = 0;
+    vgp_handle_drop(handle);
+    free(f);
+}
+
+static void forget_library_module(uint64_t handle, void *data, void *arg)
+{
+    struct vcu_unit *u = data;
+
+    (void)handle;
+    (void)arg;
+    if (u != NULL && u->module != 0 && !vgp_handle_live(u->module, VGP_H_MODULE))
+        u->module = 0;
+}
+
+void vcu_modules_forget(uint64_t context)
+{
+    pthread_mutex_lock(&vcu_module_lock);
+    vcu_handle_each(VGP_H_FUNCTION, forget_function, &context);
+    vcu_handle_each(VGP_H_MODULE, forget_unit, &context);
+    vcu_handle_each(VGP_H_LIBRARY, forget_library_module, NULL);
+    pthread_mutex_unlock(&vcu_module_lock);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Modules, libraries and the functions in them, as the guest remembers them. A function's attributes
+ * and its parameter layout arrive with its lookup and are answered from here.
+ */
+#ifndef VCU_MODULE_H
+#define VCU_MODULE_H
+
+#include "vcu.h"
+
+#define VCU_FUNC_ATTRIBUTES 32
+#define VCU_MAX_PARAMS 900
+/* CUDA's limit for the parameters of one kernel on current devices, bytes. */
+#define VCU_MAX_PARAM_BYTES 32764u
+
+struct vcu_param {
+    uint32_t offset, size; /* bytes */
+};
+
+/* A CUfunction or a CUkernel. Lives as long as its module or library. */
+struct vcu_func {
+    struct vcu_func *next;   /* of the same parent */
+    uint64_t handle;
+    uint64_t parent;         /* module (CUfunction) or library (CUkernel) handle */
+    _Atomic uint64_t function; /* kernel: its CUfunction in the current context, 0 = not asked yet */
+    struct vcu_func *kernel; /* function that came from a kernel: that kernel */
+    uint64_t context;        /* function: owner */
+    int device;              /* whose attributes are cached */
+    int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
+    uint32_t attribute_count;
+    uint32_t param_count;
+    uint32_t param_bytes;    /* size of the packed parameter buffer */
+    struct vcu_param *params;
+    char name[];
+};
+
+/* A module or a library. */
+struct vcu_unit {
+    uint64_t handle;
+    uint64_t context;       /* module: owner; library: 0 */
+    uint64_t module;        /* library: its CUmodule once asked for */
+    uint64_t library;       /* module that is a library's: that library */
+    pthread_mutex_t lock;   /* protects funcs */
+    struct vcu_func *funcs; /* looked up so far */
+};
+/* Serialises library -> module and kernel -> function, which happen once each. */
+extern pthread_mutex_t vcu_module_lock;
+/* A record with a minted handle (module or library); NULL when memory or handles are short. */
+struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
+/* Drops its handle and those of everything looked up in it. */
+void vcu_unit_free(struct vcu_unit *u);
+
+/* CUfunction or CUkernel handle -> the record that describes it; NULL when it is not live. */
+struct vcu_func *vcu_func_find(CUfunction f);
+
+#endif

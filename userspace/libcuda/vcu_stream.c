@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* What of streams and events is answered in the guest; the rest of them is generated. */
+#include "vcu.h"
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+CUresult vcu_cuStreamDestroy(CUstream hStream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vgp_handle_live((uintptr_t)hStream, VGP_H_STREAM))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuStreamDestroy_v2(hStream);
+}
+
+CUresult vcu_cuEventDestroy(CUevent hEvent)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuEventDestroy_v2(hEvent);
+}
+
+CUresult vcu_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vgp_handle_live((uintptr_t)hStart, VGP_H_EVENT) ||
+        !vgp_handle_live((uintptr_t)hEnd, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (pMilliseconds == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+/* The context of a stream: the handle table keeps it as the stream's data (vcu_handle.c). */
+static CUresult context_of(CUstream stream, uint64_t *context)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    stream = vcu_stream(stream);
+    if (!vcu_stream_ok(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *context = (uintptr_t)stream <= 2
+                   ? vcu_current_context()
+                   : (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    uint64_t context;
+    CUresult res = context_of(hStream, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)(uintptr_t)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    uint64_t context;
+    CUresult res = context_of(hStream, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vcu_cuCtxGetDevice_v2(device, (CUcontext)(uintptr_t)context);
+}
+
+/* ---- capture: not served, so no stream is ever capturing -------------------------------------- */
+
+CUresult vcu_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    uint64_t context;
+    CUresult res = context_of(hStream, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (captureStatus == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                    cuuint64_t *id_out)
+{
+    (void)id_out; /* only written while capturing, as documented */
+    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult vcu_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                       cuuint64_t *id_out, CUgraph *graph_out,
+                                       const CUgraphNode **dependencies_out,
+                                       size_t *numDependencies_out)
+{
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)numDependencies_out;
+    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult vcu_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                                       cuuint64_t *id_out, CUgraph *graph_out,
+                                       const CUgraphNode **dependencies_out,
+                                       const CUgraphEdgeData **edgeData_out,
+                                       size_t *numDependencies_out)
+{
+    (void)id_out;
+    (void)graph_out;
+    (void)dependencies_out;
+    (void)edgeData_out;
+    (void)numDependencies_out;
+    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult vcu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode old = current;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    current = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}

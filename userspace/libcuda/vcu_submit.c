@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the generated encoders ask for: records, replies and blobs on the process's one ring.
+ */
+#include "vcu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../protocol/generated/vgp_calls.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+/* The library's part of struct vgp_submit. */
+struct submit {
+    struct vcu_call call;
+    uint16_t number;
+};
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv is too small");
+
+static struct submit *part(struct vgp_submit *s)
+{
+    return (struct submit *)s->priv;
+}
+
+/* Replies are copied out of shared memory before anything decodes them. Freed with the thread. */
+static __thread uint8_t payload_small[512] __attribute__((aligned(16)));
+
+bool vcu_error_is_sticky(CUresult r)
+{
+    switch (r) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
+{
+    struct vcu_thread *t = vcu_thread();
+    struct submit *p = part(s);
+    CUresult res;
+
+    p->call.phase = VCU_CALL_NONE;
+    p->number = call;
+    /* During cuInit the state is still NEW, but the ring is there. */
+    if (__builtin_expect(vcu.state != VCU_READY, 0) && !(vcu.state == VCU_NEW && vcu.connected))
+        return vcu_check_init();
+    if (__builtin_expect(t->in_callback, 0))
+        return CUDA_ERROR_NOT_PERMITTED;
+    res = vcu_ring_begin(&vcu.ring, &p->call, call, bytes,
+                         want_reply ? VCU_REPLY_WAIT : VCU_REPLY_NONE, vcu_current_context(),
+                         t->number);
+    s->args = p->call.args;
+    return res;
+}
+
+CUresult vgp_submit_async(struct vgp_submit *s)
+{
+    vcu_ring_publish(&part(s)->call);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_publish(struct vgp_submit *s)
+{
+    vcu_ring_publish(&part(s)->call);
+    return CUDA_SUCCESS;
+}
+
+static bool is_synchronising(uint16_t call)
+{
+    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize ||
+           call == VGP_cuEventSynchronize;
+}
+
+/* Remembers an error that the context will not recover from, so that launches report it at once. */
+static void note_sticky(CUresult r)
+{
+    struct vcu_context *c;
+
+    if (!vcu_error_is_sticky(r))
+        return;
+    c = vcu_handle_data(vcu_current_context(), VGP_H_CONTEXT);
+    if (c != NULL)
+        atomic_store(&c->sticky, (int)r);
+}
+
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)
+{
+    struct submit *p = part(s);
+    const void *shared;
+    uint8_t *copy = payload_small;
+    CUresult res;
+    uint32_t n;
+
+    res = vcu_ring_collect(&p->call, &shared, &n);
+    if (n > sizeof(payload_small)) {
+        struct vcu_thread *t = vcu_thread();
+
+        if (t->payload == NULL)
+            t->payload = malloc(vcu.ring.slot_size);
+        copy = t->payload;
+        if (copy == NULL) {
+            n = 0;
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (n != 0)
+        memcpy(copy, shared, n);
+    *payload = copy;
+    *size = n;
+    if (res == CUDA_SUCCESS && is_synchronising(p->number))
+        res = vcu_ring_take_async_error(&vcu.ring);
+    if (__builtin_expect(res != CUDA_SUCCESS, 0))
+        note_sticky(res);
+    return res;
+}
+
+void vgp_submit_end(struct vgp_submit *s)
+{
+    vcu_ring_end(&part(s)->call);
+}
+
+bool vcu_submit_ready(struct vgp_submit *s)
+{
+    return vcu_ring_ready(&part(s)->call);
+}
+
+CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
+{
+    static _Atomic uint32_t last_id;
+    const uint8_t *p = data;
+    uint32_t id = atomic_fetch_add(&last_id, 1) + 1;
+
+    if (size > VGP_BLOB_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (id == 0)
+        id = atomic_fetch_add(&last_id, 1) + 1;
+    for (uint64_t done = 0; done < size;) {
+        uint32_t part_size = size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
+        CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part_size);
+
+        if (res != CUDA_SUCCESS) {
+            if (done != 0)
+                vgp_call_vgpBlobDrop(id);
+            return res;
+        }
+        done += part_size;
+    }
+    *blob_id = id;
+    return CUDA_SUCCESS;
+}
