@@ -10,8 +10,12 @@
 #   share/qemu/*.bin           firmware, from Debian's packages
 #   src/, obj/, apt/           unpacked source, objects, downloads
 #
-# Environment: VGPU_QEMU_SUITE (default bookworm: QEMU 7.2), JOBS (default: number of processors),
-# VGPU_DEBIAN_MIRROR, VGPU_DEBIAN_SECURITY_MIRROR (default: the archive this machine uses).
+# Environment:
+#   VGPU_QEMU_SUITE    Debian suite, default bookworm (QEMU 7.2); trixie has 10.0
+#   VGPU_MESON_SUITE   where meson comes from if this machine's is too old for that QEMU,
+#                      default bookworm-backports
+#   VGPU_DEBIAN_MIRROR, VGPU_DEBIAN_SECURITY_MIRROR   default: the archive this machine uses
+#   JOBS               default: number of processors
 # A second run only asks ninja whether the device changed. Nothing outside O is written.
 
 set -eu
@@ -20,57 +24,36 @@ set -eu
 O=${1:-${O:-$DEVICE_DIR/../build/qemu}}
 SUITE=${VGPU_QEMU_SUITE:-bookworm}
 JOBS=${JOBS:-$(nproc)}
-PACKAGES="meson ninja-build gcc libglib2.0-dev libpixman-1-dev libfdt-dev libattr1-dev libcap-ng-dev pkg-config python3-venv dpkg-dev"
+PACKAGES="meson ninja-build gcc pkg-config python3-venv dpkg-dev libglib2.0-dev libpixman-1-dev \
+libfdt-dev libattr1-dev libcap-ng-dev"
 
 mkdir -p "$O"
 O=$(cd "$O" && pwd)
 exec 9> "$O/.lock"
 flock -n 9 || { say "waiting for another build in $O"; flock 9; }
 
-# Bump the number when the configure options change, so that old build folders are made anew.
-# Changes of the device, of meson.build and of vgpu-devices.mak are noticed by ninja.
-STAMP="1 $SUITE"
-need "$PACKAGES" ninja meson pkg-config gcc dpkg-source flock
+need "$PACKAGES" meson ninja pkg-config gcc dpkg-source || exit 1
 
-if [ ! -e "$O/src/configure" ] || [ "$(cat "$O/.suite" 2>/dev/null)" != "$SUITE" ]; then
-    say "fetching the package lists of $SUITE"
-    apt_setup "$SUITE" "$SUITE-updates" "$SUITE-security" || die "cannot fetch the package lists"
-    say "fetching and unpacking the QEMU source"
-    rm -rf "$O/obj" "$O/.stamp"
-    unpack_qemu "$O/src" || die "cannot fetch the QEMU source; see $O/unpack.log"
+fetch_qemu "$SUITE" || die "cannot fetch the QEMU source of $SUITE (see $O/unpack.log)"
+if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE" ]; then
     say "fetching firmware"
+    apt_setup "$SUITE" "$SUITE-updates" "$SUITE-security" || die "cannot fetch firmware"
     rm -rf "$O/fw" "$O/share"
+    mkdir -p "$O/share/qemu"
     unpack_package seabios "$O/fw" || die "cannot fetch seabios"
     unpack_package qemu-system-data "$O/fw" || die "cannot fetch qemu-system-data"
-    mkdir -p "$O/share/qemu"
     for f in bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin; do
-        cp -L "$(find "$O/fw" -name "$f" \( -type f -o -xtype f \) | head -n 1)" "$O/share/qemu/$f"
+        cp -L "$(find "$O/fw" -name "$f" -type f | head -n 1)" "$O/share/qemu/$f"
     done
     rm -rf "$O/fw"
-    echo "$SUITE" > "$O/.suite"
+    echo "$SUITE" > "$O/share/.suite"
 fi
+use_meson || die "this QEMU needs meson 1.5 or newer: install it or set VGPU_MESON_SUITE"
+# Bump the number when the configure options change, so that old build folders are made anew.
+# Changes of the device, of meson.build and of vgpu-devices.mak are noticed by ninja.
+configure_qemu "1 $SUITE" || die "configure failed; see $O/configure.log"
 
-"$DEVICE_DIR/add-to-qemu.sh" "$O/src"
-if [ "$(cat "$O/.stamp" 2>/dev/null)" != "$STAMP" ]; then
-    say "configuring QEMU $(cat "$O/src/VERSION")"
-    rm -rf "$O/obj"
-    mkdir -p "$O/obj"
-    case $(cat "$O/src/VERSION") in
-    7.*) EXTRA="--enable-cap-ng --enable-coroutine-pool" ;;
-    *) EXTRA="--python=/usr/bin/python3 --disable-download" ;;
-    esac
-    (cd "$O/obj" && ../src/configure --prefix=/usr --target-list=x86_64-softmmu \
-        --without-default-features --without-default-devices \
-        --with-devices-x86_64=vgpu --enable-system --disable-user --enable-tcg --enable-kvm \
-        --enable-vhost-user --enable-vhost-kernel --enable-virtfs --enable-attr \
-        --enable-fdt=system --enable-malloc-trim --enable-membarrier --disable-docs \
-        --disable-tools --disable-debug-info --disable-install-blobs --audio-drv-list= \
-        --enable-trace-backends=log $EXTRA) > "$O/configure.log" 2>&1 ||
-        { tail -n 20 "$O/configure.log" >&2; die "configure failed; see $O/configure.log"; }
-    echo "$STAMP" > "$O/.stamp"
-    say "compiling with $JOBS jobs (two to five minutes the first time)"
-fi
-
+[ -e "$O/obj/qemu-system-x86_64" ] || say "compiling with $JOBS jobs (a few minutes the first time)"
 # ninja prints one line per step; show about one in ten seconds of them.
 (cd "$O/obj" && nice ninja -j"$JOBS" qemu-system-x86_64) 2>&1 | tee "$O/ninja.log" |
     awk -v start="$START" '
