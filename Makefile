@@ -29,11 +29,12 @@ export CUDA_HOME
 STEP := $(SCRIPTS)/step.sh
 NEXT := $(MAKE) --no-print-directory
 # sub FOLDER, GOALS: make in a folder, with its place under build/.
-sub = $(NEXT) -C $(TOP)/$(1) O=$(call place,$(1)) CUDA_HOME=$(CUDA_HOME) -j$(JOBS) $(2)
+sub = $(NEXT) -C $(TOP)/$(1) O=$(call place,$(1)) CUDA_HOME=$(CUDA_HOME) $(args-$(1)) -j$(JOBS) $(2)
 place = $(BUILD)/$(or $(place-$(1)),$(1))
 place-qemu-device := qemu
 place-kernel/vgpu_drv := kernel
-sub-kernel-args := KDIR=$(BUILD)/guest/headers
+args-kernel/vgpu_drv := KDIR=$(BUILD)/guest/headers
+args-userspace/libcuda := CONFIG_VGPU_LIBCUDA_INTEGRITY=$(or $(CONFIG_VGPU_LIBCUDA_INTEGRITY),n)
 
 # Folders with something to build, in an order in which each finds what it needs.
 HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
@@ -94,7 +95,7 @@ bench: prepare ## measure; writes build/bench.json and prints a table
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/lint.sh
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
-	@$(call sub,kernel/vgpu_drv,lint) $(sub-kernel-args)
+	@$(call sub,kernel/vgpu_drv,lint)
 
 gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
 	@$(TOP)/tests/gpu/run
@@ -124,7 +125,7 @@ stage-test:
 
 # run-checks.sh asks for one folder's check.
 check-%:
-	@$(call sub,$(subst .,/,$*),check) $(if $(filter kernel.%,$*),$(sub-kernel-args))
+	@$(call sub,$(subst .,/,$*),check)
 
 .PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device \
 	kernel/vgpu_drv tests/demo
@@ -140,4 +141,4 @@ text-tests/demo := the demo programs
 # Kbuild takes O= in another sense: the folder's Makefile sorts that out.
 kernel/vgpu_drv:
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
-	@$(STEP) kernel-vgpu_drv "building the guest driver" $(call sub,$@,module) $(sub-kernel-args)
+	@$(STEP) kernel-vgpu_drv "building the guest driver" $(call sub,$@,module)
