@@ -1,0 +1,794 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The driver API through the built library: initialisation, devices, contexts, memory, errors.
+ * Streams and modules are in the other two files of this program.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sg_drv_test.h"
+
+const char test_ptx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .global .align 4 .u32 counter = 7;\n"
+    ".visible .const .align 4 .b8 table[8] = {1, 0, 0, 0, 2, 0, 0, 0};\n"
+    ".extern .shared .align 4 .b8 dyn[];\n"
+    /* p[i] = v for i < n */
+    ".visible .entry fill(.param .u64 p, .param .u32 v, .param .u32 n)\n{\n"
+    "  .reg .pred %p1; .reg .b32 %r<6>; .reg .b64 %rd<4>;\n"
+    "  ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v]; ld.param.u32 %r2, [n];\n"
+    "  mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x;\n"
+    "  mad.lo.s32 %r3, %r3, %r4, %r5; setp.ge.u32 %p1, %r3, %r2; @%p1 bra DONE;\n"
+    "  cvta.to.global.u64 %rd2, %rd1; mul.wide.u32 %rd3, %r3, 4; add.s64 %rd2, %rd2, %rd3;\n"
+    "  st.global.u32 [%rd2], %r1;\nDONE:\n  ret;\n}\n"
+    /* writes behind p */
+    ".visible .entry oob(.param .u64 p)\n{\n  .reg .b64 %rd1; .reg .b32 %r1;\n"
+    "  ld.param.u64 %rd1, [p]; mov.u32 %r1, 1; st.global.u32 [%rd1], %r1;\n  ret;\n}\n"
+    /* until *p is not zero */
+    ".visible .entry spin(.param .u64 p)\n{\n  .reg .b64 %rd1; .reg .b32 %r1; .reg .pred %p1;\n"
+    "  ld.param.u64 %rd1, [p];\nAGAIN:\n  ld.volatile.global.u32 %r1, [%rd1];\n"
+    "  setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;\n  ret;\n}\n"
+    /* *p = counter++ */
+    ".visible .entry late(.param .u64 p)\n{\n  .reg .b64 %rd<3>; .reg .b32 %r<3>;\n"
+    "  ld.param.u64 %rd1, [p]; ld.global.u32 %r1, [counter]; st.global.u32 [%rd1], %r1;\n"
+    "  add.u32 %r2, %r1, 1; st.global.u32 [counter], %r2;\n  ret;\n}\n"
+    ".visible .entry dynsh()\n{\n  .reg .b32 %r1; mov.u32 %r1, dyn; st.shared.u32 [%r1], %r1;\n"
+    "  ret;\n}\n"
+    ".visible .entry bounded()\n.maxntid 64, 1, 1\n{\n  ret;\n}\n"
+    ".visible .entry exact()\n.reqntid 32, 1, 1\n{\n  ret;\n}\n"
+    ".visible .entry trapped()\n{\n  trap;\n}\n";
+
+void CUDA_CB gate_wait(void *gate)
+{
+    struct gate *g = gate;
+
+    pthread_mutex_lock(&g->lock);
+    g->reached = true;
+    pthread_cond_broadcast(&g->cond);
+    while (!g->open)
+        pthread_cond_wait(&g->cond, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void gate_open(struct gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->open = true;
+    pthread_cond_broadcast(&g->cond);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void gate_await(struct gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    while (!g->reached)
+        pthread_cond_wait(&g->cond, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+CUcontext ctx_begin(void)
+{
+    CUcontext c;
+
+    OK(cuCtxCreate_v2(&c, 0, 0));
+    return c;
+}
+
+void ctx_end(CUcontext c)
+{
+    OK(cuCtxDestroy_v2(c));
+    while (cuCtxPopCurrent_v2(NULL) == CUDA_SUCCESS)
+        ;
+}
+
+CUfunction get_kernel(CUmodule *m, const char *name)
+{
+    CUfunction f;
+
+    if (!*m)
+        OK(cuModuleLoadData(m, test_ptx));
+    OK(cuModuleGetFunction(&f, *m, name));
+    return f;
+}
+
+void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s)
+{
+    void *args[] = {&p, &value, &n};
+
+    OK(cuLaunchKernel(f, (n + 127) / 128, 1, 1, 128, 1, 1, 0, s, args, NULL));
+}
+
+/* ---- before cuInit ---- */
+
+static void test_before_init(void **state)
+{
+    CUdeviceptr p;
+    CUcontext c;
+    const char *s;
+    int v;
+
+    (void)state;
+    IS(cuDeviceGetCount(&v), NOT_INITIALIZED);
+    IS(cuDeviceGet(&v, 0), NOT_INITIALIZED);
+    IS(cuDeviceGetCount(NULL), NOT_INITIALIZED);
+    IS(cuCtxGetCurrent(&c), NOT_INITIALIZED);
+    IS(cuCtxCreate_v2(&c, 0, 0), NOT_INITIALIZED);
+    IS(cuMemAlloc_v2(&p, 4), NOT_INITIALIZED);
+    IS(cuStreamSynchronize(NULL), NOT_INITIALIZED);
+    IS(cuEventQuery(NULL), NOT_INITIALIZED);
+    IS(cuGraphCreate(NULL, 0), NOT_INITIALIZED);
+    OK(cuDriverGetVersion(&v));
+    assert_int_equal(v, 13000);
+    IS(cuDriverGetVersion(NULL), INVALID_VALUE);
+    OK(cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &s));
+    assert_string_equal(s, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    IS(cuInit(1), INVALID_VALUE);
+    OK(cuInit(0));
+    OK(cuInit(0));
+}
+
+/* ---- exports ---- */
+
+/* Every function that cuda.h declares must be there; the names come from the preprocessor. */
+static void test_exports_complete(void **state)
+{
+    const char *home = getenv("CUDA_HOME"), *cc = getenv("CC");
+    char cmd[1024], name[256];
+    int n = 0, missing = 0;
+
+    (void)state;
+    snprintf(cmd, sizeof(cmd),
+             "printf '#define __CUDA_API_VERSION_INTERNAL\\n#include <cuda.h>\\n"
+             "#include <cudaProfiler.h>\\n' | %s -I%s/include -E -P - | tr -s '\\n\\t ' '   ' | "
+             "grep -oE 'CUresult +cu[A-Z][A-Za-z0-9_]* ?\\(' | tr -d '(' | awk '{print $2}' | "
+             "sort -u", cc ? cc : "cc", home ? home : "/usr/local/cuda");
+    FILE *p = popen(cmd, "r");
+
+    assert_non_null(p);
+    while (fgets(name, sizeof(name), p)) {
+        name[strcspn(name, "\n")] = '\0';
+        n++;
+        if (!dlsym(RTLD_DEFAULT, name)) {
+            print_error("not exported: %s\n", name);
+            missing++;
+        }
+    }
+    pclose(p);
+    assert_true(n > 500);
+    assert_int_equal(missing, 0);
+}
+
+static void test_unsupported_says_so(void **state)
+{
+    const char *(*detail)(void) =
+        (const char *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "sg_last_error_detail");
+    CUtexObject t;
+
+    (void)state;
+    assert_non_null(detail);
+    IS(cuTexObjectCreate(&t, NULL, NULL, NULL), NOT_SUPPORTED);
+    assert_string_equal(detail(), "cuTexObjectCreate: not supported by this device");
+}
+
+static void test_proc_address(void **state)
+{
+    CUdriverProcAddressQueryResult q;
+    void *p, *want;
+
+    (void)state;
+    OK(cuGetProcAddress_v2("cuMemcpyHtoD", &p, 13000, 0, &q));
+    assert_ptr_equal(p, cuMemcpyHtoD_v2);
+    assert_int_equal(q, CU_GET_PROC_ADDRESS_SUCCESS);
+    OK(cuGetProcAddress_v2("cuMemcpyHtoD", &p, 13000, 2, NULL));
+    assert_ptr_equal(p, cuMemcpyHtoD_v2_ptds);
+    OK(cuGetProcAddress_v2("cuMemcpyHtoD", &p, 2000, 0, NULL));
+    assert_ptr_equal(p, cuMemcpyHtoD);
+    OK(cuGetProcAddress_v2("cuDeviceGetUuid", &p, 9020, 0, NULL));
+    assert_ptr_equal(p, cuDeviceGetUuid);
+    OK(cuGetProcAddress_v2("cuStreamGetCaptureInfo", &p, 11030, 0, NULL));
+    assert_ptr_equal(p, cuStreamGetCaptureInfo_v2);
+    OK(cuGetProcAddress_v2("cuStreamGetCaptureInfo", &p, 12030, 2, NULL));
+    assert_ptr_equal(p, cuStreamGetCaptureInfo_v3_ptsz);
+    OK(cuGetProcAddress_v2("cuGetProcAddress", &p, 12000, 0, NULL));
+    assert_ptr_equal(p, cuGetProcAddress_v2);
+    OK(cuGetProcAddress("cuInit", &p, 13000, 0));
+    want = dlsym(RTLD_DEFAULT, "cuInit");
+    assert_ptr_equal(p, want);
+    IS(cuGetProcAddress_v2("cuNoSuchThing", &p, 13000, 0, &q), NOT_FOUND);
+    assert_int_equal(q, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    assert_null(p);
+    IS(cuGetProcAddress_v2("cuCtxGetDevice", &p, 1000, 0, &q), NOT_FOUND);
+    assert_int_equal(q, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    IS(cuGetProcAddress_v2("", &p, 0, 0, NULL), NOT_FOUND);
+    IS(cuGetProcAddress_v2(NULL, &p, 13000, 0, NULL), INVALID_VALUE);
+    IS(cuGetProcAddress_v2("cuInit", NULL, 13000, 0, NULL), INVALID_VALUE);
+    IS(cuGetProcAddress_v2("cuInit", &p, 13000, 64, NULL), INVALID_VALUE);
+}
+
+static void test_error_names(void **state)
+{
+    const char *s = "";
+    int named = 0;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        const char *a, *b;
+        CUresult r = cuGetErrorName((CUresult)i, &a);
+
+        assert_int_equal(cuGetErrorString((CUresult)i, &b), r);
+        assert_true((r == CUDA_SUCCESS) == (a != NULL && b != NULL));
+        named += r == CUDA_SUCCESS;
+    }
+    assert_int_equal(named, 101); /* as many as cuda.h 13.0 has */
+    OK(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &s));
+    assert_string_equal(s, "out of memory");
+    IS(cuGetErrorName((CUresult)12345, &s), INVALID_VALUE);
+    assert_null(s);
+    IS(cuGetErrorName(CUDA_SUCCESS, NULL), INVALID_VALUE);
+}
+
+/* ---- devices ---- */
+
+static void test_device(void **state)
+{
+    static const int asked[] = { /* what NVIDIA's runtime asks, all of which must succeed */
+        75, 76, 40, 16, 18, 19, 21, 77, 22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49,
+        52, 42, 43, 27, 28, 29, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 31,
+        32, 33, 34, 50, 35, 41, 37, 38, 108, 39, 30, 51, 8, 97, 81, 12, 82, 10, 11, 1, 2, 3, 4, 5,
+        6, 7, 9, 14, 78, 79, 80, 83, 84, 85, 86, 88, 89, 90, 91, 95, 100, 101, 106, 109, 111, 99,
+        112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 125, 129, 130, 131, 133, 134, 139, 140,
+        143, 102, 13, 36};
+    char name[256], bus[32];
+    size_t bytes;
+    CUdevice d;
+    CUuuid u;
+    int v;
+
+    (void)state;
+    OK(cuDeviceGetCount(&v));
+    assert_int_equal(v, 1);
+    IS(cuDeviceGetCount(NULL), INVALID_VALUE);
+    OK(cuDeviceGet(&d, 0));
+    IS(cuDeviceGet(&d, 1), INVALID_DEVICE);
+    IS(cuDeviceGet(&d, -1), INVALID_DEVICE);
+    IS(cuDeviceGet(NULL, 0), INVALID_VALUE);
+    OK(cuDeviceGetName(name, sizeof(name), d));
+    assert_non_null(strstr(name, "software"));
+    OK(cuDeviceGetName(name, 5, d));
+    assert_string_equal(name, "vgpu");
+    IS(cuDeviceGetName(name, 5, 7), INVALID_DEVICE);
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        OK(cuDeviceGetAttribute(&v, (CUdevice_attribute)asked[i], d));
+    OK(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d));
+    assert_int_equal(v, 8);
+    OK(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d));
+    assert_true(v >= 1);
+    IS(cuDeviceGetAttribute(&v, (CUdevice_attribute)100000, d), INVALID_VALUE);
+    IS(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 3), INVALID_DEVICE);
+    OK(cuDeviceTotalMem_v2(&bytes, d));
+    assert_true(bytes >= 16u << 20);
+    OK(cuDeviceGetUuid_v2(&u, d));
+    OK(cuDeviceGetPCIBusId(bus, sizeof(bus), d));
+    OK(cuDeviceGetByPCIBusId(&d, bus));
+    OK(cuDeviceGetByPCIBusId(&d, "f0:00.0"));
+    IS(cuDeviceGetByPCIBusId(&d, "01:00.0"), INVALID_DEVICE);
+    IS(cuDeviceGetByPCIBusId(&d, "nonsense"), INVALID_VALUE);
+    OK(cuDeviceCanAccessPeer(&v, 0, 0));
+    assert_int_equal(v, 0);
+    IS(cuDeviceCanAccessPeer(&v, 0, 1), INVALID_DEVICE);
+}
+
+/* ---- contexts ---- */
+
+static void test_no_context(void **state)
+{
+    CUdeviceptr p;
+    CUstream s;
+    CUmodule m;
+    CUevent e;
+    CUdevice d;
+    size_t n;
+
+    (void)state;
+    IS(cuCtxGetDevice(&d), INVALID_CONTEXT);
+    IS(cuCtxGetDevice_v2(&d, NULL), INVALID_CONTEXT);
+    IS(cuMemAlloc_v2(&p, 4), INVALID_CONTEXT);
+    IS(cuMemFree_v2(0), INVALID_CONTEXT);
+    IS(cuMemGetInfo_v2(&n, &n), INVALID_CONTEXT);
+    IS(cuStreamCreate(&s, 0), INVALID_CONTEXT);
+    IS(cuStreamSynchronize(NULL), INVALID_CONTEXT);
+    IS(cuEventCreate(&e, 0), INVALID_CONTEXT);
+    IS(cuModuleLoadData(&m, test_ptx), INVALID_CONTEXT);
+    IS(cuCtxSynchronize(), INVALID_CONTEXT);
+    IS(cuCtxPopCurrent_v2(NULL), INVALID_CONTEXT);
+    IS(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), INVALID_CONTEXT);
+}
+
+static void test_context_stack(void **state)
+{
+    CUcontext a, b, c;
+    unsigned long long ia, ib;
+    unsigned v;
+
+    (void)state;
+    OK(cuCtxGetCurrent(&c));
+    assert_null(c);
+    OK(cuCtxCreate_v2(&a, CU_CTX_SCHED_BLOCKING_SYNC, 0));
+    OK(cuCtxCreate_v4(&b, NULL, 0, 0));
+    OK(cuCtxGetCurrent(&c));
+    assert_ptr_equal(c, b);
+    OK(cuCtxPopCurrent_v2(&c));
+    assert_ptr_equal(c, b);
+    OK(cuCtxGetCurrent(&c));
+    assert_ptr_equal(c, a);
+    OK(cuCtxGetFlags(&v));
+    assert_int_equal(v, CU_CTX_SCHED_BLOCKING_SYNC);
+    OK(cuCtxPushCurrent_v2(b));
+    OK(cuCtxSetCurrent(a));
+    OK(cuCtxGetCurrent(&c));
+    assert_ptr_equal(c, a);
+    OK(cuCtxGetId(a, &ia));
+    OK(cuCtxGetId(b, &ib));
+    assert_true(ia != ib);
+    OK(cuCtxGetApiVersion(b, &v));
+    assert_int_equal(v, 3020);
+    OK(cuCtxDestroy_v2(b));
+    IS(cuCtxDestroy_v2(b), INVALID_CONTEXT);
+    IS(cuCtxSetCurrent(b), INVALID_CONTEXT);
+    IS(cuCtxPushCurrent_v2((CUcontext)0x1234), INVALID_CONTEXT);
+    IS(cuCtxPushCurrent_v2(NULL), INVALID_CONTEXT);
+    IS(cuCtxGetId((CUcontext)(uintptr_t)-16, &ib), INVALID_CONTEXT);
+    IS(cuCtxCreate_v2(&c, 0x3, 0), INVALID_VALUE);
+    IS(cuCtxCreate_v2(&c, 0x1000, 0), INVALID_VALUE);
+    IS(cuCtxCreate_v2(NULL, 0, 0), INVALID_VALUE);
+    IS(cuCtxCreate_v2(&c, 0, 1), INVALID_DEVICE);
+    ctx_end(a);
+    OK(cuCtxGetCurrent(&c));
+    assert_null(c);
+}
+
+static void *use_destroyed(void *arg)
+{
+    struct gate *g = ((void **)arg)[1];
+    CUdeviceptr p;
+
+    cuCtxSetCurrent(((void **)arg)[0]);
+    gate_wait(g);
+    return (void *)(intptr_t)cuMemAlloc_v2(&p, 4);
+}
+
+static void test_destroyed_elsewhere(void **state)
+{
+    struct gate g = GATE_INIT;
+    CUcontext a = ctx_begin();
+    void *arg[] = {a, &g}, *r;
+    pthread_t t;
+
+    (void)state;
+    pthread_create(&t, NULL, use_destroyed, arg);
+    gate_await(&g);
+    ctx_end(a);
+    gate_open(&g);
+    pthread_join(t, &r);
+    assert_int_equal((intptr_t)r, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+static void test_primary(void **state)
+{
+    CUcontext p, q;
+    CUdeviceptr d;
+    unsigned flags;
+    int active;
+
+    (void)state;
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    IS(cuDevicePrimaryCtxRelease_v2(0), INVALID_CONTEXT);
+    OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_SPIN));
+    OK(cuDevicePrimaryCtxRetain(&p, 0));
+    OK(cuDevicePrimaryCtxRetain(&q, 0));
+    assert_ptr_equal(p, q);
+    IS(cuCtxDestroy_v2(p), INVALID_CONTEXT);
+    OK(cuCtxSetCurrent(p));
+    OK(cuMemAlloc_v2(&d, 100));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 1);
+    assert_int_equal(flags, CU_CTX_SCHED_SPIN);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuMemsetD8_v2(d, 0, 100));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    IS(cuMemAlloc_v2(&d, 100), CONTEXT_IS_DESTROYED);
+    OK(cuDevicePrimaryCtxRetain(&q, 0)); /* the same handle, alive again, empty */
+    assert_ptr_equal(p, q);
+    IS(cuMemsetD8_v2(d, 0, 100), INVALID_VALUE);
+    OK(cuMemAlloc_v2(&d, 100));
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    IS(cuMemFree_v2(d), CONTEXT_IS_DESTROYED);
+    IS(cuDevicePrimaryCtxRetain(&q, 1), INVALID_DEVICE);
+    IS(cuDevicePrimaryCtxRetain(NULL, 0), INVALID_VALUE);
+    IS(cuDevicePrimaryCtxSetFlags_v2(0, 0x3), INVALID_VALUE);
+    OK(cuDevicePrimaryCtxSetFlags_v2(0, 0));
+    OK(cuCtxSetCurrent(NULL));
+}
+
+static void test_limits(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUfunc_cache cfg;
+    size_t v;
+    int lo, hi;
+
+    (void)state;
+    OK(cuCtxGetLimit(&v, CU_LIMIT_PRINTF_FIFO_SIZE));
+    assert_int_equal(v, 1 << 20);
+    OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 123456));
+    OK(cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
+    assert_int_equal(v, 123456);
+    OK(cuCtxGetLimit(&v, CU_LIMIT_CIG_ENABLED));
+    assert_int_equal(v, 0);
+    IS(cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1), INVALID_VALUE);
+    IS(cuCtxSetLimit((CUlimit)99, 1), INVALID_VALUE);
+    IS(cuCtxGetLimit(&v, (CUlimit)99), INVALID_VALUE);
+    IS(cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), INVALID_VALUE);
+    OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
+    OK(cuCtxGetCacheConfig(&cfg));
+    assert_int_equal(cfg, CU_FUNC_CACHE_PREFER_L1);
+    OK(cuCtxGetStreamPriorityRange(&lo, &hi));
+    assert_true(hi < lo);
+    OK(cuCtxGetStreamPriorityRange(NULL, NULL));
+    IS(cuCtxEnablePeerAccess(c, 0), PEER_ACCESS_UNSUPPORTED);
+    IS(cuCtxDisablePeerAccess(c), PEER_ACCESS_NOT_ENABLED);
+    IS(cuCtxEnablePeerAccess(NULL, 0), INVALID_CONTEXT);
+    ctx_end(c);
+}
+
+/* ---- memory ---- */
+
+static void test_memory(void **state)
+{
+    CUcontext c = ctx_begin();
+    char src[1000], dst[1000];
+    size_t f0, f1, total, n;
+    CUdeviceptr p, base;
+
+    (void)state;
+    OK(cuMemGetInfo_v2(&f0, &total));
+    OK(cuMemAlloc_v2(&p, 1000));
+    assert_int_equal(p % 256, 0);
+    OK(cuMemGetInfo_v2(&f1, &total));
+    assert_true(f1 < f0);
+    for (int i = 0; i < 1000; i++)
+        src[i] = (char)i;
+    OK(cuMemcpyHtoD_v2(p, src, 1000));
+    memset(dst, 0, 1000);
+    OK(cuMemcpyDtoH_v2(dst, p, 1000));
+    assert_memory_equal(src, dst, 1000);
+    IS(cuMemcpyHtoD_v2(p, src, 1001), INVALID_VALUE);
+    IS(cuMemcpyHtoD_v2(p + 1, src, 1000), INVALID_VALUE);
+    IS(cuMemcpyHtoD_v2(0, src, 4), INVALID_VALUE);
+    IS(cuMemcpyHtoD_v2(p, NULL, 4), INVALID_VALUE);
+    IS(cuMemcpyDtoH_v2(NULL, p, 4), INVALID_VALUE);
+    IS(cuMemcpyDtoH_v2(dst, 0x1234, 4), INVALID_VALUE);
+    IS(cuMemcpyHtoD_v2((CUdeviceptr)(uintptr_t)dst, src, 4), INVALID_VALUE);
+    IS(cuMemcpyHtoD_v2(p, (void *)(uintptr_t)(p + 4096), 4), INVALID_VALUE);
+    OK(cuMemcpyHtoD_v2(0, NULL, 0));
+    OK(cuMemcpyDtoD_v2(p + 500, p, 500));
+    OK(cuMemcpy((CUdeviceptr)(uintptr_t)dst, p + 500, 500));
+    assert_memory_equal(src, dst, 500);
+    OK(cuMemGetAddressRange_v2(&base, &n, p + 999));
+    assert_int_equal(base, p);
+    assert_int_equal(n, 1000);
+    OK(cuMemGetAddressRange_v2(NULL, NULL, p));
+    IS(cuMemGetAddressRange_v2(&base, &n, p + 1000), NOT_FOUND);
+    IS(cuMemFree_v2(p + 256), INVALID_VALUE);
+    OK(cuMemFree_v2(p));
+    IS(cuMemFree_v2(p), INVALID_VALUE);
+    OK(cuMemFree_v2(0));
+    IS(cuMemcpyHtoD_v2(p, src, 4), INVALID_VALUE);
+    IS(cuMemAlloc_v2(&p, 0), INVALID_VALUE);
+    IS(cuMemAlloc_v2(NULL, 4), INVALID_VALUE);
+    IS(cuMemAlloc_v2(&p, total + 1), OUT_OF_MEMORY);
+    IS(cuMemAlloc_v2(&p, SIZE_MAX), OUT_OF_MEMORY);
+    OK(cuMemAlloc_v2(&p, 1 << 20)); /* not sticky */
+    OK(cuMemFree_v2(p));
+    OK(cuMemGetInfo_v2(&f1, &total));
+    assert_int_equal(f0, f1);
+    ctx_end(c);
+}
+
+static void test_memset(void **state)
+{
+    CUcontext c = ctx_begin();
+    uint32_t w[64];
+    uint16_t h[128];
+    uint8_t b[256];
+    CUdeviceptr p;
+    size_t pitch;
+
+    (void)state;
+    OK(cuMemAlloc_v2(&p, 256));
+    OK(cuMemsetD8_v2(p, 0xab, 256));
+    OK(cuMemsetD16_v2(p + 2, 0x1234, 3));
+    OK(cuMemsetD32Async(p + 8, 0xdeadbeef, 2, NULL));
+    OK(cuMemcpyDtoH_v2(b, p, 256));
+    assert_int_equal(b[0], 0xab);
+    assert_int_equal(b[255], 0xab);
+    memcpy(h, b, 256);
+    assert_int_equal(h[1], 0x1234);
+    assert_int_equal(h[3], 0x1234);
+    memcpy(w, b, 256);
+    assert_int_equal(w[2], 0xdeadbeef);
+    assert_int_equal(w[3], 0xdeadbeef);
+    assert_int_equal(w[4], 0xabababab);
+    OK(cuMemsetD2D8_v2(p, 64, 7, 3, 4));
+    OK(cuMemcpyDtoH_v2(b, p, 256));
+    assert_true(b[64] == 7 && b[66] == 7 && b[67] == 0xab && b[192] == 7);
+    IS(cuMemsetD32_v2(p + 2, 1, 1), INVALID_VALUE);
+    IS(cuMemsetD16_v2(p + 1, 1, 1), INVALID_VALUE);
+    IS(cuMemsetD8_v2(p, 1, 257), INVALID_VALUE);
+    IS(cuMemsetD2D8_v2(p, 64, 1, 65, 2), INVALID_VALUE);
+    IS(cuMemsetD2D32_v2(p, 64, 1, 16, 5), INVALID_VALUE);
+    IS(cuMemsetD32_v2(p, 1, SIZE_MAX / 2), INVALID_VALUE);
+    OK(cuMemsetD8_v2(0, 1, 0));
+    OK(cuMemFree_v2(p));
+    OK(cuMemAllocPitch_v2(&p, &pitch, 100, 10, 4));
+    assert_int_equal(pitch, 512);
+    OK(cuMemsetD2D32_v2(p, pitch, 5, 25, 10));
+    OK(cuMemFree_v2(p));
+    IS(cuMemAllocPitch_v2(&p, &pitch, 100, 10, 3), INVALID_VALUE);
+    ctx_end(c);
+}
+
+static void test_copy_2d_3d(void **state)
+{
+    CUcontext c = ctx_begin();
+    uint8_t src[8 * 16], dst[8 * 16];
+    CUDA_MEMCPY2D m = {0};
+    CUDA_MEMCPY3D t = {0};
+    CUdeviceptr p;
+
+    (void)state;
+    for (int i = 0; i < 128; i++)
+        src[i] = (uint8_t)i;
+    OK(cuMemAlloc_v2(&p, 1024));
+    OK(cuMemsetD8_v2(p, 0, 1024));
+    m.srcMemoryType = CU_MEMORYTYPE_HOST;
+    m.srcHost = src;
+    m.srcPitch = 16;
+    m.srcXInBytes = 2;
+    m.srcY = 1;
+    m.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    m.dstDevice = p;
+    m.dstPitch = 32;
+    m.dstXInBytes = 4;
+    m.dstY = 3;
+    m.WidthInBytes = 5;
+    m.Height = 6;
+    OK(cuMemcpy2D_v2(&m));
+    m.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    m.srcDevice = p;
+    m.srcPitch = 32;
+    m.srcXInBytes = 4;
+    m.srcY = 3;
+    m.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    m.dstDevice = (CUdeviceptr)(uintptr_t)dst;
+    m.dstPitch = 16;
+    m.dstXInBytes = 2;
+    m.dstY = 1;
+    memset(dst, 0xff, sizeof(dst));
+    OK(cuMemcpy2DUnaligned_v2(&m));
+    for (int y = 0; y < 8; y++) {
+        for (int x = 0; x < 16; x++) {
+            bool in = x >= 2 && x < 7 && y >= 1 && y < 7;
+
+            assert_int_equal(dst[y * 16 + x], in ? src[y * 16 + x] : 0xff);
+        }
+    }
+    m.srcPitch = 8; /* smaller than x + width */
+    IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
+    m.srcPitch = SIZE_MAX / 2;
+    IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
+    IS(cuMemcpy2DUnaligned_v2(&m), INVALID_VALUE);
+    m.srcPitch = 32;
+    m.Height = 30; /* leaves the allocation */
+    IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
+    m.Height = 6;
+    m.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    IS(cuMemcpy2D_v2(&m), NOT_SUPPORTED);
+    m.srcMemoryType = (CUmemorytype)9;
+    IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
+    IS(cuMemcpy2D_v2(NULL), INVALID_VALUE);
+
+    t.srcMemoryType = CU_MEMORYTYPE_HOST;
+    t.srcHost = src;
+    t.srcPitch = 4;
+    t.srcHeight = 4; /* slices of 4 x 4 */
+    t.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    t.dstDevice = p;
+    t.dstPitch = 8;
+    t.dstHeight = 8; /* slices of 8 x 8 */
+    t.dstZ = 1;
+    t.WidthInBytes = 3;
+    t.Height = 2;
+    t.Depth = 4;
+    OK(cuMemsetD8_v2(p, 0, 1024));
+    OK(cuMemcpy3D_v2(&t));
+    uint8_t out[1024];
+
+    OK(cuMemcpyDtoH_v2(out, p, 1024));
+    for (int z = 0; z < 4; z++)
+        for (int y = 0; y < 2; y++)
+            for (int x = 0; x < 3; x++)
+                assert_int_equal(out[(z + 1) * 64 + y * 8 + x], src[z * 16 + y * 4 + x]);
+    t.Depth = 16;
+    IS(cuMemcpy3D_v2(&t), INVALID_VALUE);
+    OK(cuMemFree_v2(p));
+    ctx_end(c);
+}
+
+static void test_host_memory(void **state)
+{
+    static char buf[8192];
+    CUcontext c = ctx_begin();
+    CUdeviceptr d;
+    unsigned flags;
+    void *p;
+
+    (void)state;
+    OK(cuMemHostAlloc(&p, 100000, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemHostGetDevicePointer_v2(&d, (char *)p + 10, 0));
+    assert_int_equal(d, (uintptr_t)p + 10);
+    OK(cuMemHostGetFlags(&flags, p));
+    assert_int_equal(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+    OK(cuMemsetD8_v2(d, 3, 5));
+    assert_int_equal(((char *)p)[12], 3);
+    IS(cuMemFree_v2((CUdeviceptr)(uintptr_t)p), INVALID_VALUE);
+    OK(cuMemFreeHost(p));
+    IS(cuMemFreeHost(p), INVALID_VALUE);
+    IS(cuMemFreeHost(NULL), INVALID_VALUE);
+    IS(cuMemHostAlloc(&p, 0, 0), INVALID_VALUE);
+    IS(cuMemHostAlloc(&p, 4, 0x80), INVALID_VALUE);
+    IS(cuMemHostGetDevicePointer_v2(&d, buf, 0), INVALID_VALUE);
+    OK(cuMemHostRegister_v2(buf, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    IS(cuMemHostRegister_v2(buf + 4000, 4096, 0), HOST_MEMORY_ALREADY_REGISTERED);
+    OK(cuMemHostGetDevicePointer_v2(&d, buf, 0));
+    OK(cuMemcpyHtoD_v2(d, "hello", 6));
+    assert_string_equal(buf, "hello");
+    IS(cuMemFreeHost(buf), INVALID_VALUE);
+    OK(cuMemHostUnregister(buf));
+    IS(cuMemHostUnregister(buf), HOST_MEMORY_NOT_REGISTERED);
+    IS(cuMemHostRegister_v2(NULL, 4096, 0), INVALID_VALUE);
+    IS(cuMemHostRegister_v2(buf, 0, 0), INVALID_VALUE);
+    IS(cuMemHostRegister_v2(buf, 4096, 0x100), INVALID_VALUE);
+    OK(cuMemHostRegister_v2(buf, 4096, CU_MEMHOSTREGISTER_READ_ONLY));
+    IS(cuMemsetD8_v2((CUdeviceptr)(uintptr_t)buf, 0, 4), INVALID_VALUE);
+    OK(cuMemHostUnregister(buf));
+    OK(cuMemAllocManaged(&d, 64, CU_MEM_ATTACH_GLOBAL));
+    *(int *)d = 5;
+    OK(cuMemPrefetchAsync(d, 64, 0, NULL));
+    OK(cuMemAdvise(d, 64, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+    OK(cuMemFree_v2(d));
+    IS(cuMemAllocManaged(&d, 64, 0), INVALID_VALUE);
+    ctx_end(c);
+}
+
+static void test_pointer_attributes(void **state)
+{
+    CUcontext c = ctx_begin(), got;
+    CUpointer_attribute attrs[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                   CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    CUdeviceptr p, dptr;
+    void *hptr;
+    unsigned type, managed;
+    int ordinal;
+    void *data[] = {&got, &type, &dptr, &hptr, &managed, &ordinal};
+
+    (void)state;
+    OK(cuMemAlloc_v2(&p, 100));
+    OK(cuPointerGetAttributes(6, attrs, data, p + 4));
+    assert_ptr_equal(got, c);
+    assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+    assert_int_equal(dptr, p + 4);
+    assert_null(hptr);
+    assert_int_equal(ordinal, 0);
+    IS(cuPointerGetAttribute(&hptr, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), INVALID_VALUE);
+    OK(cuPointerGetAttributes(6, attrs, data, (CUdeviceptr)(uintptr_t)&ordinal));
+    assert_null(got);
+    assert_int_equal(type, 0);
+    assert_int_equal(ordinal, -2);
+    IS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x40), INVALID_VALUE);
+    IS(cuPointerGetAttribute(&type, (CUpointer_attribute)999, p), INVALID_VALUE);
+    type = 1;
+    OK(cuPointerSetAttribute(&type, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    assert_int_equal(managed, 1);
+    OK(cuMemFree_v2(p));
+    ctx_end(c);
+}
+
+static void test_pools(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool def, pool;
+    uint64_t v;
+    CUdeviceptr p;
+
+    (void)state;
+    OK(cuDeviceGetDefaultMemPool(&def, 0));
+    OK(cuMemAllocAsync(&p, 1000, NULL));
+    OK(cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &v));
+    assert_int_equal(v, 1000);
+    OK(cuMemsetD8Async(p, 1, 1000, NULL));
+    OK(cuMemFreeAsync(p, NULL));
+    IS(cuMemFreeAsync(p, NULL), INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &v));
+    assert_int_equal(v, 0);
+    OK(cuMemPoolCreate(&pool, &props));
+    OK(cuMemAllocFromPoolAsync(&p, 64, pool, NULL));
+    OK(cuMemFree_v2(p));
+    OK(cuMemPoolTrimTo(pool, 0));
+    OK(cuDeviceSetMemPool(0, pool));
+    OK(cuMemPoolDestroy(pool));
+    IS(cuMemPoolDestroy(pool), INVALID_VALUE);
+    IS(cuMemPoolDestroy(def), INVALID_VALUE);
+    IS(cuMemAllocFromPoolAsync(&p, 64, pool, NULL), INVALID_VALUE);
+    OK(cuMemAlloc_v2(&p, 4));
+    IS(cuMemFreeAsync(p, NULL), INVALID_VALUE); /* not from a pool */
+    OK(cuMemFree_v2(p));
+    ctx_end(c);
+}
+
+/* ---- fork ---- */
+
+static void test_fork(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)state;
+    fflush(stdout);
+    pid = fork();
+    if (!pid) {
+        int n;
+
+        _exit(cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static const struct CMUnitTest base_tests[] = {
+    cmocka_unit_test(test_before_init),         cmocka_unit_test(test_exports_complete),
+    cmocka_unit_test(test_unsupported_says_so), cmocka_unit_test(test_proc_address),
+    cmocka_unit_test(test_error_names),         cmocka_unit_test(test_device),
+    cmocka_unit_test(test_no_context),          cmocka_unit_test(test_context_stack),
+    cmocka_unit_test(test_destroyed_elsewhere), cmocka_unit_test(test_primary),
+    cmocka_unit_test(test_limits),              cmocka_unit_test(test_memory),
+    cmocka_unit_test(test_memset),              cmocka_unit_test(test_copy_2d_3d),
+    cmocka_unit_test(test_host_memory),         cmocka_unit_test(test_pointer_attributes),
+    cmocka_unit_test(test_pools),               cmocka_unit_test(test_fork),
+};
+
+int main(void)
+{
+    int failed = 0;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    failed += cmocka_run_group_tests(base_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("modules", module_tests, n_module_tests, NULL, NULL);
+    return failed != 0;
+}
