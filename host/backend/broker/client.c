@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients: one guest process each, whatever the transport. */
+#define _GNU_SOURCE
+#include "broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+
+static struct vgb_client *clients, **clients_tail = &clients;
+static unsigned nclients;
+static struct vgb_ratelimit limit;
+
+unsigned vgb_client_count(void)
+{
+    return nclients;
+}
+
+struct vgb_client *vgb_client_waiting(void)
+{
+    for (struct vgb_client *c = clients; c; c = c->next) {
+        if (c->state == VGB_C_WAITING)
+            return c;
+    }
+    return NULL;
+}
+
+static void release_quotas(struct vgb_client *c)
+{
+    vgb_quota_move(&vgb_vram, c->vram, 0);
+    vgb_quota_move(&vgb_pins, c->pinned, 0);
+    c->vram = c->pinned = 0;
+    while (c->regions) {
+        struct vgb_client_region *r = c->regions;
+
+        c->regions = r->next;
+        free(r);
+    }
+    c->nregions = 0;
+}
+
+static void free_client(struct vgb_client *c)
+{
+    for (struct vgb_client **at = &clients; *at; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            if (!*at)
+                clients_tail = at;
+            nclients--;
+            break;
+        }
+    }
+    release_quotas(c);
+    if (c->shared)
+        munmap(c->shared, VGP_PAGE);
+    if (c->wake.fd >= 0)
+        vgb_loop_del(&c->wake);
+    vgb_close(&c->wake.fd);
+    /* What the client left there is of no further use: give the memory back, in the VM's case too. */
+    if (c->window_fd >= 0)
+        fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)c->window_offset, (off_t)c->window_size);
+    vgb_close(&c->window_fd);
+    vgb_close(&c->doorbell);
+    free(c);
+}
+
+static void on_wake(struct vgb_source *s, uint32_t events)
+{
+    struct vgb_client *c = (void *)((char *)s - offsetof(struct vgb_client, wake));
+
+    (void)events;
+    vgb_eventfd_clear(s->fd);
+    c->ops->wake(c);
+}
+
+static void send_start(struct vgb_client *c)
+{
+    struct vgb_msg m = {.type = VGB_M_START,
+                        .offset = c->window_offset,
+                        .length = c->window_size,
+                        .value = vgb_opt.vram_quota};
+    int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
+
+    memcpy(m.text, c->label, sizeof(c->label));
+    c->state = VGB_C_STARTING;
+    vgb_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
+}
+
+/* The window slice as zeroes: nothing of an earlier client is left in it. */
+static bool clear_window(const struct vgb_client *c)
+{
+    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   (off_t)c->window_offset, (off_t)c->window_size))
+        return true;
+    void *p = mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
+                   (off_t)c->window_offset);
+    if (p == MAP_FAILED)
+        return false;
+    memset(p, 0, c->window_size);
+    munmap(p, c->window_size);
+    return true;
+}
+
+struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t *status)
+{
+    *status = VGPU_S_QUOTA;
+    if (nclients >= vgb_opt.max_clients)
+        return NULL;
+    *status = VGPU_S_NO_MEMORY;
+    struct vgb_client *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->ops = s->ops;
+    c->transport = s->transport;
+    c->slot = s->slot;
+    c->window_offset = s->window_offset;
+    c->window_size = s->window_size;
+    c->wake.fd = -1;
+    memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
+    c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);
+    c->doorbell = fcntl(s->doorbell, F_DUPFD_CLOEXEC, 3);
+    *clients_tail = c;
+    clients_tail = &c->next;
+    nclients++;
+    if (c->window_fd < 0 || c->doorbell < 0 || !clear_window(c))
+        goto fail;
+    void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
+                   (off_t)c->window_offset);
+    if (p == MAP_FAILED)
+        goto fail;
+    c->shared = p;
+    if (s->events) {
+        c->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        c->wake.ready = on_wake;
+        if (c->wake.fd < 0 || vgb_loop_add(&c->wake, EPOLLIN))
+            goto fail;
+    }
+    *status = VGPU_S_OK;
+    c->state = VGB_C_WAITING;
+    c->proc = vgb_pool_take(c);
+    if (c->proc)
+        send_start(c);
+    return c;
+fail:
+    free_client(c);
+    return NULL;
+}
+
+void vgb_client_worker_ready(struct vgb_client *c, struct vgb_proc *p)
+{
+    c->proc = p;
+    send_start(c);
+}
+
+void vgb_client_destroy(struct vgb_client *c)
+{
+    bool gone = !c->proc;
+
+    c->state = VGB_C_ENDING;
+    if (!gone) {
+        vgb_proc_kill(c->proc);
+        return; /* vgb_client_worker_gone() goes on */
+    }
+    c->ops->ended(c);
+    free_client(c);
+}
+
+/* Tells the guest through the window: it may sleep on it, and looks at it when it wakes. */
+static void mark_dead(struct vgb_client *c, uint32_t reason, const char *text)
+{
+    struct vgp_window_shared *s = c->shared;
+
+    strncpy(s->dead_text, text, sizeof(s->dead_text) - 1);
+    s->dead_text[sizeof(s->dead_text) - 1] = '\0';
+    s->dead_reason = reason;
+    __atomic_store_n(&s->worker_state, VGP_WORKER_DEAD, __ATOMIC_SEQ_CST);
+    __atomic_exchange_n(&s->guest_sleeps, 0, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&s->wake_seq, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &s->wake_seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void vgb_client_worker_gone(struct vgb_client *c, uint32_t reason, const char *text)
+{
+    enum vgb_client_state was = c->state;
+
+    c->proc = NULL;
+    if (was == VGB_C_ENDING) {
+        c->ops->ended(c);
+        free_client(c);
+        return;
+    }
+    vgb_log_limited(&limit, VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
+    if (was == VGB_C_STARTING) {
+        c->ops->created(c, VGPU_S_WORKER);
+        free_client(c);
+        return;
+    }
+    c->state = VGB_C_DEAD;
+    release_quotas(c);
+    mark_dead(c, reason, text);
+    c->ops->dead(c, reason);
+}
+
+/* ---- memory of the client, shared with its worker ---- */
+
+static struct vgb_client_region *find(struct vgb_client *c, uint32_t id)
+{
+    for (struct vgb_client_region *r = c->regions; r; r = r->next) {
+        if (r->id == id)
+            return r;
+    }
+    return NULL;
+}
+
+static void drop_region(struct vgb_client *c, struct vgb_client_region *r)
+{
+    for (struct vgb_client_region **at = &c->regions; *at; at = &(*at)->next) {
+        if (*at == r) {
+            *at = r->next;
+            c->nregions--;
+            break;
+        }
+    }
+    vgb_quota_move(&vgb_pins, c->pinned, c->pinned - r->length);
+    c->pinned -= r->length;
+    free(r);
+}
+
+static uint32_t new_region(struct vgb_client *c, const struct vgb_map *m)
+{
+    struct vgb_client_region *r;
+
+    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE ||
+        m->length > UINT64_MAX - m->va)
+        return VGPU_S_INVALID;
+    if (c->nregions == REGIONS_MAX || m->length > UINT64_MAX - c->pinned)
+        return VGPU_S_QUOTA;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return VGPU_S_NO_MEMORY;
+    if (!vgb_quota_move(&vgb_pins, c->pinned, c->pinned + m->length)) {
+        free(r);
+        return VGPU_S_QUOTA;
+    }
+    c->pinned += m->length;
+    r->id = m->region;
+    r->va = m->va;
+    r->length = m->length;
+    r->flags = m->flags & VGB_MAP_READONLY;
+    r->next = c->regions;
+    c->regions = r;
+    c->nregions++;
+    return VGPU_S_OK;
+}
+
+/* Sends the runs in as many messages as it takes. */
+static void send_runs(struct vgb_client *c, const struct vgb_map *m)
+{
+    struct vgb_msg msg;
+    int fds[VGB_MSG_FDS];
+    unsigned i = 0;
+    uint64_t at = m->offset;
+
+    while (i < m->nruns) {
+        unsigned nfds = 0;
+
+        memset(&msg, 0, sizeof(msg));
+        msg.type = VGB_M_MAP;
+        msg.region = m->region;
+        msg.flags = m->flags;
+        msg.va = m->va;
+        msg.length = m->length;
+        msg.offset = at;
+        for (; i < m->nruns && msg.nruns < VGB_MSG_RUNS; i++) {
+            const struct vgb_map_run *run = &m->runs[i];
+            unsigned f = 0;
+
+            while (f < nfds && fds[f] != run->fd)
+                f++;
+            if (f == VGB_MSG_FDS)
+                break;
+            if (f == nfds)
+                fds[nfds++] = run->fd;
+            msg.runs[msg.nruns].fd = f;
+            msg.runs[msg.nruns].offset = run->offset;
+            msg.runs[msg.nruns++].length = run->length;
+            at += run->length;
+        }
+        if (i < m->nruns)
+            msg.flags |= VGB_MAP_MORE;
+        vgb_proc_send(c->proc, &msg, fds, nfds);
+    }
+}
+
+uint32_t vgb_client_map(struct vgb_client *c, const struct vgb_map *m)
+{
+    struct vgb_client_region *r = find(c, m->region);
+    uint64_t sum = 0;
+    bool last = !(m->flags & VGB_MAP_MORE);
+
+    if (c->state != VGB_C_SERVING)
+        return c->state == VGB_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!m->nruns)
+        return VGPU_S_INVALID;
+    for (unsigned i = 0; i < m->nruns; i++) {
+        if (!m->runs[i].length || m->runs[i].length % VGP_PAGE || m->runs[i].offset % VGP_PAGE ||
+            m->runs[i].length > UINT64_MAX - sum)
+            return VGPU_S_INVALID;
+        sum += m->runs[i].length;
+    }
+    if (!vgp_range_ok(m->offset, sum, m->length) || (last && m->offset + sum != m->length))
+        return VGPU_S_INVALID;
+    if (!r) {
+        uint32_t status = new_region(c, m);
+
+        if (status)
+            return status;
+        r = find(c, m->region);
+    } else if (r->complete || r->unmapping) {
+        return VGPU_S_BUSY;
+    } else if (r->va != m->va || r->length != m->length || r->done != m->offset ||
+               r->flags != (m->flags & VGB_MAP_READONLY)) {
+        return VGPU_S_INVALID;
+    }
+    r->done += sum;
+    r->complete = last;
+    send_runs(c, m);
+    return VGPU_S_OK;
+}
+
+uint32_t vgb_client_unmap(struct vgb_client *c, uint32_t region)
+{
+    struct vgb_msg m = {.type = VGB_M_UNMAP, .region = region};
+    struct vgb_client_region *r = find(c, region);
+
+    if (c->state != VGB_C_SERVING)
+        return c->state == VGB_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!r || r->unmapping)
+        return VGPU_S_INVALID;
+    r->unmapping = true;
+    vgb_proc_send(c->proc, &m, NULL, 0);
+    return VGPU_S_OK;
+}
+
+void vgb_client_new_doorbell(struct vgb_client *c, int fd)
+{
+    struct vgb_msg m = {.type = VGB_M_DOORBELL};
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    if (copy < 0)
+        return;
+    vgb_close(&c->doorbell);
+    c->doorbell = copy;
+    if (c->proc && c->state != VGB_C_WAITING)
+        vgb_proc_send(c->proc, &m, &copy, 1);
+}
+
+/* ---- what the worker says; believed only where its state allows it ---- */
+
+static void on_reserve(struct vgb_client *c, const struct vgb_msg *m)
+{
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
+
+    if (vgb_quota_move(&vgb_vram, c->vram, m->value)) {
+        c->vram = m->value;
+        a.status = VGPU_S_OK;
+    }
+    a.value = c->vram;
+    vgb_proc_send(c->proc, &a, NULL, 0);
+}
+
+void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
+{
+    struct vgb_client_region *r = find(c, m->region);
+
+    if (m->type == VGB_M_SERVING && c->state == VGB_C_STARTING) {
+        c->state = VGB_C_SERVING;
+        c->ops->created(c, VGPU_S_OK);
+    } else if (c->state != VGB_C_SERVING) {
+        if (c->state != VGB_C_ENDING && c->state != VGB_C_DEAD)
+            vgb_proc_kill(c->proc);
+    } else if (m->type == VGB_M_RESERVE) {
+        on_reserve(c, m);
+    } else if (m->type == VGB_M_MAPPED && r && r->complete) {
+        uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
+
+        if (status && !r->unmapping)
+            drop_region(c, r);
+        c->ops->mapped(c, m->region, status, status ? 0 : m->va);
+    } else if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
+        drop_region(c, r);
+        c->ops->unmapped(c, m->region, VGPU_S_OK);
+    } else {
+        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot, m->type);
+        vgb_proc_kill(c->proc);
+    }
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Logging of broker and worker: one line per call, "name: level: text", to one file descriptor.
+ * A line is written with a single write(2), so lines of several processes do not mix. Nothing here
+ * allocates. Whatever a peer can cause more than once is logged through vgb_log_limited().
+ */
+#ifndef VGB_LOG_H
+#define VGB_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum vgb_log_level { VGB_ERROR = 0, VGB_WARN = 1, VGB_INFO = 2, VGB_DEBUG = 3 };
+
+/* Lines allowed per source and second; further ones are counted and reported as one line. */
+#define VGB_LOG_BURST 20
+
+struct vgb_ratelimit {
+    uint64_t second; /* the second (monotonic) that `used` counts */
+    unsigned used;
+    unsigned dropped;
+};
+
+/* Sets the destination (not closed by this module), the most detailed level written, and the name
+ * that starts each line. `name` must outlive the process. */
+void vgb_log_init(int fd, enum vgb_log_level max_level, const char *name);
+/* Parses "error", "warn", "info", "debug" into *level; false when it is none of them. */
+bool vgb_log_level_parse(const char *text, enum vgb_log_level *level);
+enum vgb_log_level vgb_log_level_get(void);
+
+void vgb_log(enum vgb_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same, at most VGB_LOG_BURST lines per second and `limit`. */
+void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* True when a line may be written now (takes one from the budget). */
+bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns);
+
+/* CLOCK_MONOTONIC, nanoseconds. */
+uint64_t vgb_now_ns(void);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The private channel between the broker and one worker: a SOCK_SEQPACKET pair, messages of one
+ * fixed size, file descriptors as SCM_RIGHTS. Both ends come from the same build, so there is no
+ * version; but the broker does not trust the worker: it takes no descriptors from it, checks every
+ * field, and ends a worker that says something that its state does not allow.
+ */
+#ifndef VGB_MSG_H
+#define VGB_MSG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum vgb_msg_type {
+    /* worker -> broker */
+    VGB_M_READY = 1,    /* provider loaded; status 0 or CUresult, value = devices, text = provider */
+    VGB_M_SERVING = 2,  /* the window header is written, the ring is served */
+    VGB_M_MAPPED = 3,   /* answer to the last MAP of a region: status (enum vgpu_status), va */
+    VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */
+    VGB_M_RESERVE = 5,  /* value = device memory bytes this worker wants reserved in total */
+    VGB_M_DEAD = 6,     /* the worker ends: reason (enum vgpu_dead_reason), text */
+    /* broker -> worker */
+    VGB_M_START = 16,   /* fds: window, doorbell [, wake]; offset, length = slice of the window */
+    VGB_M_MAP = 17,     /* fds as the runs say; region, va, length, offset, flags, runs */
+    VGB_M_UNMAP = 18,   /* region */
+    VGB_M_GRANT = 19,   /* answer to RESERVE: status 0 or VGPU_S_QUOTA, value = now reserved */
+    VGB_M_DOORBELL = 20 /* fds: the doorbell to use from now on */
+};
+
+#define VGB_MAP_READONLY (1u << 0) /* no write access */
+#define VGB_MAP_MORE (1u << 1)     /* further runs of this region follow */
+
+#define VGB_MSG_RUNS 64 /* runs of one message; a longer list takes several */
+#define VGB_MSG_FDS 8   /* vhost-user passes at most 8 memory regions */
+#define VGB_MSG_TEXT 256
+
+struct vgb_run {
+    uint32_t fd; /* index into the descriptors of this message */
+    uint32_t padding;
+    uint64_t offset; /* in the file, page aligned */
+    uint64_t length; /* bytes, page aligned */
+};
+
+struct vgb_msg {
+    uint32_t type; /* enum vgb_msg_type */
+    uint32_t status;
+    uint32_t region;
+    uint32_t flags;
+    uint32_t reason;
+    uint32_t nruns;
+    uint64_t va;
+    uint64_t length;
+    uint64_t offset;
+    uint64_t value;
+    char text[VGB_MSG_TEXT]; /* NUL-terminated by the receiver */
+    struct vgb_run runs[VGB_MSG_RUNS];
+};
+
+/* Sends one message with nfds descriptors (<= VGB_MSG_FDS; the caller keeps its own). `flags` as
+ * sendmsg(2). 0 or -errno. */
+int vgb_msg_send(int sock, const struct vgb_msg *m, const int *fds, unsigned nfds, int flags);
+
+/*
+ * Receives one message. *nfds: in, the most descriptors wanted (0: none are taken); out, how many
+ * came, all close-on-exec and owned by the caller. 1 = a message, 0 = the peer closed, -EPROTO = a
+ * message of another size or with too many descriptors (nothing is kept open), other -errno.
+ */
+int vgb_msg_recv(int sock, struct vgb_msg *m, int *fds, unsigned *nfds, int flags);
+
+#endif

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs cmocka programs one after the other and sums their results.
+passed=0 failed=0 skipped=0
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
+for t in "$@"; do
+    timeout 120 "$t" >"$out" 2>&1
+    status=$?
+    grep -E '^\[(       OK |  SKIPPED |  ERROR   |   LINE   )\]|^not run:' "$out"
+    grep -E '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u
+    ok=$(grep -c '^\[       OK \]' "$out")
+    bad=$(grep -E '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
+    skip=$(grep -E '^\[  SKIPPED \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
+    if [ "$status" -ne 0 ]; then
+        [ "$bad" -eq 0 ] && bad=1
+        echo "--- $t ended with status $status"
+        tail -n 40 "$out"
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+done
+echo "backend: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A provider for tests: host memory as device memory, streams that are busy for a time that the test
+ * chooses, and ways to misbehave. cuMemsetD8Async(dst, value, n, stream):
+ *   VALUE_BUSY   the stream is busy for n milliseconds
+ *   VALUE_CRASH  writes through a null pointer
+ *   VALUE_SYSCALL makes a system call that every sandbox forbids
+ *   VALUE_FAULT  every call gives CUDA_ERROR_ILLEGAL_ADDRESS from now on
+ *   VALUE_PRINT  prints to standard output, as device printf does
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "testprov.h"
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs);
+
+struct stream {
+    uint64_t until;
+};
+struct event {
+    uint64_t at;
+};
+
+static struct stream legacy;
+static int context_object;
+static __thread CUcontext current;
+static CUresult fault;
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void sleep_until(uint64_t t)
+{
+    struct timespec ts = {.tv_sec = (time_t)(t / 1000000000u), .tv_nsec = (long)(t % 1000000000u)};
+
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+}
+
+static struct stream *stream_of(CUstream s)
+{
+    return (uintptr_t)s < 3 ? &legacy : (struct stream *)s;
+}
+
+CUresult cuInit(unsigned flags)
+{
+    (void)flags;
+    return getenv("TESTPROV_BROKEN") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *v)
+{
+    *v = 13000;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *n)
+{
+    *n = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *d, int ordinal)
+{
+    *d = ordinal;
+    return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice d)
+{
+    (void)d;
+    snprintf(name, (size_t)len, "Test GPU");
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext c)
+{
+    current = c;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
+{
+    (void)d;
+    *c = (CUcontext)(void *)&context_object;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
+{
+    (void)d;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+    (void)flags;
+    *s = calloc(1, sizeof(struct stream));
+    return *s ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamDestroy_v2(CUstream s)
+{
+    free(s);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream s)
+{
+    if (fault)
+        return fault;
+    return now_ns() < stream_of(s)->until ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream s)
+{
+    sleep_until(stream_of(s)->until);
+    return fault;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    sleep_until(legacy.until);
+    return fault;
+}
+
+CUresult cuEventCreate(CUevent *e, unsigned flags)
+{
+    (void)flags;
+    *e = calloc(1, sizeof(struct event));
+    return *e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuEventDestroy_v2(CUevent e)
+{
+    free(e);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent e, CUstream s)
+{
+    ((struct event *)e)->at = stream_of(s)->until;
+    return fault;
+}
+
+CUresult cuEventQuery(CUevent e)
+{
+    if (fault)
+        return fault;
+    return now_ns() < ((struct event *)e)->at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent e)
+{
+    sleep_until(((struct event *)e)->at);
+    return fault;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n)
+{
+    if (fault)
+        return fault;
+    *p = n <= (1u << 30) ? (CUdeviceptr)(uintptr_t)calloc(1, n) : 0;
+    return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr p)
+{
+    free((void *)(uintptr_t)p);
+    return fault;
+}
+
+static CUresult copy(void *to, const void *from, size_t n)
+{
+    if (fault)
+        return fault;
+    memcpy(to, from, n);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st)
+{
+    (void)st;
+    return copy((void *)(uintptr_t)d, s, n);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st)
+{
+    (void)st;
+    return copy(d, (void *)(uintptr_t)s, n);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st)
+{
+    (void)st;
+    return copy((void *)(uintptr_t)d, (void *)(uintptr_t)s, n);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st)
+{
+    (void)st;
+    return copy((void *)(uintptr_t)d, (void *)(uintptr_t)s, n);
+}
+
+static uint8_t *at3d(const void *host, CUdeviceptr dev, CUmemorytype type, size_t pitch,
+                     size_t height, size_t y, size_t z)
+{
+    uint8_t *base = type == CU_MEMORYTYPE_HOST ? (uint8_t *)(uintptr_t)host
+                                               : (uint8_t *)(uintptr_t)dev;
+
+    return base + (z * height + y) * pitch;
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream st)
+{
+    (void)st;
+    for (size_t z = 0; z < p->Depth; z++) {
+        for (size_t y = 0; y < p->Height; y++)
+            copy(at3d(p->dstHost, p->dstDevice, p->dstMemoryType, p->dstPitch, p->dstHeight, y, z),
+                 at3d(p->srcHost, p->srcDevice, p->srcMemoryType, p->srcPitch, p->srcHeight, y, z),
+                 p->WidthInBytes);
+    }
+    return fault;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs)
+{
+    switch (value) {
+    case VALUE_BUSY:
+        stream_of(hs)->until = now_ns() + n * 1000000u;
+        return CUDA_SUCCESS;
+    case VALUE_CRASH:
+        *(volatile int *)(uintptr_t)8 = 1;
+        return CUDA_SUCCESS;
+    case VALUE_SYSCALL:
+        return ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+    case VALUE_FAULT:
+        fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+        return fault;
+    case VALUE_PRINT:
+        printf("hello from the device\n");
+        fflush(stdout);
+        return CUDA_SUCCESS;
+    default:
+        memset((void *)(uintptr_t)dst, value, n);
+        return fault;
+    }
+}
+
+struct host_func {
+    CUhostFn fn;
+    void *data;
+};
+
+static void *run_host_func(void *arg)
+{
+    struct host_func f = *(struct host_func *)arg;
+
+    free(arg);
+    f.fn(f.data);
+    return NULL;
+}
+
+CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
+{
+    struct host_func *f = malloc(sizeof(*f));
+    pthread_t t;
+
+    (void)s;
+    f->fn = fn;
+    f->data = data;
+    if (pthread_create(&t, NULL, run_host_func, f))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_detach(t);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* The worker's end of the private channel to the broker. Dispatcher thread only. */
+#define _GNU_SOURCE
+#include "worker.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
+void vgb_die(struct vgb_worker *w, unsigned reason, const char *fmt, ...)
+{
+    struct vgb_msg m = {.type = VGB_M_DEAD, .reason = reason};
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(m.text, sizeof(m.text), fmt, ap);
+    va_end(ap);
+    vgb_log(VGB_INFO, "client %s ends: %s", w->label, m.text);
+    if (w->win.shared) {
+        struct vgp_window_shared *s = w->win.shared;
+
+        memcpy(s->dead_text, m.text, sizeof(s->dead_text));
+        s->dead_reason = reason;
+        __atomic_store_n(&s->worker_state, VGP_WORKER_DEAD, __ATOMIC_RELEASE);
+        vgb_wake_guest(w, true);
+    }
+    vgb_msg_send(w->sock, &m, NULL, 0, MSG_DONTWAIT);
+    _exit(reason == VGPU_DEAD_PROTOCOL ? 0 : 1);
+}
+
+static void answer(struct vgb_worker *w, const struct vgb_msg *m)
+{
+    if (vgb_msg_send(w->sock, m, NULL, 0, 0) < 0)
+        _exit(1); /* no broker, no worker */
+}
+
+/* Handles one message; true when it was a GRANT (the caller looks at it). */
+static bool handle(struct vgb_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    struct vgb_msg a;
+
+    switch (m->type) {
+    case VGB_M_MAP:
+        if (vgb_region_map(w, m, fds, nfds, &a))
+            answer(w, &a);
+        return false;
+    case VGB_M_UNMAP:
+        memset(&a, 0, sizeof(a));
+        a.type = VGB_M_UNMAPPED;
+        a.region = m->region;
+        a.status = vgb_region_unmap(w, m->region);
+        answer(w, &a);
+        break;
+    case VGB_M_DOORBELL:
+        if (nfds == 1) {
+            close(w->doorbell);
+            w->doorbell = fds[0];
+            return false;
+        }
+        break;
+    case VGB_M_GRANT:
+        vgb_close_all(fds, nfds);
+        return true;
+    default:
+        break;
+    }
+    vgb_close_all(fds, nfds);
+    return false;
+}
+
+/* Receives one message; 1, 0 = nothing now. Ends the process with the broker. */
+static int receive(struct vgb_worker *w, struct vgb_msg *m, int *fds, unsigned *nfds, int flags)
+{
+    *nfds = VGB_MSG_FDS;
+    int r = vgb_msg_recv(w->sock, m, fds, nfds, flags);
+
+    if (r == -EAGAIN)
+        return 0;
+    if (r != 1)
+        _exit(0);
+    return 1;
+}
+
+void vgb_control_poll(struct vgb_worker *w)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    while (receive(w, &m, fds, &nfds, MSG_DONTWAIT))
+        handle(w, &m, fds, nfds);
+}
+
+bool vgb_control_reserve(struct vgb_worker *w, uint64_t total)
+{
+    struct vgb_msg m = {.type = VGB_M_RESERVE, .value = total};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, &m);
+    do {
+        receive(w, &m, fds, &nfds, 0);
+    } while (!handle(w, &m, fds, nfds));
+    w->quota.reserved = m.value;
+    return m.status == VGPU_S_OK && m.value >= total;
+}
+
+/* Maps this client's slice of the window, and nothing else of it. */
+static bool map_window(struct vgb_worker *w, int fd, uint64_t offset, uint64_t length)
+{
+    void *p;
+
+    if (!vgb_window_plan(&w->win, length) || offset % VGP_PAGE)
+        return false;
+    p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (p == MAP_FAILED)
+        return false;
+    w->win.base = p;
+    w->win.shared = p;
+    return true;
+}
+
+int vgb_control_wait_start(struct vgb_worker *w)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    do {
+        receive(w, &m, fds, &nfds, 0);
+        if (m.type != VGB_M_START)
+            vgb_close_all(fds, nfds);
+    } while (m.type != VGB_M_START);
+    if (nfds < 2 || nfds > 3 || !map_window(w, fds[0], m.offset, m.length)) {
+        vgb_log(VGB_ERROR, "cannot map the client window: %s", strerror(errno));
+        return -1;
+    }
+    close(fds[0]);
+    w->doorbell = fds[1];
+    w->wake_fd = nfds == 3 ? fds[2] : -1;
+    vgb_quota_init(w, m.value);
+    memcpy(w->label, m.text, sizeof(w->label) - 1);
+    return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* vgpLaunch: a kernel with its packed parameter buffer, which the provider takes as it is. */
+#include "worker.h"
+
+#include <string.h>
+
+#include "vgp_worker.h"
+
+#define ATTRIBUTE_BYTES 64u
+#define ATTRIBUTES_MAX 32u
+
+/* Attributes whose value is plain data. Others hold events or host pointers of the guest. */
+static bool plain_attribute(uint32_t id)
+{
+    switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static CUresult launch_ex(struct vgb_call *c, const struct vgp_args_vgpLaunch *a, CUfunction f,
+                          CUstream stream, const uint32_t *ids, const uint8_t *values, void **extra)
+{
+    CUlaunchAttribute attrs[ATTRIBUTES_MAX + 1];
+    CUlaunchConfig config;
+
+    if (!vgb_provider.cuLaunchKernelEx)
+        return vgb_missing(c, "cuLaunchKernelEx");
+    memset(attrs, 0, sizeof(attrs));
+    memset(&config, 0, sizeof(config));
+    config.gridDimX = a->gridX;
+    config.gridDimY = a->gridY;
+    config.gridDimZ = a->gridZ;
+    config.blockDimX = a->blockX;
+    config.blockDimY = a->blockY;
+    config.blockDimZ = a->blockZ;
+    config.sharedMemBytes = a->sharedBytes;
+    config.hStream = stream;
+    config.attrs = attrs;
+    for (uint32_t i = 0; i < a->attributeIds_len; i++) {
+        if (!plain_attribute(ids[i])) {
+            vgb_notify_detail(c->w, "launch: an attribute that is not plain data");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        attrs[i].id = (CUlaunchAttributeID)ids[i];
+        memcpy(&attrs[i].value, values + (size_t)i * ATTRIBUTE_BYTES, ATTRIBUTE_BYTES);
+        config.numAttrs++;
+    }
+    if (a->flags & VGP_LAUNCH_COOPERATIVE) {
+        attrs[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attrs[config.numAttrs++].value.cooperative = 1;
+    }
+    return vgb_provider.cuLaunchKernelEx(&config, f, NULL, extra);
+}
+
+CUresult vgb_do_vgpLaunch(struct vgb_call *c, const struct vgp_args_vgpLaunch *a,
+                          const uint32_t *attributeIds, const void *attributeValues,
+                          const void *params)
+{
+    size_t size = a->params_len;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    CUfunction f;
+    CUstream stream;
+    CUresult r = vgb_func_get(c, a->func, &f);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->flags & ~(uint32_t)(VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY))
+        return vgb_malformed(c, "unknown launch flags %#x", a->flags);
+    if (a->attributeValues_len != a->attributeIds_len * ATTRIBUTE_BYTES)
+        return vgb_malformed(c, "launch attributes without their values");
+    if (a->attributeIds_len || a->flags & VGP_LAUNCH_COOPERATIVE)
+        return launch_ex(c, a, f, stream, attributeIds, attributeValues, size ? extra : NULL);
+    if (!vgb_provider.cuLaunchKernel)
+        return vgb_missing(c, "cuLaunchKernel");
+    return vgb_provider.cuLaunchKernel(f, a->gridX, a->gridY, a->gridZ, a->blockX, a->blockY,
+                                       a->blockZ, a->sharedBytes, stream, NULL,
+                                       size ? extra : NULL);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory of the client against the quota of the VM. The provider is asked only after the bytes
+ * are covered by a reservation, which the broker grants for all workers together; so two workers
+ * cannot both take the last gigabyte. Counted: what the client allocates, rounded as it asked. Not
+ * counted: the provider's own memory per context, and the globals of loaded modules.
+ */
+#include "worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GRAIN (64u << 20) /* reservations grow and shrink by this: few messages */
+
+struct vgb_alloc {
+    uint64_t address; /* 0 = free */
+    uint64_t bytes;
+    CUcontext ctx;
+};
+
+void vgb_quota_init(struct vgb_worker *w, uint64_t limit)
+{
+    memset(&w->quota, 0, sizeof(w->quota));
+    w->quota.limit = limit;
+    pthread_mutex_init(&w->quota.lock, NULL);
+}
+
+bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
+{
+    struct vgb_quota *q = &w->quota;
+    bool ok = true;
+
+    pthread_mutex_lock(&q->lock);
+    if (q->limit && !vgp_range_ok(q->used, bytes, q->limit)) {
+        ok = false;
+    } else if (q->limit && q->used + bytes > q->reserved) {
+        uint64_t want = (q->used + bytes + GRAIN - 1) / GRAIN * GRAIN;
+
+        if (want > q->limit)
+            want = q->limit;
+        ok = vgb_control_reserve(w, want) ||
+             (want != q->used + bytes && vgb_control_reserve(w, q->used + bytes));
+    }
+    if (ok)
+        q->used += bytes;
+    pthread_mutex_unlock(&q->lock);
+    return ok;
+}
+
+void vgb_quota_give(struct vgb_worker *w, uint64_t bytes)
+{
+    struct vgb_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    q->used -= bytes < q->used ? bytes : q->used;
+    pthread_mutex_unlock(&q->lock);
+}
+
+static uint64_t slot_of(uint64_t address, uint64_t room)
+{
+    return (address >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 20 & (room - 1);
+}
+
+static void insert_locked(struct vgb_quota *q, const struct vgb_alloc *a)
+{
+    uint64_t i = slot_of(a->address, q->room);
+
+    while (q->table[i].address && q->table[i].address != a->address)
+        i = (i + 1) & (q->room - 1);
+    if (!q->table[i].address)
+        q->count++;
+    q->table[i] = *a;
+}
+
+static bool grow_locked(struct vgb_quota *q)
+{
+    uint64_t room = q->room ? q->room * 2 : 256;
+    struct vgb_alloc *old = q->table, *table = calloc(room, sizeof(*table));
+    uint64_t old_room = q->room;
+
+    if (!table)
+        return false;
+    q->table = table;
+    q->room = room;
+    q->count = 0;
+    for (uint64_t i = 0; i < old_room; i++) {
+        if (old[i].address)
+            insert_locked(q, &old[i]);
+    }
+    free(old);
+    return true;
+}
+
+bool vgb_quota_remember(struct vgb_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx)
+{
+    struct vgb_quota *q = &w->quota;
+    struct vgb_alloc a = {.address = address, .bytes = bytes, .ctx = ctx};
+    bool ok;
+
+    if (!address)
+        return true;
+    pthread_mutex_lock(&q->lock);
+    ok = q->count * 2 < q->room || grow_locked(q);
+    if (ok)
+        insert_locked(q, &a);
+    pthread_mutex_unlock(&q->lock);
+    return ok;
+}
+
+/* Removes the entry at i and closes the gap (linear probing). */
+static void remove_locked(struct vgb_quota *q, uint64_t i)
+{
+    uint64_t mask = q->room - 1, hole = i;
+
+    q->used -= q->table[i].bytes < q->used ? q->table[i].bytes : q->used;
+    q->count--;
+    for (uint64_t j = (i + 1) & mask; q->table[j].address; j = (j + 1) & mask) {
+        uint64_t home = slot_of(q->table[j].address, q->room);
+
+        if (((j - home) & mask) >= ((j - hole) & mask)) {
+            q->table[hole] = q->table[j];
+            hole = j;
+        }
+    }
+    memset(&q->table[hole], 0, sizeof(q->table[hole]));
+}
+
+void vgb_quota_forget(struct vgb_worker *w, uint64_t address)
+{
+    struct vgb_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
+         i = (i + 1) & (q->room - 1)) {
+        if (q->table[i].address == address) {
+            remove_locked(q, i);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void vgb_quota_forget_context(struct vgb_worker *w, CUcontext ctx)
+{
+    struct vgb_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    for (uint64_t i = 0; i < q->room;) {
+        if (q->table[i].address && q->table[i].ctx == ctx)
+            remove_locked(q, i); /* what moved into i is looked at again */
+        else
+            i++;
+    }
+    pthread_mutex_unlock(&q->lock);
+}

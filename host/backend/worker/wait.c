@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that complete later. The dispatcher never blocks: a wait is a set of events, recorded when
+ * the call was issued. The dispatcher polls them itself as long as it polls anyway; before it sleeps,
+ * or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
+ */
+#include "worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void vgb_waits_init(struct vgb_waits *ws)
+{
+    memset(ws, 0, sizeof(*ws));
+    ws->queue_tail = &ws->queue;
+    pthread_mutex_init(&ws->lock, NULL);
+    pthread_mutex_init(&ws->events_lock, NULL);
+    pthread_cond_init(&ws->work, NULL);
+}
+
+/* ---- events, kept per context because making one is slow ---- */
+
+static struct vgb_event_pool *pool_locked(struct vgb_waits *ws, CUcontext ctx, bool make)
+{
+    struct vgb_event_pool *empty = NULL;
+
+    for (unsigned i = 0; i < VGB_EVENT_POOLS; i++) {
+        if (ws->pools[i].ctx == ctx)
+            return &ws->pools[i];
+        if (!ws->pools[i].ctx && !empty)
+            empty = &ws->pools[i];
+    }
+    if (make && empty)
+        empty->ctx = ctx;
+    return make ? empty : NULL;
+}
+
+static CUresult event_take(struct vgb_worker *w, CUcontext ctx, CUevent *event)
+{
+    CUevent found = NULL;
+
+    pthread_mutex_lock(&w->waits.events_lock);
+    struct vgb_event_pool *p = pool_locked(&w->waits, ctx, false);
+    if (p && p->n)
+        found = p->free[--p->n];
+    pthread_mutex_unlock(&w->waits.events_lock);
+    if (found) {
+        *event = found;
+        return CUDA_SUCCESS;
+    }
+    return vgb_cu.EventCreate(event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+}
+
+static void event_give(struct vgb_worker *w, struct vgb_wait *wait, CUevent event)
+{
+    bool kept = false;
+
+    pthread_mutex_lock(&w->waits.events_lock);
+    bool stale = wait->generation != w->waits.generation;
+    struct vgb_event_pool *p = stale ? NULL : pool_locked(&w->waits, wait->ctx, true);
+    if (p && p->n < sizeof(p->free) / sizeof(p->free[0])) {
+        p->free[p->n++] = event;
+        kept = true;
+    }
+    pthread_mutex_unlock(&w->waits.events_lock);
+    /* Stale: some context was destroyed meanwhile, perhaps this event's; it ended with it. */
+    if (!kept && !stale)
+        vgb_cu.EventDestroy(event);
+}
+
+void vgb_waits_forget_context(struct vgb_worker *w, CUcontext ctx)
+{
+    CUevent events[64];
+    unsigned n = 0;
+
+    vgb_bounce_drain(w);
+    pthread_mutex_lock(&w->waits.events_lock);
+    struct vgb_event_pool *p = pool_locked(&w->waits, ctx, false);
+    if (p) {
+        n = p->n;
+        memcpy(events, p->free, n * sizeof(events[0]));
+        memset(p, 0, sizeof(*p));
+    }
+    w->waits.generation++;
+    pthread_mutex_unlock(&w->waits.events_lock);
+    for (unsigned i = 0; i < n; i++)
+        vgb_cu.EventDestroy(events[i]);
+}
+
+/* ---- one wait ---- */
+
+static struct vgb_wait *new_wait(struct vgb_worker *w)
+{
+    struct vgb_wait *wait = calloc(1, sizeof(*wait));
+
+    if (!wait)
+        return NULL;
+    wait->ctx = w->current;
+    wait->slot = VGP_NO_REPLY;
+    pthread_mutex_lock(&w->waits.events_lock);
+    wait->generation = w->waits.generation;
+    pthread_mutex_unlock(&w->waits.events_lock);
+    return wait;
+}
+
+struct vgb_wait *vgb_wait_new(struct vgb_call *c)
+{
+    struct vgb_wait *wait = new_wait(c->w);
+
+    if (!wait)
+        return NULL;
+    wait->slot = c->rec->reply_slot;
+    wait->seq = c->rec->reply_seq;
+    wait->call = c->rec->call;
+    return wait;
+}
+
+void vgb_wait_free(struct vgb_worker *w, struct vgb_wait *wait)
+{
+    for (unsigned i = 0; i < wait->nevents; i++)
+        event_give(w, wait, wait->events[i]);
+    free(wait);
+}
+
+CUresult vgb_wait_add_stream(struct vgb_worker *w, struct vgb_wait *wait, CUstream stream)
+{
+    CUresult r = vgb_cu.StreamQuery(stream);
+
+    if (r != CUDA_ERROR_NOT_READY)
+        return r; /* nothing to wait for, or an error, e.g. the stream is being captured */
+    if (wait->nevents == VGB_WAIT_EVENTS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = event_take(w, wait->ctx, &wait->events[wait->nevents]);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_cu.EventRecord(wait->events[wait->nevents++], stream);
+    return r;
+}
+
+/* Runs finish, replies, frees. The wait's context is current on this thread. */
+static void complete(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
+{
+    if (wait->finish)
+        r = wait->finish(w, wait, r);
+    vgb_note_result(w, r);
+    if (wait->slot == VGP_NO_REPLY) {
+        if (r != CUDA_SUCCESS)
+            vgb_async_error(w, wait->call, r);
+    } else {
+        vgb_reply_send(w, wait->slot, wait->seq, r, wait->buffer,
+                       r == CUDA_SUCCESS ? wait->payload : 0, 0);
+    }
+    vgb_wait_free(w, wait);
+}
+
+/* NOT_READY, or the final result. */
+static CUresult query(struct vgb_wait *wait)
+{
+    if (wait->blocking)
+        return CUDA_ERROR_NOT_READY;
+    while (wait->done < wait->nevents) {
+        CUresult r = vgb_cu.EventQuery(wait->events[wait->done]);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+        wait->done++;
+    }
+    return wait->borrowed ? vgb_cu.EventQuery(wait->borrowed) : CUDA_SUCCESS;
+}
+
+CUresult vgb_wait_fail(struct vgb_call *c, struct vgb_wait *wait, CUresult r)
+{
+    c->deferred = true;
+    wait->finish = NULL;
+    complete(c->w, wait, r);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_wait_start(struct vgb_call *c, struct vgb_wait *wait)
+{
+    struct vgb_waits *ws = &c->w->waits;
+    CUresult r = query(wait);
+
+    c->deferred = true;
+    if (r != CUDA_ERROR_NOT_READY) {
+        complete(c->w, wait, r);
+        return CUDA_SUCCESS;
+    }
+    wait->started_ns = vgb_now_ns();
+    wait->next = ws->polled;
+    ws->polled = wait;
+    ws->npolled++;
+    return CUDA_SUCCESS;
+}
+
+struct vgb_wait *vgb_wait_mark(struct vgb_worker *w, CUstream stream)
+{
+    struct vgb_wait *wait = new_wait(w);
+
+    if (!wait) {
+        /* No memory to remember it: wait here, which is rare, rather than forget it. */
+        vgb_cu.StreamSynchronize(stream);
+        return NULL;
+    }
+    if (vgb_wait_add_stream(w, wait, stream) != CUDA_SUCCESS || !wait->nevents) {
+        vgb_wait_free(w, wait); /* complete, or the context is beyond use */
+        return NULL;
+    }
+    return wait;
+}
+
+bool vgb_wait_done(struct vgb_wait *wait)
+{
+    return query(wait) != CUDA_ERROR_NOT_READY;
+}
+
+void vgb_wait_block(struct vgb_wait *wait)
+{
+    while (wait->done < wait->nevents)
+        vgb_cu.EventSynchronize(wait->events[wait->done++]);
+}
+
+/* ---- waiter threads ---- */
+
+static void *waiter(void *arg)
+{
+    struct vgb_worker *w = arg;
+    struct vgb_waits *ws = &w->waits;
+
+    pthread_mutex_lock(&ws->lock);
+    for (;;) {
+        while (!ws->queue) {
+            ws->idle_threads++;
+            pthread_cond_wait(&ws->work, &ws->lock);
+            ws->idle_threads--;
+        }
+        struct vgb_wait *wait = ws->queue;
+        ws->queue = wait->next;
+        if (!ws->queue)
+            ws->queue_tail = &ws->queue;
+        pthread_mutex_unlock(&ws->lock);
+
+        CUresult r = wait->ctx ? vgb_cu.CtxSetCurrent(wait->ctx) : CUDA_SUCCESS;
+        while (r == CUDA_SUCCESS && wait->done < wait->nevents)
+            r = vgb_cu.EventSynchronize(wait->events[wait->done++]);
+        if (r == CUDA_SUCCESS && wait->borrowed)
+            r = vgb_cu.EventSynchronize(wait->borrowed);
+        complete(w, wait, r);
+        pthread_mutex_lock(&ws->lock);
+    }
+    return NULL;
+}
+
+static void hand_over(struct vgb_worker *w, struct vgb_wait *wait)
+{
+    struct vgb_waits *ws = &w->waits;
+    unsigned queued = 0;
+    pthread_t t;
+
+    pthread_mutex_lock(&ws->lock);
+    wait->next = NULL;
+    *ws->queue_tail = wait;
+    ws->queue_tail = &wait->next;
+    for (struct vgb_wait *q = ws->queue; q; q = q->next)
+        queued++;
+    if (queued > ws->idle_threads && ws->threads < VGB_WAITERS_MAX &&
+        !pthread_create(&t, NULL, waiter, w)) {
+        pthread_detach(t);
+        ws->threads++;
+    }
+    if (!ws->threads)
+        vgb_die(w, 1 /* VGPU_DEAD_EXITED */, "the worker could not start a waiter thread");
+    pthread_cond_signal(&ws->work);
+    pthread_mutex_unlock(&ws->lock);
+}
+
+void vgb_waits_hand_over(struct vgb_worker *w)
+{
+    struct vgb_wait *wait = w->waits.polled;
+
+    w->waits.polled = NULL;
+    w->waits.npolled = 0;
+    while (wait) {
+        struct vgb_wait *next = wait->next;
+
+        hand_over(w, wait);
+        wait = next;
+    }
+}
+
+/* ---- what the dispatcher polls ---- */
+
+bool vgb_waits_poll(struct vgb_worker *w)
+{
+    struct vgb_waits *ws = &w->waits;
+    struct vgb_wait **at = &ws->polled;
+    uint64_t now = ws->polled ? vgb_now_ns() : 0;
+
+    while (*at) {
+        struct vgb_wait *wait = *at;
+        CUresult r = query(wait);
+        bool tired = wait->blocking || now - wait->started_ns > VGB_POLL_LONG_NS;
+
+        if (r == CUDA_ERROR_NOT_READY && !tired) {
+            at = &wait->next;
+            continue;
+        }
+        *at = wait->next;
+        ws->npolled--;
+        if (r == CUDA_ERROR_NOT_READY) {
+            hand_over(w, wait);
+            continue;
+        }
+        if (wait->finish)
+            vgb_set_context(w, wait->ctx);
+        complete(w, wait, r);
+    }
+    return ws->polled != NULL;
+}
