@@ -289,8 +289,8 @@ void vgpu_client_close(struct vgpu_client *client)
  * @client: the client
  * @seen: wake_seq that the caller knows
  * @deadline_ns: absolute CLOCK_MONOTONIC, negative: none
- * @seq: out, always
- * @reason: out, always
+ * @seq: out, except with -ENXIO
+ * @reason: out, except with -ENXIO
  *
  * Return: 0, -ETIMEDOUT, -ERESTARTSYS (the call can be repeated as it is), -ENXIO before
  * CREATE_CLIENT, -ENODEV when the device is lost.
@@ -301,13 +301,14 @@ int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 
 	DEFINE_WAIT(wait);
 	int err = 0;
 
+	if (vgpu_client_usable(client) == -ENXIO)
+		return -ENXIO;
 	for (;;) {
 		prepare_to_wait(&client->wq, &wait, TASK_INTERRUPTIBLE | TASK_FREEZABLE);
 		*reason = READ_ONCE(client->reason);
 		*seq = READ_ONCE(client->wake_seq);
 		if (vgpu_wake_ready(*seq, seen, *reason))
 			break;
-		err = vgpu_client_usable(client) == -ENXIO ? -ENXIO : err;
 		if (!err && signal_pending(current))
 			err = -ERESTARTSYS;
 		if (err)

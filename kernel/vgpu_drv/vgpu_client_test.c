@@ -100,6 +100,7 @@ static void vgpu_client_not_created(struct kunit *test)
 	u32 reason;
 
 	KUNIT_EXPECT_EQ(test, vgpu_client_wait(env->client, 1, 0, &seq, &reason), -ENXIO);
+	KUNIT_EXPECT_EQ(test, vgpu_client_wait(env->client, 9, 0, &seq, &reason), -ENXIO);
 	mutex_lock(&env->client->lock);
 	KUNIT_EXPECT_EQ(test, vgpu_pin(env->client, &arg), -ENXIO);
 	KUNIT_EXPECT_EQ(test, vgpu_unpin(env->client, 1), -ENXIO);

@@ -2,7 +2,10 @@
 /*
  * vgpu_selftest: runs in the guest, against the real device, with nothing but the ioctl ABI.
  *
- *   vgpu_selftest [/dev/vgpu0]
+ *   vgpu_selftest [--unbind] [/dev/vgpu0]
+ *
+ * --unbind    also the tests that take the device away from the driver and give it back (root; every
+ *             process that uses the device loses it)
  *
  * One line per test; the last line is "vgpu_selftest: N passed, M failed, K skipped". Needs free
  * client slots and a host that starts workers; otherwise the tests that need a client are skipped.
@@ -842,6 +845,134 @@ out:
 		close(fd);
 }
 
+/* ---- the device goes away ---- */
+
+static bool allow_unbind;
+
+static bool write_file(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* The virtio device below the device file, as "virtioN". */
+static bool virtio_name(char *name, size_t size)
+{
+	const char *node = strrchr(path, '/');
+	char link[256], target[512];
+	const char *base;
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/sys/class/misc/%s/device", node ? node + 1 : path);
+	len = readlink(link, target, sizeof(target) - 1);
+	if (len < 0)
+		return false;
+	target[len] = 0;
+	base = strrchr(target, '/');
+	base = base ? base + 1 : target;
+	if (strlen(base) >= size)
+		return false;
+	memcpy(name, base, strlen(base) + 1);
+	return true;
+}
+
+/* What a process sees whose device is gone: errors, and no hang. */
+static void check_gone(int fd, const struct vgpu_create_client *c)
+{
+	struct vgpu_wait wait = { .seen = c->wake_seq, .deadline_ns = -1 };
+	struct vgpu_query q = { 0 };
+	struct vgpu_create_client again = { 0 };
+	char *buf = some_pages(1);
+	struct vgpu_pin pin = { .addr = (uintptr_t)buf, .length = PAGE };
+	struct vgpu_unpin unpin = { .region = 1 };
+
+	REFUSED(fd, VGPU_IOCTL_WAIT, &wait, ENODEV);
+	CHECK(wait.state == 4);
+	REFUSED(fd, VGPU_IOCTL_QUERY, &q, ENODEV);
+	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENODEV);
+	REFUSED(fd, VGPU_IOCTL_UNPIN, &unpin, ENODEV);
+	REFUSED(fd, VGPU_IOCTL_CREATE_CLIENT, &again, ENODEV);
+	CHECK(map_window(fd, c) == MAP_FAILED && errno == ENODEV);
+	munmap(buf, PAGE);
+}
+
+/* Its mappings are private zero pages now: no signal, and nothing of the next client to be seen. */
+static void check_blank(const struct vgpu_create_client *c, volatile char *w, volatile char *d)
+{
+	CHECK(w[c->window_size - 1] == 0);
+	w[c->window_size - 1] = 1;
+	w[0] = 2;
+	CHECK(w[c->window_size - 1] == 1 && w[0] == 2);
+	*(volatile uint16_t *)(d + c->doorbell_in_page) = c->doorbell_value;
+}
+
+static void test_unbind(void)
+{
+	const char *driver = "/sys/bus/virtio/drivers/vgpu_drv";
+	struct vgpu_create_client c, fresh;
+	char name[64], bind[128], unbind[128];
+	struct vgpu_pin pin = { .length = 16 * PAGE };
+	struct vgpu_wait wait;
+	int fd, idle, next, i;
+	pthread_t thread;
+	void *arg[2], *result;
+	char *buf, *w, *d;
+
+	if (!allow_unbind) {
+		skip_why = "only with --unbind";
+		return;
+	}
+	snprintf(bind, sizeof(bind), "%s/bind", driver);
+	snprintf(unbind, sizeof(unbind), "%s/unbind", driver);
+	CHECK(virtio_name(name, sizeof(name)));
+	fd = open_client(&c);
+	if (fd < 0)
+		return;
+	idle = open_dev();
+	buf = some_pages(16);
+	pin.addr = (uintptr_t)buf;
+	ioctl(fd, VGPU_IOCTL_PIN, &pin);
+	w = map_window(fd, &c);
+	d = mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, fd, c.doorbell_offset);
+	CHECK(w != MAP_FAILED && d != MAP_FAILED);
+	w[c.window_size - 1] = 9;
+	wait = (struct vgpu_wait){ .seen = c.wake_seq, .deadline_ns = now_ns() + 20000000000ll };
+	arg[0] = &fd;
+	arg[1] = &wait;
+	CHECK(!pthread_create(&thread, NULL, sleeper, arg));
+	usleep(100000);
+
+	CHECK(write_file(unbind, name));
+	pthread_join(thread, &result);
+	CHECK(result || wait.seq != c.wake_seq); /* -ENODEV, unless the worker rang before */
+	check_gone(fd, &c);
+	check_blank(&c, w, d);
+	CHECK(access(path, F_OK) == -1);
+
+	CHECK(write_file(bind, name));
+	for (i = 0; i < 50 && access(path, F_OK); i++)
+		usleep(100000);
+	next = open_client(&fresh);
+	CHECK(next >= 0);
+	check_gone(fd, &c); /* the old file stays what it is */
+	munmap(w, c.window_size);
+	munmap(d, PAGE);
+	close(fd);
+	close(idle);
+	if (next >= 0) {
+		w = map_window(next, &fresh);
+		CHECK(w != MAP_FAILED);
+		CHECK(w[fresh.window_size - 1] == 0);
+		close(next);
+		munmap(w, fresh.window_size);
+	}
+	munmap(buf, 16 * PAGE);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -869,15 +1000,20 @@ static const struct {
 	{ "wait_threads", test_wait_threads },
 	{ "kill", test_kill },
 	{ "worker_death", test_worker_death },
+	{ "unbind", test_unbind },
 };
 
 int main(int argc, char **argv)
 {
 	size_t i;
-	int fd;
+	int fd, arg;
 
-	if (argc > 1)
-		path = argv[1];
+	for (arg = 1; arg < argc; arg++) {
+		if (!strcmp(argv[arg], "--unbind"))
+			allow_unbind = true;
+		else
+			path = argv[arg];
+	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0) {
