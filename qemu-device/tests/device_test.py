@@ -2,6 +2,7 @@
 """Tests of -device vgpu-cuda with a fake broker and no guest: device_test.py O [NAME...]"""
 
 import os
+import random
 import re
 import shutil
 import struct
@@ -424,19 +425,45 @@ def some_queues_not_set_up(env):
 
 
 @test
-def rings_outside_of_memory(env):
+def rings_that_cannot_be_served(env):
     b, q, d = env.driver()
-    d.RINGS = 0xf0000000
-    d.start()
-    end = time.monotonic() + 10
-    while not d.status() & S_NEEDS_RESET:
-        expect(time.monotonic() < end, "the driver is not told")
-    expect(q.get("connected") and not q.get("started"), "wrong state")
+    # No memory; the device's own registers; the end of the address space.
+    for rings in (0xf0000000, d.MODERN, 0xffffffffffff0000):
+        d.RINGS = rings
+        d.start()
+        end = time.monotonic() + 10
+        while not d.status() & S_NEEDS_RESET:
+            expect(time.monotonic() < end, "the driver is not told")
+        expect(q.get("connected") and not q.get("started"), "wrong state")
     del d.RINGS
     d.start()
     b.lines.clear()
     d.doorbell(6)
     b.wait("kick 6")
+
+
+@test
+def random_register_accesses(env):
+    """A guest that does anything in any order: QEMU lives, and serves a sane driver afterwards."""
+    rng = random.Random(4711)
+    b, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    values = (0, 1, 2, 5, 6, 7, 0xf, 0x4f, 0x40, 0x80, 0xffff, 0x1000000, 0xe1000000, 0xffffffff)
+    areas = ((d.common, 64), (d.caps[2], 8 * 4096), (d.caps[3], 8), (d.caps[4], 128),
+             (d.MSIX, 128))
+    for i in range(3000):
+        base, size = rng.choice(areas)
+        width = rng.choice("bwlq")
+        addr = base + rng.randrange(size)
+        if rng.random() < 0.2:
+            q.io("read" + width, hex(addr))
+        else:
+            q.io("write" + width, hex(addr), hex(rng.choice(values)))
+        if i % 300 == 299:
+            d.start()
+    q.wait_for("connected", True)
+    d.start()
+    q.wait_for("started", True)
+    expect(b.proc.poll() is None, "the broker has ended")
 
 
 @test

@@ -339,11 +339,12 @@ class Driver:
             desc, avail, used = self.ring(n)
             self.q.io("writew", hex(self.common + 22), n)
             self.sizes.append(self.q.num("readw", hex(self.common + 24)))
-            self.q.write(avail, bytes(64))
-            self.q.write(used, bytes(64))
+            if self.RINGS == Driver.RINGS:
+                self.q.write(avail, bytes(64))
+                self.q.write(used, bytes(64))
             for off, addr in ((32, desc), (40, avail), (48, used)):
-                self.q.io("writel", hex(self.common + off), hex(addr))
-                self.q.io("writel", hex(self.common + off + 4), 0)
+                self.q.io("writel", hex(self.common + off), hex(addr & 0xffffffff))
+                self.q.io("writel", hex(self.common + off + 4), hex(addr >> 32))
             self.q.io("writew", hex(self.common + 28), 1)
             self.avail_idx[n] = 0
         self.set_status(S_ACKNOWLEDGE | S_DRIVER | S_FEATURES_OK | S_DRIVER_OK)
