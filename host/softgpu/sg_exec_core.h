@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the bytecode of the interpreter looks like and the state it works on.
+ *
+ * One virtual register is one slot of 32 lanes: 128 bytes for types of up to 32 bits (8 and 16 bit
+ * values live in the low bits; what lies above them is never read), 256 bytes for 64-bit types, and
+ * one 32-bit word, one bit a lane, for a predicate. An operand is a byte offset into the register
+ * file of the warp, or, with SG_OPND_CONST set, into the constant pool of the kernel, so that
+ * immediates cost nothing per warp and handlers have one form only.
+ */
+#ifndef SG_EXEC_CORE_H
+#define SG_EXEC_CORE_H
+
+#include "sg_exec.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#define SG_LANES SG_WARP_SIZE
+#define SG_FULL 0xffffffffu
+#define SG_OPND_CONST 0x80000000u /* operand lies in the constant pool */
+#define SG_OPND_FIXED 0x40000000u /* decode time only: offset is final, not a virtual register */
+#define SG_OPND_NONE 0x3fffffffu  /* decode time only: field not used */
+
+/* What a handler tells the run loop. */
+enum sg_step {
+    SG_NEXT = 0, /* go on with the next instruction */
+    SG_JUMP,     /* go on at w->ip */
+    SG_RESCHED,  /* w->ip is set; choose again which lanes run */
+    SG_BLOCKED,  /* the lanes were put aside (barrier, sync, exit); w->mask is void */
+    SG_YIELD,    /* w->ip is set; the time slice is used up */
+    SG_FAULTED   /* cta->fault is filled */
+};
+
+enum sg_space {
+    SG_SP_GENERIC,
+    SG_SP_GLOBAL,
+    SG_SP_SHARED,
+    SG_SP_LOCAL,
+    SG_SP_PARAM,
+    SG_SP_CONST
+};
+
+struct sg_warp;
+struct sg_insn;
+typedef int (*sg_fn)(struct sg_warp *w, const struct sg_insn *in);
+
+/* One decoded instruction. Fields d..e are operands; their meaning is the handler's. */
+struct sg_insn {
+    sg_fn fn;
+    uint32_t d, a, b, c, e;
+    uint32_t line; /* of the PTX text */
+    int64_t imm;
+    uint32_t aux; /* memory: SG_AUX_* bits; control: span or count */
+    uint32_t idx; /* its own index: order of lanes, and key of the range cache */
+};
+
+/* aux of ld/st/atom: how the slow path redoes the access. */
+#define SG_AUX_SPACE(x) ((x) & 7u)           /* enum sg_space */
+#define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
+#define SG_AUX_SIGNED 0x20u                  /* elements are sign-extended to the register */
+#define SG_AUX_VEC(x) (((x) >> 6) & 15u)     /* elements: 1, 2, 4 */
+#define SG_AUX_WRITE 0x400u
+#define SG_AUX_SPIN 0x800u /* volatile, relaxed or acquire: may be part of a spin loop */
+#define SG_AUX_ADDR32 0x1000u /* the address register is 32 bits wide */
+
+/* An operation by its canonical name. Every instruction set variant has the same names. */
+struct sg_opdef {
+    const char *name;
+    sg_fn fn;
+};
+sg_fn sg_op_find(const char *name); /* NULL: no such operation */
+const char *sg_op_name(sg_fn fn);
+const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA lowers it */
+
+/* ---- windows: address ranges that no allocation can have ---- */
+#define SG_WIN_SHARED_SIZE (16u << 20)
+#define SG_WIN_LOCAL_SIZE (16u << 20)
+#define SG_WIN_PARAM_SIZE (1u << 20)
+#define SG_MAX_LOCAL (512u << 10) /* CUDA: local memory per thread */
+struct sg_windows {
+    uint64_t shared, local, param;
+};
+extern struct sg_windows sg_win; /* zero until sg_windows_init() */
+bool sg_windows_init(void);
+
+/* ---- lanes ---- */
+enum sg_gstate { SG_G_RUN, SG_G_BAR, SG_G_SYNC };
+
+/* Lanes of a warp that stand at the same instruction. */
+struct sg_group {
+    const struct sg_insn *ip;
+    uint32_t mask;
+    uint32_t want; /* SG_G_SYNC: the lanes waited for */
+    uint8_t state;
+    uint8_t bar;
+};
+
+struct sg_cta;
+
+struct sg_warp {
+    uint8_t *base[2]; /* registers, constant pool */
+    uint32_t mask;    /* lanes that execute now */
+    uint32_t wmask;   /* mask plus lanes that no longer exist: what a result may be written to */
+    uint32_t alive;
+    uint32_t cc; /* carry flag of each lane */
+    const struct sg_insn *ip;
+    const struct sg_insn *min_wait; /* lowest instruction that other lanes wait at */
+    struct sg_cta *cta;
+    uint8_t *local; /* words of 4 bytes, interleaved by lane */
+    int32_t budget; /* back edges left in this time slice */
+    uint32_t slices;
+    bool spin; /* something of a spin loop ran in this slice */
+    bool hold;  /* a group that is not the lowest has its turn */
+    bool sync_force; /* nobody else can come: run the synchronising instruction as it is */
+    uint32_t ngroups; /* groups put aside */
+    struct sg_group groups[SG_LANES];
+    uint32_t index;   /* in the CTA */
+    uint32_t tid[3][SG_LANES];
+};
+
+/* A named barrier of a CTA. */
+struct sg_barrier {
+    uint32_t arrived; /* lanes, counting lanes that no longer exist */
+    uint32_t expected; /* 0: every thread of the CTA */
+    uint32_t popc;
+    bool all, any;
+    bool active;
+};
+
+#define SG_NBARRIERS 16
+#define SG_RANGE_CACHE 64 /* power of two */
+
+struct sg_code; /* sg_ptx.h */
+struct sg_run;  /* one launch, sg_exec_pool.c */
+
+struct sg_cta {
+    struct sg_run *run;
+    const struct sg_code *code;
+    void *mem;
+    uint8_t *shared;
+    uint32_t shared_bytes;
+    uint32_t local_bytes; /* per thread */
+    const uint8_t *params;
+    uint32_t param_bytes;
+    uint32_t ctaid[3], ntid[3], nctaid[3];
+    uint32_t nthreads, alive; /* threads that have not exited */
+    uint32_t nwarps;
+    uint32_t done_warps;
+    struct sg_warp *warps;
+    struct sg_barrier bar[SG_NBARRIERS];
+    struct sg_mem_range cache[SG_RANGE_CACHE];
+    uint64_t icount;
+    uint32_t worker; /* %smid */
+    uint8_t *workspace; /* grid barrier of a cooperative launch (64 bytes) or NULL */
+    struct sg_fault *fault;
+};
+
+/* ---- sg_exec_warp.c: who runs ---- */
+void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
+void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
+bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
+void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
+bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
+int sg_warp_run(struct sg_warp *w);   /* SG_YIELD, SG_BLOCKED (nothing can run), SG_FAULTED */
+int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *end);
+/* Joins lanes for a synchronising instruction: SG_NEXT, run it; otherwise return what it says. */
+int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want);
+
+/* ---- sg_exec_cta.c ---- */
+enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
+/* The running lanes come to barrier id; in->c is the predicate and in->d the result of bar.red. */
+int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
+                  enum sg_bar_kind kind);
+void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
+int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
+
+/* ---- sg_exec_mem.c: the checked, lane by lane way ---- */
+int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
+                 const char *what);
+int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
+                  enum sg_space sp, uint64_t addr, uint32_t size, bool write);
+/*
+ * Host address of size bytes at addr of lane, or NULL with the fault recorded. Local memory is not
+ * contiguous: for it *local gets the offset + 1 and the result is not NULL but must not be used.
+ */
+void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
+                 uint64_t addr, uint32_t size, uint32_t align, bool write, uint32_t *local);
+bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
+                  uint64_t addr, void *buf, uint32_t size);
+int sg_ld_slow(struct sg_warp *w, const struct sg_insn *in);
+int sg_st_slow(struct sg_warp *w, const struct sg_insn *in);
+
+static inline uint8_t *sg_local_word(const struct sg_warp *w, uint32_t lane, uint32_t off)
+{
+    return w->local + (uint64_t)(off >> 2) * (4 * SG_LANES) + lane * 4 + (off & 3);
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: atomics and cp.async, lane by lane in ascending order. Global memory is shared with
+ * other threads of the pool, so every operation is a host atomic; floating point and min/max go
+ * through compare and exchange.
+ */
+#include "sg_exec_op.h"
+#include "sg_half.h"
+#include "sg_ptx.h"
+
+/* Address of the operand of a lane; for local memory (generic only) a private word. */
+static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 size)
+{
+    const u64 addr = (in->aux & SG_AUX_ADDR32)
+                         ? (u64)(u32)(SRC(u32, a)[lane] + (u32)in->imm)
+                         : SRC(u64, a)[lane] + (u64)in->imm;
+    u32 local;
+    void *p = sg_resolve(w, in, lane, (enum sg_space)SG_AUX_SPACE(in->aux), addr, size, size, true,
+                         &local);
+
+    if (p && local) {
+        sg_fault_addr(w, in, lane, SG_ERR_ADDRESS_SPACE, SG_SP_LOCAL, addr, size, true);
+        return NULL;
+    }
+    return p;
+}
+
+/* U: the unsigned type stored; old and b in scope; e: the new value */
+#define ATOM(id, U, e)                                                       \
+    HANDLER(atom_##id)                                                       \
+    {                                                                        \
+        const U *pb = SRC(U, b);                                             \
+        U *d = DST(U, d);                                                    \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m);                             \
+            U *p = atom_ptr(w, in, i, sizeof(U));                            \
+            const U b = pb[i];                                               \
+            U old, next;                                                     \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            old = __atomic_load_n(p, __ATOMIC_RELAXED);                      \
+            do {                                                             \
+                next = (U)(e);                                               \
+            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, \
+                                                  __ATOMIC_RELAXED));        \
+            d[i] = old;                                                      \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define FETCH(id, U, fn)                                                     \
+    HANDLER(atom_##id)                                                       \
+    {                                                                        \
+        const U *pb = SRC(U, b);                                             \
+        U *d = DST(U, d);                                                    \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m);                             \
+            U *p = atom_ptr(w, in, i, sizeof(U));                            \
+            const U b = pb[i];                                               \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            d[i] = fn(p, b, __ATOMIC_SEQ_CST);                               \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define EXCH(id, U)                                                          \
+    HANDLER(atom_exch_##id)                                                  \
+    {                                                                        \
+        const U *pb = SRC(U, b);                                             \
+        U *d = DST(U, d);                                                    \
+        w->spin = true;                                                      \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m);                             \
+            U *p = atom_ptr(w, in, i, sizeof(U));                            \
+            const U b = pb[i];                                               \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            d[i] = __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);              \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+/* T: memory, R: register */
+#define CAS(id, T, R)                                                        \
+    HANDLER(atom_cas_##id)                                                   \
+    {                                                                        \
+        const R *pb = SRC(R, b), *pc = SRC(R, c);                            \
+        R *d = DST(R, d);                                                    \
+        w->spin = true;                                                      \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m);                             \
+            T *p = atom_ptr(w, in, i, sizeof(T)), old = (T)pb[i];            \
+            const T next = (T)pc[i];                                         \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            __atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST, \
+                                        __ATOMIC_SEQ_CST);                   \
+            d[i] = old;                                                      \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+static inline u32 add_f32(u32 a, u32 b)
+{
+    f32 x, y;
+
+    memcpy(&x, &a, 4);
+    memcpy(&y, &b, 4);
+    x += y;
+    memcpy(&a, &x, 4);
+    return a;
+}
+
+static inline u64 add_f64(u64 a, u64 b)
+{
+    f64 x, y;
+
+    memcpy(&x, &a, 8);
+    memcpy(&y, &b, 8);
+    x += y;
+    memcpy(&a, &x, 8);
+    return a;
+}
+
+static inline u32 add_f16(u32 a, u32 b)
+{
+    return sg_f32_to_f16(sg_f16_to_f32((u16)a) + sg_f16_to_f32((u16)b), 0);
+}
+
+static inline u32 add_bf16(u32 a, u32 b)
+{
+    return sg_f32_to_bf16(sg_bf16_to_f32((u16)a) + sg_bf16_to_f32((u16)b), 0);
+}
+
+FETCH(add_b32, u32, __atomic_fetch_add)
+FETCH(add_b64, u64, __atomic_fetch_add)
+FETCH(and_b32, u32, __atomic_fetch_and)
+FETCH(and_b64, u64, __atomic_fetch_and)
+FETCH(or_b32, u32, __atomic_fetch_or)
+FETCH(or_b64, u64, __atomic_fetch_or)
+FETCH(xor_b32, u32, __atomic_fetch_xor)
+FETCH(xor_b64, u64, __atomic_fetch_xor)
+EXCH(b32, u32)
+EXCH(b64, u64)
+CAS(b16, u16, u32)
+CAS(b32, u32, u32)
+CAS(b64, u64, u64)
+ATOM(min_u32, u32, b < old ? b : old)
+ATOM(max_u32, u32, b > old ? b : old)
+ATOM(min_s32, u32, (s32)b < (s32)old ? b : old)
+ATOM(max_s32, u32, (s32)b > (s32)old ? b : old)
+ATOM(min_u64, u64, b < old ? b : old)
+ATOM(max_u64, u64, b > old ? b : old)
+ATOM(min_s64, u64, (s64)b < (s64)old ? b : old)
+ATOM(max_s64, u64, (s64)b > (s64)old ? b : old)
+ATOM(inc_b32, u32, old >= b ? 0 : old + 1)
+ATOM(dec_b32, u32, old == 0 || old > b ? b : old - 1)
+ATOM(add_f32, u32, add_f32(old, b))
+ATOM(add_f64, u64, add_f64(old, b))
+ATOM(add_f16x2, u32, add_f16(old, b) | add_f16(old >> 16, b >> 16) << 16)
+ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
+
+/* 16-bit values: memory is narrower than the register */
+#define ATOM16(id, e)                                                        \
+    HANDLER(atom_##id)                                                       \
+    {                                                                        \
+        const u32 *pb = SRC(u32, b);                                         \
+        u32 *d = DST(u32, d);                                                \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m), b = pb[i];                  \
+            u16 *p = atom_ptr(w, in, i, 2), old, next;                       \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            old = __atomic_load_n(p, __ATOMIC_RELAXED);                      \
+            do {                                                             \
+                next = (u16)(e);                                             \
+            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, \
+                                                  __ATOMIC_RELAXED));        \
+            d[i] = old;                                                      \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+ATOM16(add_f16, add_f16(old, b))
+ATOM16(add_bf16, add_bf16(old, b))
+
+/* cp.async shared [d], global [a], size aux, source bytes b: the rest is zero */
+HANDLER(cp_async)
+{
+    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), size = in->aux;
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
+        u32 local;
+        void *to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local), *from;
+
+        if (!to)
+            return SG_FAULTED;
+        if (n) {
+            from = sg_resolve(w, in, i, SG_SP_GLOBAL, SRC(u64, a)[i] + (u64)in->imm, n, 4, false,
+                              &local);
+            if (!from)
+                return SG_FAULTED;
+            memcpy(to, from, n);
+        }
+        memset((u8 *)to + n, 0, size - n);
+    }
+    return SG_NEXT;
+}
+
+const struct sg_opdef sg_ops_atom[] = {
+    ROW(atom_add_b32, "atom.add.b32") ROW(atom_add_b64, "atom.add.b64")
+    ROW(atom_and_b32, "atom.and.b32") ROW(atom_and_b64, "atom.and.b64")
+    ROW(atom_or_b32, "atom.or.b32") ROW(atom_or_b64, "atom.or.b64")
+    ROW(atom_xor_b32, "atom.xor.b32") ROW(atom_xor_b64, "atom.xor.b64")
+    ROW(atom_exch_b32, "atom.exch.b32") ROW(atom_exch_b64, "atom.exch.b64")
+    ROW(atom_cas_b16, "atom.cas.b16") ROW(atom_cas_b32, "atom.cas.b32")
+    ROW(atom_cas_b64, "atom.cas.b64") ROW(atom_min_u32, "atom.min.u32")
+    ROW(atom_max_u32, "atom.max.u32") ROW(atom_min_s32, "atom.min.s32")
+    ROW(atom_max_s32, "atom.max.s32") ROW(atom_min_u64, "atom.min.u64")
+    ROW(atom_max_u64, "atom.max.u64") ROW(atom_min_s64, "atom.min.s64")
+    ROW(atom_max_s64, "atom.max.s64") ROW(atom_inc_b32, "atom.inc.b32")
+    ROW(atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
+    ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2")
+    ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
+    ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async") {NULL, NULL},
+};

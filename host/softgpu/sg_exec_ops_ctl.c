@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/* Handlers: branches, predicates, modes, barriers, timers, traps, printf. */
+#include "sg_exec_op.h"
+#include "sg_printf.h"
+#include "sg_ptx.h"
+
+#include <stdio.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+static inline int go(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *to)
+{
+    w->ip = to;
+    if (to <= in && --w->budget <= 0)
+        return SG_YIELD;
+    return UNLIKELY(to >= w->min_wait) ? SG_RESCHED : SG_JUMP;
+}
+
+static inline int branch(struct sg_warp *w, const struct sg_insn *in, u32 taken)
+{
+    const struct sg_insn *target = in + in->imm, *next = in + 1;
+    u32 rest;
+
+    taken &= w->mask;
+    if (!taken) {
+        if (UNLIKELY(next >= w->min_wait)) {
+            w->ip = next;
+            return SG_RESCHED;
+        }
+        return SG_NEXT;
+    }
+    rest = w->mask & ~taken;
+    if (!rest)
+        return go(w, in, target);
+    if (target > in) { /* the lower one first */
+        sg_warp_push(w, target, taken, SG_G_RUN);
+        sg_warp_set_mask(w, rest);
+        w->ip = next;
+        return UNLIKELY(next >= w->min_wait) ? SG_RESCHED : SG_JUMP;
+    }
+    sg_warp_push(w, next, rest, SG_G_RUN);
+    sg_warp_set_mask(w, taken);
+    return go(w, in, target);
+}
+
+HANDLER(bra)
+{
+    return go(w, in, in + in->imm);
+}
+
+HANDLER(bra_if)
+{
+    return branch(w, in, PREDV(a));
+}
+
+HANDLER(bra_not)
+{
+    return branch(w, in, ~PREDV(a));
+}
+
+/* Where lanes may meet: only here can running straight on reach a waiting group. */
+HANDLER(join)
+{
+    if (UNLIKELY(in >= w->min_wait)) {
+        w->ip = in;
+        return SG_RESCHED;
+    }
+    return SG_NEXT;
+}
+
+HANDLER(brx)
+{
+    const struct sg_code *c = w->cta->code;
+    const u32 *list = c->targets + in->imm, *pa = SRC(u32, a);
+    const u32 n = list[0];
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const int i = __builtin_ctz(m);
+
+        if (pa[i] >= n)
+            return sg_fault_set(w, in, (u32)i, 718, "brx.idx: index is outside the list");
+        sg_warp_push(w, c->insns + list[1 + pa[i]], 1u << i, SG_G_RUN);
+    }
+    sg_warp_pick(w); /* everything is in the list of groups now */
+    return --w->budget <= 0 ? SG_YIELD : SG_JUMP;
+}
+
+static int leave(struct sg_warp *w, const struct sg_insn *in, u32 gone)
+{
+    const u32 rest = w->mask & ~gone;
+
+    gone &= w->mask;
+    if (!gone)
+        return SG_NEXT;
+    w->alive &= ~gone;
+    if (rest) {
+        sg_warp_set_mask(w, rest);
+        sg_bar_exit(w->cta, (u32)__builtin_popcount(gone));
+        w->ip = in + 1;
+        return SG_JUMP;
+    }
+    w->mask = 0;
+    sg_bar_exit(w->cta, (u32)__builtin_popcount(gone));
+    return SG_BLOCKED;
+}
+
+HANDLER(exit)
+{
+    return leave(w, in, SG_FULL);
+}
+
+HANDLER(exit_if)
+{
+    return leave(w, in, PREDV(a));
+}
+
+HANDLER(exit_not)
+{
+    return leave(w, in, ~PREDV(a));
+}
+
+/* @p in front of the next aux instructions */
+static int predicated(struct sg_warp *w, const struct sg_insn *in, u32 p)
+{
+    const u32 mask = w->mask, run = mask & p;
+    int r = SG_NEXT;
+
+    if (run) {
+        if (run != mask)
+            sg_warp_set_mask(w, run);
+        r = sg_run_span(w, in + 1, in + 1 + in->aux);
+        sg_warp_set_mask(w, mask);
+    }
+    w->ip = in + 1 + in->aux;
+    return r == SG_NEXT ? SG_JUMP : r;
+}
+
+HANDLER(pred_if)
+{
+    return predicated(w, in, PREDV(a));
+}
+
+HANDLER(pred_not)
+{
+    return predicated(w, in, ~PREDV(a));
+}
+
+/* Another rounding or denormal mode for the next aux instructions */
+HANDLER(fpmode)
+{
+    int r;
+#if defined(__x86_64__)
+    const unsigned save = _mm_getcsr();
+
+    _mm_setcsr((unsigned)in->imm);
+#endif
+    r = sg_run_span(w, in + 1, in + 1 + in->aux);
+#if defined(__x86_64__)
+    _mm_setcsr(save);
+#endif
+    w->ip = in + 1 + in->aux;
+    return r == SG_NEXT ? SG_JUMP : r;
+}
+
+HANDLER(wsync)
+{
+    const u32 *pa = SRC(u32, a);
+    u32 want = 0;
+
+    for (u32 m = w->mask; m; m &= m - 1)
+        want |= pa[__builtin_ctz(m)];
+    return sg_warp_sync(w, in, want);
+}
+
+/* ---- barriers ---- */
+
+static int barrier(struct sg_warp *w, const struct sg_insn *in, enum sg_bar_kind kind)
+{
+    const int lane = __builtin_ctz(w->mask);
+
+    return sg_bar_arrive(w, in, SRC(u32, a)[lane], SRC(u32, b)[lane], kind);
+}
+
+HANDLER(bar_sync)
+{
+    return barrier(w, in, SG_BAR_SYNC);
+}
+
+HANDLER(bar_arrive)
+{
+    return barrier(w, in, SG_BAR_ARRIVE);
+}
+
+HANDLER(bar_red_popc)
+{
+    return barrier(w, in, SG_BAR_POPC);
+}
+
+HANDLER(bar_red_and)
+{
+    return barrier(w, in, SG_BAR_AND);
+}
+
+HANDLER(bar_red_or)
+{
+    return barrier(w, in, SG_BAR_OR);
+}
+
+HANDLER(fence)
+{
+    (void)in;
+    (void)w;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return SG_NEXT;
+}
+
+HANDLER(nanosleep)
+{
+    w->spin = true;
+    w->ip = in + 1;
+    return SG_YIELD;
+}
+
+/* ---- time ---- */
+
+static u64 now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
+}
+
+static u64 real_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
+}
+
+#define TIMER(id, TD, e)                                                     \
+    HANDLER(id)                                                              \
+    {                                                                        \
+        const u64 t = (e);                                                   \
+        w->spin = true;                                                      \
+        STORE(TD, t);                                                        \
+        return SG_NEXT;                                                      \
+    }
+TIMER(clock, u32, now_ns())
+TIMER(clock_hi, u32, now_ns() >> 32)
+TIMER(clock64, u64, now_ns())
+TIMER(globaltimer, u64, real_ns())
+TIMER(globaltimer_lo, u32, real_ns())
+TIMER(globaltimer_hi, u32, real_ns() >> 32)
+
+/* ---- ends ---- */
+
+HANDLER(trap)
+{
+    return sg_fault_set(w, in, (u32)__builtin_ctz(w->mask), SG_ERR_FAILED, "trap");
+}
+
+HANDLER(vprintf)
+{
+    return sg_vprintf(w, in);
+}
+
+HANDLER(assertfail)
+{
+    return sg_assertfail(w, in);
+}
+
+HANDLER(isspacep)
+{
+    const u64 *pa = SRC(u64, a);
+    u32 r = 0;
+
+    for (int i = 0; i < SG_LANES; i++) {
+        const u64 a = pa[i];
+        const bool sh = a - sg_win.shared < SG_WIN_SHARED_SIZE;
+        const bool lo = a - sg_win.local < SG_WIN_LOCAL_SIZE;
+        const bool pa_ = a - sg_win.param < SG_WIN_PARAM_SIZE;
+        bool yes = false;
+
+        switch ((int)in->imm) {
+        case SG_SP_SHARED: yes = sh; break;
+        case SG_SP_LOCAL: yes = lo; break;
+        case SG_SP_PARAM: yes = pa_; break;
+        case SG_SP_GLOBAL: yes = !sh && !lo && !pa_; break;
+        default: break;
+        }
+        r |= yes ? 1u << i : 0;
+    }
+    sg_set_pred(w, in->d, r);
+    return SG_NEXT;
+}
+
+const struct sg_opdef sg_ops_ctl[] = {
+    ROW(bra, "bra") ROW(bra_if, "bra.if") ROW(bra_not, "bra.not") ROW(join, "join")
+    ROW(brx, "brx") ROW(exit, "exit") ROW(exit_if, "exit.if") ROW(exit_not, "exit.not")
+    ROW(pred_if, "pred.if") ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(wsync, "wsync")
+    ROW(bar_sync, "bar.sync") ROW(bar_arrive, "bar.arrive") ROW(bar_red_popc, "bar.red.popc")
+    ROW(bar_red_and, "bar.red.and") ROW(bar_red_or, "bar.red.or") ROW(fence, "fence")
+    ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
+    ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
+    ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
+    ROW(trap, "trap") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
+    ROW(isspacep, "isspacep") {NULL, NULL},
+};

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: loads and stores, the fast way. All lanes are checked at once against the allocation
+ * that this instruction touched last; whatever does not fit goes to sg_ld_slow / sg_st_slow, which
+ * check lane by lane and find the fault.
+ */
+#include "sg_exec_op.h"
+
+/* Addresses of all lanes; lanes that do not run get the address of one that does. */
+static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn *in, u64 *ad)
+{
+    const u64 *pa = SRC(u64, a);
+    const u64 off = (u64)in->imm;
+    const u32 m = w->mask;
+
+    if (LIKELY(m == SG_FULL)) {
+        LANES ad[i] = pa[i] + off;
+    } else {
+        const u64 first = pa[__builtin_ctz(m)] + off;
+
+        LANES ad[i] = (m & sg_bit64[i]) ? pa[i] + off : first;
+    }
+    return m;
+}
+
+/* All lanes inside the cached range and aligned? *step: 0 for consecutive addresses. */
+static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, const u64 *ad,
+                             u32 size, bool write, u64 *step)
+{
+    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
+    const u64 base = r->base, last = r->end - size, first = ad[0];
+    u64 bad = 0, low = 0, cons = 0;
+
+    if (UNLIKELY(r->generation != sg_mem_generation || (write && !r->writable) ||
+                 r->end - r->base < size))
+        return false;
+    LANES {
+        bad |= (ad[i] - base) | (last - ad[i]);
+        low |= ad[i];
+        cons |= ad[i] ^ (first + (u64)i * size);
+    }
+    *step = cons;
+    return LIKELY(!(bad >> 63) && !(low & (size - 1)));
+}
+
+#define AT(T, x) (*(const volatile T *)(uintptr_t)(x))
+#define PUT(T, x) (*(volatile T *)(uintptr_t)(x))
+#define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
+
+#define LD_G(id, name, TD, T)                                                \
+    HANDLER(ld_g_##id)                                                       \
+    {                                                                        \
+        u64 ad[SG_LANES], step;                                              \
+        const u32 m = global_addresses(w, in, ad);                           \
+        TD *d = DST(TD, d);                                                  \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), false, &step)))        \
+            return sg_ld_slow(w, in);                                        \
+        if (in->aux & SG_AUX_SPIN)                                           \
+            w->spin = true;                                                  \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (!step && sizeof(T) == sizeof(TD))                            \
+                memcpy(d, (const void *)(uintptr_t)ad[0], sizeof(T) * SG_LANES); \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    d[i] = (TD)AT(T, ad[i]);                                 \
+        } else {                                                             \
+            EACH(m) d[i] = (TD)AT(T, ad[i]);                                 \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define ST_G(id, name, TD, T)                                                \
+    HANDLER(st_g_##id)                                                       \
+    {                                                                        \
+        u64 ad[SG_LANES], step;                                              \
+        const u32 m = global_addresses(w, in, ad);                           \
+        const TD *s = SRC(TD, d);                                            \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), true, &step)))         \
+            return sg_st_slow(w, in);                                        \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (!step && sizeof(T) == sizeof(TD))                            \
+                memcpy((void *)(uintptr_t)ad[0], s, sizeof(T) * SG_LANES);   \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    PUT(T, ad[i]) = (T)s[i];                                 \
+        } else {                                                             \
+            EACH(m) PUT(T, ad[i]) = (T)s[i];                                 \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+/* Vectors: N elements of T, each to its own register. */
+#define LD_GV(id, name, T, N)                                                \
+    HANDLER(ld_g_##id)                                                       \
+    {                                                                        \
+        u64 ad[SG_LANES], step;                                              \
+        const u32 m = global_addresses(w, in, ad);                           \
+        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false, &step)))    \
+            return sg_ld_slow(w, in);                                        \
+        if (in->aux & SG_AUX_SPIN)                                           \
+            w->spin = true;                                                  \
+        EACH(m) for (int k = 0; k < N; k++)                                  \
+            d[k][i] = AT(T, ad[i] + (u64)k * sizeof(T));                     \
+        return SG_NEXT;                                                      \
+    }
+
+#define ST_GV(id, name, T, N)                                                \
+    HANDLER(st_g_##id)                                                       \
+    {                                                                        \
+        u64 ad[SG_LANES], step;                                              \
+        const u32 m = global_addresses(w, in, ad);                           \
+        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
+                               N > 2 ? SRC(T, e) : NULL};                    \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true, &step)))     \
+            return sg_st_slow(w, in);                                        \
+        EACH(m) for (int k = 0; k < N; k++)                                  \
+            PUT(T, ad[i] + (u64)k * sizeof(T)) = s[k][i];                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define LOADS(X)                                                             \
+    X(u8, "u8", u32, u8)                                                     \
+    X(s8, "s8", s32, s8)                                                     \
+    X(u16, "u16", u32, u16)                                                  \
+    X(s16, "s16", s32, s16)                                                  \
+    X(b32, "b32", u32, u32)                                                  \
+    X(b64, "b64", u64, u64)
+#define STORES(X)                                                            \
+    X(u8, "u8", u32, u8)                                                     \
+    X(u16, "u16", u32, u16)                                                  \
+    X(b32, "b32", u32, u32)                                                  \
+    X(b64, "b64", u64, u64)
+#define VECTORS(X)                                                           \
+    X(v2_b32, "v2.b32", u32, 2)                                              \
+    X(v4_b32, "v4.b32", u32, 4)                                              \
+    X(v2_b64, "v2.b64", u64, 2)
+
+LOADS(LD_G)
+STORES(ST_G)
+VECTORS(LD_GV)
+VECTORS(ST_GV)
+
+/* ---- shared memory: 32-bit offsets into the buffer of the CTA ---- */
+
+static inline u32 small_addresses(const struct sg_warp *w, const struct sg_insn *in, u32 *ad)
+{
+    const u32 *pa = SRC(u32, a);
+    const u32 off = (u32)in->imm, m = w->mask;
+
+    if (LIKELY(m == SG_FULL)) {
+        LANES ad[i] = pa[i] + off;
+    } else {
+        const u32 first = pa[__builtin_ctz(m)] + off;
+
+        LANES ad[i] = (m & sg_bit32[i]) ? pa[i] + off : first;
+    }
+    return m;
+}
+
+static inline bool small_ok(const u32 *ad, u32 bytes, u32 size, u32 *step)
+{
+    const u32 last = bytes - size, first = ad[0];
+    u32 bad = 0, low = 0, cons = 0;
+
+    if (UNLIKELY(bytes < size))
+        return false;
+    LANES {
+        bad |= ad[i] | (last - ad[i]);
+        low |= ad[i];
+        cons |= ad[i] ^ (first + (u32)i * size);
+    }
+    *step = cons;
+    return LIKELY(!(bad >> 31) && !(low & (size - 1)));
+}
+
+#define LD_S(id, name, TD, T)                                                \
+    HANDLER(ld_s_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES], step;                                              \
+        const u32 m = small_addresses(w, in, ad);                            \
+        const u8 *sh = w->cta->shared;                                       \
+        TD *d = DST(TD, d);                                                  \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T), &step))) \
+            return sg_ld_slow(w, in);                                        \
+        if (in->aux & SG_AUX_SPIN)                                           \
+            w->spin = true;                                                  \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (!step && sizeof(T) == sizeof(TD))                            \
+                memcpy(d, sh + ad[0], sizeof(T) * SG_LANES);                 \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
+        } else {                                                             \
+            EACH(m) d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define ST_S(id, name, TD, T)                                                \
+    HANDLER(st_s_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES], step;                                              \
+        const u32 m = small_addresses(w, in, ad);                            \
+        u8 *sh = w->cta->shared;                                             \
+        const TD *s = SRC(TD, d);                                            \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T), &step))) \
+            return sg_st_slow(w, in);                                        \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (!step && sizeof(T) == sizeof(TD))                            \
+                memcpy(sh + ad[0], s, sizeof(T) * SG_LANES);                 \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    *(T *)(void *)(sh + ad[i]) = (T)s[i];                    \
+        } else {                                                             \
+            EACH(m) *(T *)(void *)(sh + ad[i]) = (T)s[i];                    \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define LD_SV(id, name, T, N)                                                \
+    HANDLER(ld_s_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES], step;                                              \
+        const u32 m = small_addresses(w, in, ad);                            \
+        const u8 *sh = w->cta->shared;                                       \
+        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N, &step))) \
+            return sg_ld_slow(w, in);                                        \
+        EACH(m) for (int k = 0; k < N; k++)                                  \
+            d[k][i] = ((const T *)(const void *)(sh + ad[i]))[k];            \
+        return SG_NEXT;                                                      \
+    }
+
+#define ST_SV(id, name, T, N)                                                \
+    HANDLER(st_s_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES], step;                                              \
+        const u32 m = small_addresses(w, in, ad);                            \
+        u8 *sh = w->cta->shared;                                             \
+        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
+                               N > 2 ? SRC(T, e) : NULL};                    \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N, &step))) \
+            return sg_st_slow(w, in);                                        \
+        EACH(m) for (int k = 0; k < N; k++)                                  \
+            ((T *)(void *)(sh + ad[i]))[k] = s[k][i];                        \
+        return SG_NEXT;                                                      \
+    }
+
+LOADS(LD_S)
+STORES(ST_S)
+VECTORS(LD_SV)
+VECTORS(ST_SV)
+
+/* ---- local memory: words interleaved by lane, so equal offsets are consecutive ---- */
+
+static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bool *same)
+{
+    const u32 bytes = w->cta->local_bytes, last = bytes - size, first = ad[0];
+    u32 bad = 0, low = 0, diff = 0;
+
+    if (UNLIKELY(bytes < size))
+        return false;
+    LANES {
+        bad |= ad[i] | (last - ad[i]);
+        low |= ad[i];
+        diff |= ad[i] ^ first;
+    }
+    *same = !diff;
+    return LIKELY(!(bad >> 31) && !(low & (size - 1)));
+}
+
+#define WORD(i, off) ((u32 *)(void *)(w->local + (u64)((off) >> 2) * (4 * SG_LANES) + (u32)(i) * 4))
+
+#define LD_L(id, name, TD, T)                                                \
+    HANDLER(ld_l_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES];                                                    \
+        bool same;                                                           \
+        const u32 m = small_addresses(w, in, ad);                            \
+        TD *d = DST(TD, d);                                                  \
+        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same)))                    \
+            return sg_ld_slow(w, in);                                        \
+        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) {                \
+            memcpy(d, WORD(0, ad[0]), 4 * SG_LANES);                         \
+        } else if (sizeof(T) == 8) {                                         \
+            EACH(m) d[i] = (TD)(*WORD(i, ad[i]) | (u64)*WORD(i, ad[i] + 4) << 32); \
+        } else {                                                             \
+            EACH(m) d[i] = (TD)*(const T *)(const void *)sg_local_word(w, i, ad[i]); \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+#define ST_L(id, name, TD, T)                                                \
+    HANDLER(st_l_##id)                                                       \
+    {                                                                        \
+        u32 ad[SG_LANES];                                                    \
+        bool same;                                                           \
+        const u32 m = small_addresses(w, in, ad);                            \
+        const TD *s = SRC(TD, d);                                            \
+        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same)))                    \
+            return sg_st_slow(w, in);                                        \
+        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) {                \
+            memcpy(WORD(0, ad[0]), s, 4 * SG_LANES);                         \
+        } else if (sizeof(T) == 8) {                                         \
+            EACH(m) {                                                        \
+                *WORD(i, ad[i]) = (u32)s[i];                                 \
+                *WORD(i, ad[i] + 4) = (u32)((u64)s[i] >> 32);                \
+            }                                                                \
+        } else {                                                             \
+            EACH(m) *(T *)(void *)sg_local_word(w, i, ad[i]) = (T)s[i];      \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+
+LOADS(LD_L)
+STORES(ST_L)
+
+/* ---- kernel parameters at a constant offset, checked by the decoder ---- */
+
+#define LD_P(id, name, TD, T)                                                \
+    HANDLER(ld_p_##id)                                                       \
+    {                                                                        \
+        T v;                                                                 \
+        memcpy(&v, w->cta->params + in->imm, sizeof(v));                     \
+        STORE(TD, v);                                                        \
+        return SG_NEXT;                                                      \
+    }
+LOADS(LD_P)
+
+HANDLER(ld_p_slow)
+{
+    const u32 size = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux);
+    const u32 dst[4] = {in->d, in->b, in->c, in->e};
+
+    for (u32 k = 0; k < n && k < 4; k++) {
+        u64 v = 0;
+
+        memcpy(&v, w->cta->params + in->imm + k * size, size);
+        EACH(w->mask) {
+            if (size == 8)
+                ((u64 *)(void *)(w->base[0] + dst[k]))[i] = v;
+            else
+                ((u32 *)(void *)(w->base[0] + dst[k]))[i] = (u32)v;
+        }
+    }
+    return SG_NEXT;
+}
+
+HANDLER(ld_slow)
+{
+    return sg_ld_slow(w, in);
+}
+
+HANDLER(st_slow)
+{
+    return sg_st_slow(w, in);
+}
+
+#define ROW_LD(id, name, TD, T) {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id},          \
+                                {"ld.l." name, h_ld_l_##id}, {"ld.p." name, h_ld_p_##id},
+#define ROW_ST(id, name, TD, T) {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id},          \
+                                {"st.l." name, h_st_l_##id},
+#define ROW_V(id, name, T, N) {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id},            \
+                              {"ld.l." name, h_ld_slow}, {"st.g." name, h_st_g_##id},              \
+                              {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
+
+const struct sg_opdef SG_TABLE(mem)[] = {
+    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V)
+    ROW(ld_slow, "ld.slow") ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow")
+    {NULL, NULL},
+};

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches: blocks are handed out in ascending order to a pool of threads and the caller. Each
+ * thread keeps its memory for the next launch. A cooperative launch keeps all blocks at hand and
+ * goes round them, so that they may wait for each other.
+ */
+#include "sg_exec_core.h"
+#include "sg_ptx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_THREADS 256
+#define MAX_ARENA (4ull << 30)    /* bytes of one launch on one thread */
+#define GRID_WORKSPACE 64         /* bytes: size, then the barrier word of cooperative groups */
+
+struct sg_run {
+    const struct sg_launch *l;
+    struct sg_kernel *k;
+    uint64_t total;
+    uint64_t next;       /* atomic: next block */
+    int stop;            /* atomic */
+    uint64_t icount;     /* atomic */
+    pthread_mutex_t fault_lock;
+    struct sg_fault fault;
+    uint64_t fault_block;
+    bool faulted;
+    uint32_t nworkers, active; /* under pool.lock */
+    uint32_t joined;
+    uint8_t *workspace;
+    struct sg_run *link;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    struct sg_run *runs;
+    uint32_t want, started;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .work = PTHREAD_COND_INITIALIZER,
+          .done = PTHREAD_COND_INITIALIZER};
+
+void sg_exec_set_threads(unsigned n)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (!n)
+        n = online > 0 ? (unsigned)online : 1;
+    pthread_mutex_lock(&pool.lock);
+    pool.want = n > MAX_THREADS ? MAX_THREADS : n;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* ---- memory of one thread ---- */
+
+struct arena {
+    uint8_t *mem;
+    size_t size;
+};
+
+static pthread_key_t arena_key;
+static pthread_once_t arena_once = PTHREAD_ONCE_INIT;
+
+static void arena_free(void *p)
+{
+    struct arena *a = p;
+
+    free(a->mem);
+    free(a);
+}
+
+static void arena_make(void)
+{
+    pthread_key_create(&arena_key, arena_free);
+}
+
+static uint8_t *arena_get(size_t size)
+{
+    struct arena *a;
+
+    pthread_once(&arena_once, arena_make);
+    a = pthread_getspecific(arena_key);
+    if (!a) {
+        a = calloc(1, sizeof(*a));
+        if (!a)
+            return NULL;
+        pthread_setspecific(arena_key, a);
+    }
+    if (a->size < size) {
+        free(a->mem);
+        a->mem = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
+        a->size = a->mem ? (size + 4095) & ~(size_t)4095 : 0;
+    }
+    if (a->mem)
+        memset(a->mem, 0, size); /* nothing of an earlier launch is visible */
+    return a->mem;
+}
+
+/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
+struct layout {
+    size_t warps, regs, local, shared, total;
+    uint32_t nwarps;
+};
+
+static size_t up(size_t n)
+{
+    return (n + 255) & ~(size_t)255;
+}
+
+static bool make_layout(const struct sg_run *run, struct layout *y)
+{
+    const struct sg_code *c = &run->k->code;
+    const struct sg_launch *l = run->l;
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+
+    if (!threads || threads > 1024 || l->dynamic_shared > SG_WIN_SHARED_SIZE / 2)
+        return false;
+    y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
+    y->warps = up(sizeof(struct sg_cta));
+    y->regs = y->warps + up(y->nwarps * sizeof(struct sg_warp));
+    y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
+    y->shared = y->local + up((size_t)y->nwarps * c->local_bytes * SG_LANES);
+    y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
+    return y->total <= MAX_ARENA;
+}
+
+/* ---- one block ---- */
+
+static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
+{
+    uint32_t *p;
+
+    if (!(c->sreg_used[r / 32] >> (r & 31) & 1))
+        return;
+    p = (uint32_t *)(void *)(w->base[0] + c->sreg_offset[r]);
+    for (int i = 0; i < SG_LANES; i++)
+        p[i] = v;
+}
+
+static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
+{
+    const struct sg_code *code = c->code;
+    const struct sg_launch *l = run->l;
+    uint64_t ws = (uintptr_t)run->workspace;
+
+    for (uint32_t k = 0; k < 3; k++) {
+        fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
+        fill(w, code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
+        fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
+        if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
+            memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
+    }
+    fill(w, code, SG_SR_WARPID, w->index);
+    fill(w, code, SG_SR_NWARPID, 64);
+    fill(w, code, SG_SR_SMID, c->worker);
+    fill(w, code, SG_SR_NSMID, run->nworkers);
+    fill(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
+    fill(w, code, SG_SR_ENVREG2, (uint32_t)ws);
+    fill(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);
+    fill(w, code, SG_SR_TOTAL_SMEM, c->shared_bytes);
+    fill(w, code, SG_SR_ZERO, 0);
+    fill(w, code, SG_SR_ONE, 1);
+    fill(w, code, SG_SR_GRIDID, 0);
+    for (uint32_t i = 0; i < SG_LANES; i++) {
+        static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
+                                        SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
+        const uint32_t eq = 1u << i, lt = eq - 1;
+        const uint32_t v[] = {i, eq, lt | eq, lt, ~lt, ~(lt | eq)};
+
+        for (uint32_t k = 0; k < 6; k++)
+            if (code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1)
+                ((uint32_t *)(void *)(w->base[0] + code->sreg_offset[which[k]]))[i] = v[k];
+    }
+}
+
+static void warp_start(struct sg_warp *w, struct sg_cta *c, const struct sg_run *run)
+{
+    uint32_t first = w->index * SG_LANES;
+    uint32_t n = c->nthreads - first;
+
+    w->alive = n >= SG_LANES ? SG_FULL : (1u << n) - 1;
+    w->ngroups = 0;
+    w->cc = 0;
+    w->hold = w->spin = w->sync_force = false;
+    w->slices = 0;
+    w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
+    w->ip = c->code->insns;
+    sg_warp_set_mask(w, w->alive);
+    warp_sregs(w, c, run);
+}
+
+static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
+                      uint32_t worker)
+{
+    const struct sg_code *code = &run->k->code;
+    const struct sg_launch *l = run->l;
+
+    c->run = run;
+    c->code = code;
+    c->mem = l->mem;
+    c->warps = (struct sg_warp *)(void *)(mem + y->warps);
+    c->shared = mem + y->shared;
+    c->shared_bytes = code->static_shared + l->dynamic_shared;
+    if (l->dynamic_shared)
+        c->shared_bytes = code->dynamic_base + l->dynamic_shared;
+    c->local_bytes = code->local_bytes;
+    c->params = l->params;
+    c->param_bytes = run->k->param_bytes;
+    c->nwarps = y->nwarps;
+    c->worker = worker;
+    c->workspace = run->workspace;
+    c->nthreads = l->block[0] * l->block[1] * l->block[2];
+    for (int k = 0; k < 3; k++) {
+        c->ntid[k] = l->block[k];
+        c->nctaid[k] = l->grid[k];
+    }
+    for (uint32_t i = 0; i < y->nwarps; i++) {
+        struct sg_warp *w = &c->warps[i];
+
+        w->index = i;
+        w->cta = c;
+        w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
+        w->base[1] = code->pool;
+        w->local = mem + y->local + (size_t)i * code->local_bytes * SG_LANES;
+        for (uint32_t j = 0; j < SG_LANES; j++) {
+            uint32_t t = i * SG_LANES + j;
+
+            w->tid[0][j] = t % l->block[0];
+            w->tid[1][j] = t / l->block[0] % l->block[1];
+            w->tid[2][j] = t / l->block[0] / l->block[1];
+        }
+    }
+}
+
+static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
+{
+    const struct sg_launch *l = run->l;
+
+    c->ctaid[0] = (uint32_t)(index % l->grid[0]);
+    c->ctaid[1] = (uint32_t)(index / l->grid[0] % l->grid[1]);
+    c->ctaid[2] = (uint32_t)(index / l->grid[0] / l->grid[1]);
+    c->alive = c->nthreads;
+    c->done_warps = 0;
+    memset(c->bar, 0, sizeof(c->bar));
+    memset(c->shared, 0, c->shared_bytes);
+    for (uint32_t i = 0; i < c->nwarps; i++)
+        warp_start(&c->warps[i], c, run);
+}
+
+static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
+{
+    pthread_mutex_lock(&run->fault_lock);
+    if (!run->faulted || block < run->fault_block) {
+        run->fault = *f;
+        run->fault_block = block;
+        run->faulted = true;
+    }
+    pthread_mutex_unlock(&run->fault_lock);
+    __atomic_store_n(&run->stop, 1, __ATOMIC_RELEASE);
+}
+
+static void run_error(struct sg_run *run, int result, const char *what)
+{
+    struct sg_fault f = {.result = result};
+
+    snprintf(f.message, sizeof(f.message), "%s: %s", run->k->code.name, what);
+    run_fault(run, &f, UINT64_MAX);
+}
+
+/* Between slices: has somebody else ended the launch? */
+static bool must_stop(struct sg_run *run, struct sg_cta *c)
+{
+    const struct sg_launch *l = run->l;
+
+    if (__atomic_load_n(&run->stop, __ATOMIC_ACQUIRE))
+        return true;
+    if (l->abort_flag && *l->abort_flag) {
+        run_error(run, SG_ERR_FAILED, "the launch was aborted");
+        return true;
+    }
+    if (l->max_instructions) {
+        uint64_t n = __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
+
+        c->icount = 0;
+        if (n > l->max_instructions) {
+            run_error(run, SG_ERR_TIMEOUT, "the launch took too many instructions");
+            return true;
+        }
+    }
+    return false;
+}
+
+static void run_ctas(struct sg_run *run, uint32_t worker)
+{
+    struct sg_fault fault;
+    struct layout y;
+    struct sg_cta *c;
+    uint8_t *mem;
+
+    if (!make_layout(run, &y) || !(mem = arena_get(y.total))) {
+        run_error(run, SG_ERR_RESOURCES, "not enough memory for one block");
+        return;
+    }
+    c = (struct sg_cta *)(void *)mem;
+    c->fault = &fault;
+    cta_place(c, mem, &y, run, worker);
+    for (;;) {
+        uint64_t index = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
+        int r;
+
+        if (index >= run->total || must_stop(run, c))
+            return;
+        cta_start(c, run, index);
+        do {
+            r = sg_cta_slice(c);
+        } while (r == SG_YIELD && !must_stop(run, c));
+        if (r == SG_FAULTED)
+            run_fault(run, &fault, index);
+        if (r != SG_NEXT)
+            return;
+    }
+}
+
+/* All blocks of this worker at once: worker, worker + n, ... */
+static void run_cooperative(struct sg_run *run, uint32_t worker)
+{
+    uint64_t n = (run->total - worker + run->nworkers - 1) / run->nworkers, done = 0;
+    struct sg_fault fault;
+    struct layout y;
+    uint8_t *mem;
+
+    if (worker >= run->total)
+        return;
+    if (!make_layout(run, &y) || n > MAX_ARENA / y.total || !(mem = arena_get(n * y.total))) {
+        run_error(run, SG_ERR_RESOURCES, "not enough memory for a cooperative launch");
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
+
+        c->fault = &fault;
+        cta_place(c, mem + i * y.total, &y, run, worker);
+        cta_start(c, run, worker + i * run->nworkers);
+    }
+    while (done < n) {
+        for (uint64_t i = 0; i < n; i++) {
+            struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
+            int r;
+
+            if (c->done_warps == c->nwarps)
+                continue;
+            r = sg_cta_slice(c);
+            if (r == SG_FAULTED)
+                run_fault(run, &fault, worker + i * run->nworkers);
+            if (must_stop(run, c))
+                return;
+            done += r == SG_NEXT;
+        }
+        if (run->nworkers > 1)
+            sched_yield();
+    }
+}
+
+static void run_part(struct sg_run *run, uint32_t worker)
+{
+    if (run->l->cooperative)
+        run_cooperative(run, worker);
+    else
+        run_ctas(run, worker);
+}
+
+/* ---- the pool ---- */
+
+static struct sg_run *pool_find(uint32_t *worker)
+{
+    for (struct sg_run *r = pool.runs; r; r = r->link)
+        if (r->joined < r->nworkers && !__atomic_load_n(&r->stop, __ATOMIC_RELAXED) &&
+            (r->l->cooperative || __atomic_load_n(&r->next, __ATOMIC_RELAXED) < r->total)) {
+            *worker = r->joined++;
+            r->active++;
+            return r;
+        }
+    return NULL;
+}
+
+static void *pool_thread(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        uint32_t worker;
+        struct sg_run *r = pool_find(&worker);
+
+        if (!r) {
+            pthread_cond_wait(&pool.work, &pool.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&pool.lock);
+        run_part(r, worker);
+        pthread_mutex_lock(&pool.lock);
+        if (!--r->active)
+            pthread_cond_broadcast(&pool.done);
+    }
+    return NULL;
+}
+
+static void pool_grow(uint32_t n)
+{
+    while (pool.started < n) {
+        pthread_attr_t a;
+        pthread_t t;
+
+        pthread_attr_init(&a);
+        pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+        if (pthread_create(&t, &a, pool_thread, NULL)) {
+            pthread_attr_destroy(&a);
+            return;
+        }
+        pthread_attr_destroy(&a);
+        pool.started++;
+    }
+}
+
+static void run_all(struct sg_run *run)
+{
+    struct sg_run **p;
+
+    pthread_mutex_lock(&pool.lock);
+    if (!pool.want) {
+        pthread_mutex_unlock(&pool.lock);
+        sg_exec_set_threads(0);
+        pthread_mutex_lock(&pool.lock);
+    }
+    run->nworkers = pool.want < run->total ? pool.want : (uint32_t)run->total;
+    pool_grow(run->nworkers - 1);
+    if (run->nworkers > pool.started + 1)
+        run->nworkers = pool.started + 1;
+    run->joined = 1;
+    if (run->nworkers > 1) {
+        for (p = &pool.runs; *p; p = &(*p)->link)
+            ;
+        *p = run;
+        if (run->nworkers == 2)
+            pthread_cond_signal(&pool.work);
+        else
+            pthread_cond_broadcast(&pool.work);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    run_part(run, 0);
+    if (run->nworkers <= 1)
+        return;
+    pthread_mutex_lock(&pool.lock);
+    /* a cooperative launch needs every worker to have come */
+    while (run->active || (run->l->cooperative && run->joined < run->nworkers &&
+                           !__atomic_load_n(&run->stop, __ATOMIC_RELAXED)))
+        pthread_cond_wait(&pool.done, &pool.lock);
+    for (p = &pool.runs; *p != run; p = &(*p)->link)
+        ;
+    *p = run->link;
+    while (run->active)
+        pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
+{
+    struct sg_run run = {.l = l, .k = l->kernel};
+    struct sg_diag diag;
+    int r;
+
+    memset(fault, 0, sizeof(*fault));
+    r = sg_kernel_prepare(l->kernel, &diag);
+    if (r) {
+        fault->result = r;
+        fault->line = diag.line;
+        snprintf(fault->message, sizeof(fault->message), "%s", diag.message);
+        return r;
+    }
+    run.total = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+    if (l->cooperative) {
+        run.workspace = aligned_alloc(GRID_WORKSPACE, GRID_WORKSPACE);
+        if (!run.workspace) {
+            fault->result = SG_ERR_NOMEM;
+            return SG_ERR_NOMEM;
+        }
+        memset(run.workspace, 0, GRID_WORKSPACE);
+        run.workspace[0] = GRID_WORKSPACE;
+    }
+    pthread_mutex_init(&run.fault_lock, NULL);
+    run_all(&run);
+    pthread_mutex_destroy(&run.fault_lock);
+    free(run.workspace);
+    if (run.faulted)
+        *fault = run.fault;
+    return fault->result;
+}
+
+void sg_run_print(struct sg_cta *c, const char *text, size_t len)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct sg_launch *l = c->run->l;
+
+    pthread_mutex_lock(&lock);
+    if (l->print)
+        l->print(l->print_ctx, text, len);
+    else
+        fwrite(text, 1, len, stdout);
+    pthread_mutex_unlock(&lock);
+}

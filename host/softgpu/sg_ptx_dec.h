@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* The working state of decoding one kernel: text -> bytecode on virtual registers -> slots. */
+#ifndef SG_PTX_DEC_H
+#define SG_PTX_DEC_H
+
+#include "sg_ptx.h"
+
+/* Classes of registers. */
+enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_COUNT };
+
+struct sg_vreg {
+    uint8_t cls;
+    uint8_t type; /* enum sg_type as declared */
+    bool temp;    /* made by the decoder: defined just before its uses */
+    uint32_t slot;
+};
+
+/* Fields of an instruction, as bits. */
+#define SG_F_D 1u
+#define SG_F_A 2u
+#define SG_F_B 4u
+#define SG_F_C 8u
+#define SG_F_E 16u
+
+enum { SG_CT_NONE, SG_CT_BRA, SG_CT_BRX, SG_CT_EXIT, SG_CT_LABEL };
+
+struct sg_meta {
+    uint8_t def, use; /* SG_F_* */
+    uint8_t ctl;      /* SG_CT_* */
+    bool partial;     /* under a predicate: a definition does not end the old value */
+};
+
+enum sg_opnd_kind {
+    SG_O_NONE, SG_O_REG, SG_O_IMM, SG_O_F32, SG_O_F64, SG_O_ADDR, SG_O_VEC, SG_O_SREG, SG_O_SYM,
+    SG_O_SINK, SG_O_NAME
+};
+
+/* Special registers whose value changes while a warp runs; behind those of enum sg_sreg. */
+enum { SG_SR_CLOCK = 100, SG_SR_CLOCK_HI, SG_SR_CLOCK64, SG_SR_GLOBALTIMER, SG_SR_GLOBALTIMER_LO,
+       SG_SR_GLOBALTIMER_HI, SG_SR_ZERO64, SG_SR_FALSE };
+
+struct sg_opel {
+    uint8_t kind; /* REG, IMM, F32, F64, SINK, SREG */
+    uint32_t v;
+    uint64_t imm;
+};
+
+struct sg_opnd {
+    uint8_t kind;
+    uint8_t base;    /* ADDR: REG, SYM or NONE */
+    uint8_t symkind; /* SYM, or ADDR with base SYM: SG_K_* */
+    bool neg;        /* !p */
+    bool has_pq;
+    uint32_t v;      /* vreg, special register, or index of the symbol */
+    uint32_t pq;     /* second register of p|q */
+    uint64_t imm;    /* value; offset of an address */
+    const char *name;
+    uint32_t name_len;
+    uint32_t nel;
+    struct sg_opel el[SG_MAX_VEC];
+};
+
+struct sg_range {
+    uint32_t count;
+    uint8_t type;
+};
+
+/* Memory of the body itself: local variables, call parameters (both in local memory), shared. */
+struct sg_lvar {
+    uint32_t offset, size;
+    bool shared, is_param;
+};
+
+struct sg_label {
+    uint32_t insn; /* UINT32_MAX: not yet seen */
+    uint32_t line;
+};
+
+struct sg_opcode {
+    char full[96];
+    const char *base;
+    uint32_t ntypes, nmods;
+    uint8_t types[SG_MAX_TYPES];
+    const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, into text */
+    bool used[SG_MAX_MODS];
+    char text[96];
+};
+
+/* The predicate of an instruction; reg SG_OPND_NONE: none. */
+struct sg_pred {
+    uint32_t reg;
+    bool neg;
+};
+
+struct sg_dec {
+    struct sg_module *m;
+    struct sg_kernel *k;
+    struct sg_code *code;
+    struct sg_diag *diag;
+    struct sg_lex l;
+    int err; /* first error; later ones are not reported */
+
+    struct sg_vreg *vregs;
+    uint32_t nvregs, cap_vregs;
+    struct sg_insn *insns;
+    uint32_t ninsns, cap_insns;
+    struct sg_meta *metas;
+    uint32_t cap_metas;
+
+    struct sg_symtab symtab;
+    uint32_t next_frame;
+    uint32_t scopes[SG_MAX_SCOPES];
+    uint32_t nscopes, func_base;
+    uint32_t label_frame;
+    struct sg_range *ranges;
+    uint32_t nranges, cap_ranges;
+    struct sg_lvar *lvars;
+    uint32_t nlvars, cap_lvars;
+    struct sg_label *labels;
+    uint32_t nlabels, cap_labels;
+    uint32_t *lists; /* branch targets: count, then labels */
+    uint32_t nlists, cap_lists;
+
+    uint32_t local_bytes, shared_bytes, shared_align;
+    uint32_t *shared_offset; /* of module variables; UINT32_MAX: not used */
+
+    uint32_t cap_pool, cap_relocs;
+    uint32_t *pool_hash; /* offset + 1 */
+    uint32_t pool_hash_size, pool_count;
+
+    uint32_t nsregs;
+
+    /* the function being expanded */
+    uint32_t depth;
+    uint32_t call_stack[SG_MAX_CALL_DEPTH];
+    uint64_t parsed_bytes; /* of expanded functions */
+    uint32_t ret_label; /* 0: kernel (ret is exit); else label + 1 */
+
+    /* the current instruction */
+    uint32_t line, col;
+    struct sg_opcode oc;
+    struct sg_opnd ops[SG_MAX_OPERANDS];
+    uint32_t nops;
+    bool in_span; /* under a predicate */
+    struct sg_pred pred; /* for the families that take it themselves */
+    bool ftz; /* default of the kernel */
+};
+
+/* ---- errors: all return the CUresult and remember it ---- */
+int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int sg_dec_refuse(struct sg_dec *d, const char *why); /* 801, names the opcode */
+int sg_dec_nomem(struct sg_dec *d);
+
+/* ---- building blocks (sg_ptx_emit.c) ---- */
+uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp);
+static inline uint32_t sg_temp(struct sg_dec *d, enum sg_type type)
+{
+    return sg_new_vreg(d, type, true);
+}
+uint32_t sg_const32(struct sg_dec *d, uint32_t v);
+uint32_t sg_const64(struct sg_dec *d, uint64_t v);
+uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend);
+uint32_t sg_sreg(struct sg_dec *d, uint32_t sr);
+/* Address of dynamic shared memory, filled in when the static part is known. */
+uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend);
+void sg_resolve_dyn(struct sg_dec *d);
+uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* places it at first use */
+/* One instruction. Unused fields are SG_OPND_NONE. Returns its index. */
+uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
+/* The same with fields said to be defined and used. */
+uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def,
+                   uint32_t use);
+uint32_t sg_new_label(struct sg_dec *d);
+void sg_place_label(struct sg_dec *d, uint32_t label);
+void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);
+
+/* ---- operands (sg_ptx_opnd.c) ---- */
+int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o);
+int sg_class_of(enum sg_type t);
+/* Operand code of a source of this type (checks the class); of a destination. */
+uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t);
+uint32_t sg_dst(struct sg_dec *d, uint32_t i, enum sg_type t);
+uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
+uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
+uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
+struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
+uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);
+static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
+{
+    return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;
+}
+/* Is the modifier there? Marks it as understood. */
+bool sg_mod(struct sg_dec *d, const char *name);
+int sg_opcode_parse(struct sg_opcode *oc, const char *text);
+
+/* ---- one emitter per family of opcodes ---- */
+typedef int (*sg_emit_fn)(struct sg_dec *d);
+struct sg_family {
+    const char *base;
+    sg_emit_fn emit;
+    uint8_t min_ops, max_ops;
+    uint8_t flags;
+};
+#define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
+#define SG_FAM_PRED 2u /* takes the predicate itself */
+extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
+    sg_families_warp[], sg_families_ctl[];
+int sg_dec_call(struct sg_dec *d, struct sg_pred p);
+int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
+int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
+/*
+ * Floating point mode of the instructions emitted between begin and end: rounding "rn" "rz" "rm"
+ * "rp" or NULL, flush denormals or not. Nothing is emitted when it is the mode of the kernel.
+ */
+uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz);
+void sg_fp_end(struct sg_dec *d, uint32_t begin);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels: decoding at first use, what is told about them, and the table of operations. */
+#include "sg_ptx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
+{
+    struct sg_diag unused;
+    int r;
+
+    if (!diag)
+        diag = &unused;
+    memset(diag, 0, sizeof(*diag));
+    pthread_mutex_lock(&k->lock);
+    if (!k->state) {
+        k->result = sg_decode(k, &k->diag);
+        k->state = k->result ? 2 : 1;
+        if (k->result == SG_ERR_NOMEM)
+            k->state = 0; /* may be better next time */
+    }
+    if (k->state == 1) {
+        bool ready = true;
+
+        for (uint32_t i = 0; i < k->code.nrelocs; i++)
+            ready &= k->module->vars[k->code.relocs[i].global].address != 0;
+        if (ready && !k->relocated) {
+            sg_code_relocate(k->module, &k->code);
+            k->relocated = true;
+        }
+    }
+    r = k->result;
+    *diag = k->diag;
+    pthread_mutex_unlock(&k->lock);
+    return r;
+}
+
+void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
+{
+    const struct sg_func *f = &k->module->funcs[k->func];
+    struct sg_diag diag;
+    uint32_t regs, limit;
+    uint64_t threads;
+
+    memset(info, 0, sizeof(*info));
+    info->name = f->name;
+    info->nparams = f->nparams;
+    info->params = k->params;
+    info->param_bytes = k->param_bytes;
+    info->ptx_target = k->module->target;
+    info->ptx_version = k->module->version;
+    memcpy(info->reqntid, f->reqntid, sizeof(info->reqntid));
+    threads = f->reqntid[0] ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
+              : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2] : 1024;
+    info->max_threads = threads && threads < 1024 ? (uint32_t)threads : 1024;
+    limit = 65536 / info->max_threads;
+    limit = limit > 255 ? 255 : limit;
+    info->num_regs = 16;
+    if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag))
+        return;
+    info->static_shared = k->code.static_shared;
+    info->local_bytes = k->code.local_bytes;
+    regs = k->code.num_regs < 16 ? 16 : k->code.num_regs;
+    info->num_regs = regs > limit ? limit : regs;
+}
+
+/* ---- operations by name ---- */
+
+#define TABLES(isa)                                                          \
+    extern const struct sg_opdef sg_ops_int_##isa[], sg_ops_flt_##isa[], sg_ops_mem_##isa[],       \
+        sg_ops_half_##isa[];
+TABLES(base)
+#ifdef SG_HAVE_AVX2
+TABLES(avx2)
+#endif
+#ifdef SG_HAVE_AVX512
+TABLES(avx512)
+#endif
+extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_cold[],
+    sg_ops_cvt[];
+
+#define OPS_HASH 8192 /* power of two, more than twice the operations */
+static const struct sg_opdef *ops_hash[OPS_HASH];
+static pthread_once_t ops_once = PTHREAD_ONCE_INIT;
+static const char *ops_isa;
+
+static uint32_t op_hash(const char *s)
+{
+    uint32_t h = 2166136261u;
+
+    while (*s)
+        h = (h ^ (unsigned char)*s++) * 16777619u;
+    return h ^ h >> 15;
+}
+
+static void add_table(const struct sg_opdef *t)
+{
+    for (; t->name; t++) {
+        uint32_t i = op_hash(t->name) & (OPS_HASH - 1);
+
+        while (ops_hash[i])
+            i = (i + 1) & (OPS_HASH - 1);
+        ops_hash[i] = t;
+    }
+}
+
+static const char *best_isa(void)
+{
+    const char *env = getenv("SG_ISA");
+
+#if defined(__x86_64__) && (defined(SG_HAVE_AVX2) || defined(SG_HAVE_AVX512))
+    bool avx2, avx512;
+
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+#ifdef SG_HAVE_AVX512
+    if (avx512 && (!env || !strcmp(env, "avx512")))
+        return "avx512";
+#endif
+    (void)avx512;
+#ifdef SG_HAVE_AVX2
+    if (avx2 && (!env || strcmp(env, "base")))
+        return "avx2";
+#endif
+#endif
+    (void)env;
+    return "base";
+}
+
+static void ops_make(void)
+{
+    if (!ops_isa)
+        ops_isa = best_isa();
+#define ADD(isa)                                                             \
+    if (!strcmp(ops_isa, #isa)) {                                            \
+        add_table(sg_ops_int_##isa);                                         \
+        add_table(sg_ops_flt_##isa);                                         \
+        add_table(sg_ops_mem_##isa);                                         \
+        add_table(sg_ops_half_##isa);                                        \
+    }
+    ADD(base)
+#ifdef SG_HAVE_AVX2
+    ADD(avx2)
+#endif
+#ifdef SG_HAVE_AVX512
+    ADD(avx512)
+#endif
+    add_table(sg_ops_ctl);
+    add_table(sg_ops_warp);
+    add_table(sg_ops_atom);
+    add_table(sg_ops_cold);
+    add_table(sg_ops_cvt);
+}
+
+sg_fn sg_op_find(const char *name)
+{
+    uint32_t i;
+
+    pthread_once(&ops_once, ops_make);
+    for (i = op_hash(name) & (OPS_HASH - 1); ops_hash[i]; i = (i + 1) & (OPS_HASH - 1))
+        if (!strcmp(ops_hash[i]->name, name))
+            return ops_hash[i]->fn;
+    return NULL;
+}
+
+const char *sg_op_name(sg_fn fn)
+{
+    for (uint32_t i = 0; i < OPS_HASH; i++)
+        if (ops_hash[i] && ops_hash[i]->fn == fn)
+            return ops_hash[i]->name;
+    return "?";
+}
+
+const char *sg_op_isa(void)
+{
+    pthread_once(&ops_once, ops_make);
+    return ops_isa;
+}

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT */
+/* Operands and opcodes of one instruction. */
+#include "sg_ptx_dec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint8_t sr;
+} sregs[] = {
+    {"%tid.x", SG_SR_TID_X},       {"%tid.y", SG_SR_TID_Y},       {"%tid.z", SG_SR_TID_Z},
+    {"%tid.w", SG_SR_ZERO},        {"%ntid.x", SG_SR_NTID_X},     {"%ntid.y", SG_SR_NTID_Y},
+    {"%ntid.z", SG_SR_NTID_Z},     {"%ntid.w", SG_SR_ONE},        {"%ctaid.x", SG_SR_CTAID_X},
+    {"%ctaid.y", SG_SR_CTAID_Y},   {"%ctaid.z", SG_SR_CTAID_Z},   {"%ctaid.w", SG_SR_ZERO},
+    {"%nctaid.x", SG_SR_NCTAID_X}, {"%nctaid.y", SG_SR_NCTAID_Y}, {"%nctaid.z", SG_SR_NCTAID_Z},
+    {"%nctaid.w", SG_SR_ONE},      {"%laneid", SG_SR_LANEID},     {"%warpid", SG_SR_WARPID},
+    {"%nwarpid", SG_SR_NWARPID},   {"%smid", SG_SR_SMID},         {"%nsmid", SG_SR_NSMID},
+    {"%gridid", SG_SR_GRIDID},     {"%lanemask_eq", SG_SR_LANEMASK_EQ},
+    {"%lanemask_le", SG_SR_LANEMASK_LE}, {"%lanemask_lt", SG_SR_LANEMASK_LT},
+    {"%lanemask_ge", SG_SR_LANEMASK_GE}, {"%lanemask_gt", SG_SR_LANEMASK_GT},
+    {"%dynamic_smem_size", SG_SR_DYN_SMEM}, {"%total_smem_size", SG_SR_TOTAL_SMEM},
+    {"%aggr_smem_size", SG_SR_TOTAL_SMEM},
+    {"%clusterid.x", SG_SR_CTAID_X}, {"%clusterid.y", SG_SR_CTAID_Y},
+    {"%clusterid.z", SG_SR_CTAID_Z}, {"%nclusterid.x", SG_SR_NCTAID_X},
+    {"%nclusterid.y", SG_SR_NCTAID_Y}, {"%nclusterid.z", SG_SR_NCTAID_Z},
+    {"%cluster_ctaid.x", SG_SR_ZERO}, {"%cluster_ctaid.y", SG_SR_ZERO},
+    {"%cluster_ctaid.z", SG_SR_ZERO}, {"%cluster_nctaid.x", SG_SR_ONE},
+    {"%cluster_nctaid.y", SG_SR_ONE}, {"%cluster_nctaid.z", SG_SR_ONE},
+    {"%cluster_ctarank", SG_SR_ZERO}, {"%cluster_nctarank", SG_SR_ONE},
+    {"%is_explicit_cluster", SG_SR_FALSE},
+    {"%clock", SG_SR_CLOCK},       {"%clock_hi", SG_SR_CLOCK_HI}, {"%clock64", SG_SR_CLOCK64},
+    {"%globaltimer", SG_SR_GLOBALTIMER}, {"%globaltimer_lo", SG_SR_GLOBALTIMER_LO},
+    {"%globaltimer_hi", SG_SR_GLOBALTIMER_HI},
+    {"%reserved_smem_offset_begin", SG_SR_ZERO}, {"%reserved_smem_offset_end", SG_SR_ZERO},
+    {"%reserved_smem_offset_cap", SG_SR_ZERO},
+};
+
+/* A special register by its full name; -1: none such. */
+static int find_sreg(const char *s, uint32_t len)
+{
+    for (size_t i = 0; i < sizeof(sregs) / sizeof(sregs[0]); i++)
+        if (strlen(sregs[i].name) == len && !memcmp(sregs[i].name, s, len))
+            return sregs[i].sr;
+    if (len >= 8 && !memcmp(s, "%envreg", 7)) {
+        if (len == 8 && s[7] == '1')
+            return SG_SR_ENVREG1;
+        if (len == 8 && s[7] == '2')
+            return SG_SR_ENVREG2;
+        return SG_SR_ZERO;
+    }
+    if (len >= 4 && !memcmp(s, "%pm", 3) && s[3] >= '0' && s[3] <= '9')
+        return len > 6 && !memcmp(s + len - 3, "_64", 3) ? SG_SR_ZERO64 : SG_SR_ZERO;
+    return -1;
+}
+
+struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
+{
+    uint32_t digits = len;
+
+    while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
+        digits--;
+    for (uint32_t i = d->nscopes; i-- > d->func_base;) {
+        struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[i], s, len);
+        uint64_t n = 0;
+
+        if (y && y->kind != SG_K_RANGE)
+            return y;
+        if (digits == len || len - digits > 9 || (s[digits] == '0' && len - digits > 1))
+            continue;
+        y = sg_sym_find(&d->symtab, d->scopes[i], s, digits);
+        if (!y || y->kind != SG_K_RANGE)
+            continue;
+        for (uint32_t k = digits; k < len; k++)
+            n = n * 10 + (uint64_t)(s[k] - '0');
+        if (n >= d->ranges[y->index].count)
+            continue;
+        y = sg_sym_add(&d->symtab, d->scopes[i], s, len, SG_K_REG,
+                       sg_new_vreg(d, (enum sg_type)d->ranges[y->index].type, false));
+        if (!y)
+            sg_dec_nomem(d);
+        return y;
+    }
+    return sg_sym_find(&d->m->symtab, 0, s, len);
+}
+
+uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len)
+{
+    struct sg_sym *y = sg_sym_find(&d->symtab, d->label_frame, s, len);
+    uint32_t l;
+
+    if (y)
+        return y->index;
+    l = sg_new_label(d);
+    if (!sg_sym_add(&d->symtab, d->label_frame, s, len, SG_K_LABEL, l))
+        sg_dec_nomem(d);
+    return l;
+}
+
+/* An optional + or - and a number behind a symbol or register. */
+static int parse_offset(struct sg_dec *d, uint64_t *off)
+{
+    while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
+        bool neg = false;
+
+        while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
+            neg ^= sg_tok_is(&d->l, '-');
+            sg_lex_next(&d->l);
+        }
+        if (d->l.tok.kind != SG_T_INT)
+            return sg_dec_syntax(d, "a number expected in an address");
+        *off += neg ? 0 - d->l.tok.ival : d->l.tok.ival;
+        sg_lex_next(&d->l);
+    }
+    return 0;
+}
+
+/* The meaning of an identifier: register, special register, symbol, or just a name. */
+static int parse_name(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_tok t = d->l.tok;
+    struct sg_sym *y;
+    char full[48];
+    int sr;
+
+    o->name = t.s;
+    o->name_len = t.len;
+    if (t.len == 1 && t.s[0] == '_') {
+        o->kind = SG_O_SINK;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    if (t.len == 7 && !memcmp(t.s, "WARP_SZ", 7)) {
+        o->kind = SG_O_IMM;
+        o->imm = SG_LANES;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    y = sg_dec_find(d, t.s, t.len);
+    sg_lex_next(&d->l);
+    if (y && y->kind == SG_K_REG) {
+        o->kind = SG_O_REG;
+        o->v = y->index;
+        return 0;
+    }
+    if (y && y->kind != SG_K_LABEL && y->kind != SG_K_RANGE) {
+        o->kind = SG_O_SYM;
+        o->symkind = (uint8_t)y->kind;
+        o->v = y->index;
+        return 0;
+    }
+    if (t.s[0] == '%' && t.len < 40) {
+        uint32_t n = t.len;
+
+        memcpy(full, t.s, n);
+        if (d->l.tok.kind == SG_T_DIR && d->l.tok.len == 2) {
+            memcpy(full + n, d->l.tok.s, 2);
+            n += 2;
+        }
+        sr = find_sreg(full, n);
+        if (sr >= 0) {
+            o->kind = SG_O_SREG;
+            o->v = (uint32_t)sr;
+            if (n != t.len)
+                sg_lex_next(&d->l);
+            return 0;
+        }
+        return sg_dec_syntax(d, "unknown register '%.*s'", (int)t.len, t.s);
+    }
+    o->kind = SG_O_NAME;
+    return 0;
+}
+
+static int parse_number(struct sg_dec *d, struct sg_opnd *o)
+{
+    bool neg = false, inv = false;
+
+    for (;; sg_lex_next(&d->l)) {
+        if (sg_tok_is(&d->l, '-'))
+            neg = !neg;
+        else if (sg_tok_is(&d->l, '~'))
+            inv = !inv;
+        else if (!sg_tok_is(&d->l, '+'))
+            break;
+    }
+    o->imm = d->l.tok.ival;
+    if (d->l.tok.kind == SG_T_INT) {
+        o->kind = SG_O_IMM;
+        o->imm = neg ? 0 - o->imm : o->imm;
+        o->imm = inv ? ~o->imm : o->imm;
+    } else if (d->l.tok.kind == SG_T_F32 && !inv) {
+        o->kind = SG_O_F32;
+        o->imm ^= neg ? 0x80000000u : 0;
+    } else if (d->l.tok.kind == SG_T_F64 && !inv) {
+        o->kind = SG_O_F64;
+        o->imm ^= neg ? 1ull << 63 : 0;
+    } else {
+        return sg_dec_syntax(d, "an operand expected near '%.*s'", (int)d->l.tok.len, d->l.tok.s);
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
+{
+    o->kind = SG_O_VEC;
+    o->nel = 0;
+    sg_lex_next(&d->l);
+    while (!sg_tok_is(&d->l, '}')) {
+        struct sg_opnd x = {0};
+        int r = d->l.tok.kind == SG_T_ID ? parse_name(d, &x) : parse_number(d, &x);
+
+        if (r)
+            return r;
+        if (o->nel == SG_MAX_VEC)
+            return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
+        if (x.kind == SG_O_SYM || x.kind == SG_O_NAME)
+            return sg_dec_syntax(d, "a register expected in a vector");
+        o->el[o->nel++] = (struct sg_opel){x.kind, x.v, x.imm};
+        if (sg_tok_is(&d->l, ','))
+            sg_lex_next(&d->l);
+        else if (!sg_tok_is(&d->l, '}'))
+            return sg_dec_syntax(d, "',' or '}' expected");
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+static int parse_address(struct sg_dec *d, struct sg_opnd *o)
+{
+    int r;
+
+    sg_lex_next(&d->l);
+    if (d->l.tok.kind == SG_T_ID) {
+        r = parse_name(d, o);
+        if (r)
+            return r;
+        if (o->kind != SG_O_REG && o->kind != SG_O_SYM)
+            return sg_dec_syntax(d, "unknown symbol '%.*s'", (int)o->name_len, o->name);
+        o->base = o->kind;
+    } else {
+        r = parse_number(d, o);
+        if (r)
+            return r;
+        if (o->kind != SG_O_IMM)
+            return sg_dec_syntax(d, "an address expected");
+        o->base = SG_O_NONE;
+    }
+    o->kind = SG_O_ADDR;
+    r = parse_offset(d, &o->imm);
+    if (r)
+        return r;
+    if (sg_tok_is(&d->l, ','))
+        return sg_dec_refuse(d, "texture and tensor addresses are not available");
+    if (!sg_tok_is(&d->l, ']'))
+        return sg_dec_syntax(d, "']' expected");
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
+{
+    int r;
+
+    memset(o, 0, offsetof(struct sg_opnd, el));
+    if (sg_tok_is(&d->l, '{'))
+        return parse_vector(d, o);
+    if (sg_tok_is(&d->l, '['))
+        return parse_address(d, o);
+    if (sg_tok_is(&d->l, '!')) {
+        o->neg = true;
+        sg_lex_next(&d->l);
+    }
+    if (d->l.tok.kind != SG_T_ID)
+        return parse_number(d, o);
+    if (sg_tok_eq(&d->l.tok, "generic")) { /* generic(symbol) */
+        sg_lex_next(&d->l);
+        if (!sg_tok_is(&d->l, '('))
+            return sg_dec_syntax(d, "'(' expected");
+        sg_lex_next(&d->l);
+        r = parse_name(d, o);
+        if (!r && !sg_tok_is(&d->l, ')'))
+            return sg_dec_syntax(d, "')' expected");
+        sg_lex_next(&d->l);
+        return r;
+    }
+    r = parse_name(d, o);
+    if (r)
+        return r;
+    if (o->kind == SG_O_SYM)
+        return parse_offset(d, &o->imm);
+    if (sg_tok_is(&d->l, '|')) { /* p|q */
+        struct sg_opnd q = {0};
+
+        sg_lex_next(&d->l);
+        if (d->l.tok.kind != SG_T_ID)
+            return sg_dec_syntax(d, "a predicate expected behind '|'");
+        r = parse_name(d, &q);
+        if (r)
+            return r;
+        if (q.kind == SG_O_SINK)
+            q.v = sg_temp(d, SG_TY_PRED);
+        else if (q.kind != SG_O_REG || d->vregs[q.v].cls != SG_C_PRED)
+            return sg_dec_syntax(d, "a predicate expected behind '|'");
+        o->has_pq = true;
+        o->pq = q.v;
+    }
+    return 0;
+}
+
+int sg_opcode_parse(struct sg_opcode *oc, const char *text)
+{
+    char *p;
+
+    oc->ntypes = oc->nmods = 0;
+    strncpy(oc->full, text, sizeof(oc->full) - 1);
+    oc->full[sizeof(oc->full) - 1] = 0;
+    memcpy(oc->text, oc->full, sizeof(oc->text));
+    p = oc->text;
+    oc->base = p;
+    while (*p) {
+        enum sg_type t;
+        char *q;
+
+        while (*p && *p != '.')
+            p++;
+        if (!*p)
+            break;
+        *p++ = 0;
+        for (q = p; *q && *q != '.'; q++)
+            ;
+        t = sg_type_of(p, (size_t)(q - p));
+        if (t != SG_TY_NONE) {
+            if (oc->ntypes == SG_MAX_TYPES)
+                return -1;
+            oc->types[oc->ntypes++] = (uint8_t)t;
+        } else {
+            if (oc->nmods == SG_MAX_MODS)
+                return -1;
+            oc->used[oc->nmods] = false;
+            oc->mods[oc->nmods++] = p;
+        }
+        p = q;
+    }
+    return 0;
+}
+
+bool sg_mod(struct sg_dec *d, const char *name)
+{
+    bool r = false;
+
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        if (!strcmp(d->oc.mods[i], name))
+            r = d->oc.used[i] = true;
+    return r;
+}
+
+/* ---- operand codes ---- */
+
+static uint32_t const_of(struct sg_dec *d, uint8_t kind, uint64_t imm, enum sg_type t)
+{
+    double f64;
+    float f32;
+    uint32_t u;
+
+    if (kind == SG_O_IMM) {
+        if (t == SG_TY_F32 || t == SG_TY_F64) {
+            if (imm) {
+                sg_dec_syntax(d, "a floating point constant expected");
+                return SG_OPND_CONST;
+            }
+        }
+        if (t == SG_TY_PRED)
+            return sg_const32(d, imm ? SG_FULL : 0);
+        return sg_class_of(t) == SG_C_64 ? sg_const64(d, imm) : sg_const32(d, (uint32_t)imm);
+    }
+    if (kind == SG_O_F32) {
+        u = (uint32_t)imm;
+        memcpy(&f32, &u, 4);
+        f64 = (double)f32;
+    } else {
+        memcpy(&f64, &imm, 8);
+        f32 = (float)f64;
+        memcpy(&u, &f32, 4);
+    }
+    if (t == SG_TY_F64 || sg_class_of(t) == SG_C_64) {
+        memcpy(&imm, &f64, 8);
+        return sg_const64(d, imm);
+    }
+    return sg_const32(d, u);
+}
+
+/* Address of a symbol as an operand: absolute for globals, offset in its space otherwise. */
+uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+{
+    bool wide = sg_class_of(t) == SG_C_64;
+    uint64_t v;
+
+    switch (o->symkind) {
+    case SG_K_GLOBAL:
+        if (!wide) {
+            sg_dec_syntax(d, "the address of '%.*s' needs 64 bits", (int)o->name_len, o->name);
+            return SG_OPND_CONST;
+        }
+        return sg_const_sym(d, o->v, (int64_t)o->imm);
+    case SG_K_LOCAL:
+        v = d->lvars[o->v].offset + o->imm;
+        break;
+    case SG_K_SHARED:
+        if (d->m->shared[o->v].unsized || !d->m->shared[o->v].size)
+            return sg_const_dyn(d, wide, (int64_t)o->imm);
+        v = sg_shared_offset(d, o->v) + o->imm;
+        break;
+    case SG_K_PARAM:
+        v = sg_win.param + d->m->funcs[d->k->func].params[o->v].offset + o->imm;
+        break;
+    case SG_K_FUNC:
+    case SG_K_ENTRY:
+        sg_dec_refuse(d, "the address of a function is not available");
+        return SG_OPND_CONST;
+    default:
+        sg_dec_refuse(d, "textures, surfaces and samplers are not available");
+        return SG_OPND_CONST;
+    }
+    return wide ? sg_const64(d, v) : sg_const32(d, (uint32_t)v);
+}
+
+static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
+{
+    static const char *const names[] = {"clock", "clock_hi", "clock64", "globaltimer",
+                                        "globaltimer_lo", "globaltimer_hi"};
+    bool wide = sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER;
+    uint32_t t, x;
+    char op[32] = "sreg.";
+
+    if (sr == SG_SR_ZERO64)
+        return cls == SG_C_64 ? sg_const64(d, 0) : sg_const32(d, 0);
+    if (sr == SG_SR_FALSE)
+        return sg_const32(d, 0);
+    if (sr >= SG_SR_CLOCK) {
+        t = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
+        strcat(op, names[sr - SG_SR_CLOCK]);
+        sg_emit(d, op, t, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+        x = t;
+    } else {
+        wide = false;
+        x = sg_sreg(d, sr);
+    }
+    if (wide == (cls == SG_C_64))
+        return x;
+    t = sg_temp(d, wide ? SG_TY_U32 : SG_TY_U64);
+    sg_emit(d, wide ? "cvt.u32.u64" : "cvt.u64.u32", t, x, SG_OPND_NONE, SG_OPND_NONE);
+    return t;
+}
+
+static uint32_t reg_src(struct sg_dec *d, uint32_t v, enum sg_type t, uint8_t kind)
+{
+    if (d->vregs[v].cls != sg_class_of(t)) {
+        sg_dec_syntax(d, "%s: operand of type .%s where .%s is expected", d->oc.full,
+                      sg_type_name((enum sg_type)d->vregs[v].type), sg_type_name(t));
+        return SG_OPND_CONST;
+    }
+    (void)kind;
+    return v;
+}
+
+uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t)
+{
+    switch (el->kind) {
+    case SG_O_REG:
+        return reg_src(d, el->v, t, el->kind);
+    case SG_O_SREG:
+        return sreg_src(d, el->v, sg_class_of(t));
+    case SG_O_SINK:
+        return sg_class_of(t) == SG_C_64 ? sg_const64(d, 0) : sg_const32(d, 0);
+    default:
+        return const_of(d, el->kind, el->imm, t);
+    }
+}
+
+uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t)
+{
+    if (el->kind == SG_O_SINK)
+        return sg_temp(d, t);
+    if (el->kind != SG_O_REG) {
+        sg_dec_syntax(d, "%s: a register expected as destination", d->oc.full);
+        return sg_temp(d, t);
+    }
+    return reg_src(d, el->v, t, el->kind);
+}
+
+uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    const struct sg_opnd *o = &d->ops[i];
+    struct sg_opel el = {o->kind, o->v, o->imm};
+    uint32_t x, y;
+
+    if (i >= d->nops) {
+        sg_dec_syntax(d, "%s: too few operands", d->oc.full);
+        return SG_OPND_CONST;
+    }
+    if (o->kind == SG_O_SYM)
+        return sg_sym_address(d, o, t);
+    if (o->kind == SG_O_ADDR || o->kind == SG_O_VEC || o->kind == SG_O_NAME ||
+        o->kind == SG_O_SINK) {
+        sg_dec_syntax(d, "%s: operand %u is not a register or constant%s%.*s", d->oc.full, i + 1,
+                      o->kind == SG_O_NAME ? ": unknown name " : "",
+                      o->kind == SG_O_NAME ? (int)o->name_len : 0, o->name ? o->name : "");
+        return SG_OPND_CONST;
+    }
+    x = sg_src_el(d, &el, t);
+    if (o->neg) {
+        if (t != SG_TY_PRED) {
+            sg_dec_syntax(d, "%s: '!' needs a predicate", d->oc.full);
+            return x;
+        }
+        y = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "not.pred", y, x, SG_OPND_NONE, SG_OPND_NONE);
+        return y;
+    }
+    return x;
+}
+
+uint32_t sg_dst(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    struct sg_opel el = {d->ops[i].kind, d->ops[i].v, 0};
+
+    return sg_dst_el(d, &el, t);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* Helpers of the emitters. */
+#ifndef SG_PTX_SEL_H
+#define SG_PTX_SEL_H
+
+#include "sg_ptx_dec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE SG_OPND_NONE
+
+/* "b16" "b32" "b64" by width alone */
+static inline const char *sg_bt(enum sg_type t)
+{
+    switch (sg_type_size(t)) {
+    case 1: return "b8";
+    case 2: return "b16";
+    case 4: return "b32";
+    case 8: return "b64";
+    default: return t == SG_TY_PRED ? "pred" : "b128";
+    }
+}
+
+/* The same where the high bits of a 16-bit register do not matter. */
+static inline const char *sg_bt32(enum sg_type t)
+{
+    return sg_type_size(t) <= 4 && t != SG_TY_PRED ? "b32" : sg_bt(t);
+}
+
+/* "s16" "u32" ...: untyped counts as unsigned */
+static inline const char *sg_su(enum sg_type t)
+{
+    static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32",
+                                                                              "u64"};
+    uint32_t n = sg_type_size(t);
+    int i = n == 8 ? 3 : n == 4 ? 2 : n == 2 ? 1 : 0;
+
+    return sg_type_signed(t) ? s[i] : u[i];
+}
+
+static inline int sg_op1(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta)
+{
+    uint32_t a = sg_src(d, 1, ta);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, NONE, NONE);
+    return d->err;
+}
+
+static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
+                         enum sg_type tb)
+{
+    uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
+    return d->err;
+}
+
+static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
+                         enum sg_type tb, enum sg_type tc)
+{
+    uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb), c = sg_src(d, 3, tc);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, b, c);
+    return d->err;
+}
+
+/* The type of twice the width. */
+static inline enum sg_type sg_wider(enum sg_type t)
+{
+    switch (t) {
+    case SG_TY_U16: return SG_TY_U32;
+    case SG_TY_S16: return SG_TY_S32;
+    case SG_TY_U32: return SG_TY_U64;
+    case SG_TY_S32: return SG_TY_S64;
+    default: return SG_TY_NONE;
+    }
+}
+
+int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: control flow, barriers, calls (PTX ISA 9.7.12, 9.7.13.1). */
+#include "sg_ptx_sel.h"
+
+#define MAX_INLINE_TEXT (256u << 20) /* bytes of function text read while expanding calls */
+
+static int emit_bra(struct sg_dec *d)
+{
+    sg_mod(d, "uni");
+    if (d->ops[0].kind != SG_O_NAME && d->ops[0].kind != SG_O_SYM)
+        return sg_dec_syntax(d, "bra: a label expected");
+    sg_emit_bra(d, sg_dec_label(d, d->ops[0].name, d->ops[0].name_len), d->pred.reg, d->pred.neg);
+    return d->err;
+}
+
+static int emit_brx(struct sg_dec *d)
+{
+    struct sg_sym *y;
+    uint32_t i;
+
+    sg_mod(d, "uni");
+    if (!sg_mod(d, "idx") || d->ops[1].kind != SG_O_NAME)
+        return sg_dec_syntax(d, "brx.idx: a list of targets expected");
+    y = sg_sym_find(&d->symtab, d->label_frame, d->ops[1].name, d->ops[1].name_len);
+    if (!y || y->kind != SG_K_TARGETS)
+        return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'",
+                             (int)d->ops[1].name_len, d->ops[1].name);
+    i = sg_emit(d, "brx", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = y->index;
+    d->metas[i].ctl = SG_CT_BRX;
+    return 0;
+}
+
+static int emit_exit(struct sg_dec *d)
+{
+    bool none = d->pred.reg == NONE;
+    uint32_t i = sg_emit(d, none ? "exit" : d->pred.neg ? "exit.not" : "exit.if", NONE,
+                         d->pred.reg, NONE, NONE);
+
+    if (!d->err)
+        d->metas[i].ctl = SG_CT_EXIT;
+    return d->err;
+}
+
+static int emit_ret(struct sg_dec *d)
+{
+    sg_mod(d, "uni");
+    if (!d->ret_label)
+        return emit_exit(d);
+    sg_emit_bra(d, d->ret_label - 1, d->pred.reg, d->pred.neg);
+    return d->err;
+}
+
+static int emit_trap(struct sg_dec *d)
+{
+    sg_emit(d, d->oc.base[0] == 't' ? "trap" : "fence", NONE, NONE, NONE, NONE);
+    return d->err;
+}
+
+/* bar{.cta}.sync a{, b}; .arrive a, b; .red.op p, a{, b}, {!}c; barrier the same; bar.warp.sync m */
+static int emit_bar(struct sg_dec *d)
+{
+    bool red = sg_mod(d, "red");
+    uint32_t id, count, c, n = d->nops, k;
+    const char *op;
+
+    if (sg_mod(d, "warp")) {
+        sg_mod(d, "sync");
+        if (n != 1)
+            return sg_dec_syntax(d, "bar.warp.sync: 1 operand expected");
+        sg_emit(d, "wsync", NONE, sg_src(d, 0, SG_TY_B32), NONE, NONE);
+        return d->err;
+    }
+    if (sg_mod(d, "cluster"))
+        return sg_dec_refuse(d, NULL);
+    sg_mod(d, "cta");
+    sg_mod(d, "aligned");
+    if (!red) {
+        bool arrive = sg_mod(d, "arrive");
+
+        if (!arrive && !sg_mod(d, "sync"))
+            return sg_dec_syntax(d, "%s: .sync, .arrive or .red expected", d->oc.full);
+        if (n < 1 || n > 2 || (arrive && n != 2))
+            return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
+        id = sg_src(d, 0, SG_TY_U32);
+        count = n == 2 ? sg_src(d, 1, SG_TY_U32) : sg_const32(d, 0);
+        sg_emit(d, arrive ? "bar.arrive" : "bar.sync", NONE, id, count, NONE);
+        return d->err;
+    }
+    if (n < 3 || n > 4)
+        return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
+    op = sg_mod(d, "popc") ? "bar.red.popc" : sg_mod(d, "and") ? "bar.red.and"
+         : sg_mod(d, "or") ? "bar.red.or" : NULL;
+    if (!op)
+        return sg_dec_syntax(d, "%s: .popc, .and or .or expected", d->oc.full);
+    k = n - 1;
+    id = sg_src(d, 1, SG_TY_U32);
+    count = n == 4 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, 0);
+    c = sg_src(d, k, SG_TY_PRED);
+    sg_emit(d, op, sg_dst(d, 0, op[8] == 'p' ? SG_TY_U32 : SG_TY_PRED), id, count, c);
+    return d->err;
+}
+
+static int emit_fence(struct sg_dec *d)
+{
+    static const char *const known[] = {
+        "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "level",
+        "proxy", "alias", "async", "global", "shared::cta", "generic", "sync_restrict"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        sg_mod(d, known[i]);
+    sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+    return d->err;
+}
+
+static int emit_nanosleep(struct sg_dec *d)
+{
+    sg_emit(d, "nanosleep", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    return d->err;
+}
+
+/* griddepcontrol: launches of one stream already run one after the other */
+static int emit_nothing(struct sg_dec *d)
+{
+    static const char *const known[] = {"launch_dependents", "wait", "inc", "dec", "sync",
+                                        "aligned", "mask"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        sg_mod(d, known[i]);
+    return d->err;
+}
+
+const struct sg_family sg_families_ctl[] = {
+    {"bra", emit_bra, 1, 1, SG_FAM_PRED},     {"brx", emit_brx, 2, 2, SG_FAM_CTL},
+    {"ret", emit_ret, 0, 0, SG_FAM_PRED},     {"exit", emit_exit, 0, 0, SG_FAM_PRED},
+    {"trap", emit_trap, 0, 0, SG_FAM_CTL},    {"brkpt", emit_trap, 0, 0, 0},
+    {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 1, 4, SG_FAM_CTL},
+    {"membar", emit_fence, 0, 0, 0},          {"fence", emit_fence, 0, 1, 0},
+    {"nanosleep", emit_nanosleep, 1, 1, 0},   {"griddepcontrol", emit_nothing, 0, 0, 0},
+    {"pmevent", emit_nothing, 1, 1, 0},       {"setmaxnreg", emit_nothing, 1, 1, 0},
+    {NULL, NULL, 0, 0, 0},
+};
+
+/* ---- calls ---- */
+
+/* ( a, b, ... ) into ops; current token is '(' */
+static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32_t *n)
+{
+    *n = 0;
+    sg_lex_next(&d->l);
+    while (!sg_tok_is(&d->l, ')')) {
+        if (*n == max)
+            return sg_dec_refuse(d, "too many arguments");
+        if (sg_parse_operand(d, &ops[*n]))
+            return d->err;
+        ++*n;
+        if (sg_tok_is(&d->l, ','))
+            sg_lex_next(&d->l);
+        else if (!sg_tok_is(&d->l, ')'))
+            return sg_dec_syntax(d, "',' or ')' expected");
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+#define MAX_ARGS 64
+
+struct call {
+    struct sg_opnd *rets, *args;
+    uint32_t nrets, nargs;
+};
+
+static uint32_t ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg,
+                           uint32_t offset)
+{
+    uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
+    uint32_t f[5] = {reg, sg_const32(d, offset), NONE, NONE, NONE}, i;
+    char op[32];
+
+    snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
+             size == 8 ? "b64" : size == 4 ? "b32" : size == 2 ? "u16" : "u8");
+    i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
+    if (!d->err)
+        d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) |
+                          SG_AUX_ADDR32;
+    return i;
+}
+
+/* An argument as a register, wherever it is. */
+static uint32_t arg_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+{
+    struct sg_opel el = {o->kind, o->v, o->imm};
+    uint32_t r;
+
+    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < sg_type_size(t)) {
+            sg_dec_syntax(d, "call: argument '%.*s' is too small", (int)o->name_len, o->name);
+            return SG_OPND_CONST;
+        }
+        r = sg_temp(d, t);
+        ldst_local(d, false, t, r, d->lvars[o->v].offset);
+        return r;
+    }
+    if (o->kind == SG_O_SYM)
+        return sg_sym_address(d, o, t);
+    if (o->kind != SG_O_REG && o->kind != SG_O_IMM && o->kind != SG_O_F32 && o->kind != SG_O_F64) {
+        sg_dec_syntax(d, "call: bad argument");
+        return SG_OPND_CONST;
+    }
+    return sg_src_el(d, &el, t);
+}
+
+static int ret_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
+{
+    struct sg_opel el = {o->kind, o->v, o->imm};
+
+    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < sg_type_size(t))
+            return sg_dec_syntax(d, "call: return value does not fit");
+        ldst_local(d, true, t, reg, d->lvars[o->v].offset);
+    } else {
+        sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg,
+                NONE, NONE);
+    }
+    return d->err;
+}
+
+/* The functions that CUDA itself offers to device code. */
+static int call_builtin(struct sg_dec *d, const char *name, const struct call *c)
+{
+    uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};
+
+    if (!strcmp(name, "vprintf") && c->nargs == 2 && c->nrets <= 1) {
+        for (int i = 0; i < 2; i++)
+            a[i] = arg_value(d, &c->args[i], SG_TY_U64);
+        f[0] = sg_temp(d, SG_TY_S32);
+        f[1] = a[0];
+        f[2] = a[1];
+        sg_emit_x(d, "vprintf", f, SG_F_D, SG_F_A | SG_F_B);
+        if (c->nrets && !d->err)
+            return ret_value(d, &c->rets[0], SG_TY_S32, f[0]);
+        return d->err;
+    }
+    if (!strcmp(name, "__assertfail") && c->nargs == 5) {
+        for (int i = 0; i < 5; i++)
+            a[i] = arg_value(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
+        f[0] = a[0];
+        f[1] = a[1];
+        f[2] = a[2];
+        f[3] = a[3];
+        sg_emit_x(d, "assertfail", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+        return d->err;
+    }
+    snprintf(d->oc.full, sizeof(d->oc.full), "call %.80s", name);
+    return sg_dec_refuse(d, "the function has no body in this module");
+}
+
+/* Ties the names of the callee's parameters to the caller's arguments. */
+static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
+                uint32_t *reg)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1], kind = SG_K_LOCAL, index;
+
+    *reg = NONE;
+    if (p->is_reg) {
+        kind = SG_K_REG;
+        index = *reg = sg_new_vreg(d, p->type, false);
+    } else if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < p->size)
+            return sg_dec_syntax(d, "call: argument '%.*s' is smaller than parameter '%.*s'",
+                                 (int)o->name_len, o->name, (int)p->len, p->name);
+        index = o->v;
+    } else if (!is_ret || o->kind == SG_O_REG) {
+        d->local_bytes = (d->local_bytes + 15) & ~15u;
+        if (d->local_bytes + p->size > SG_MAX_LOCAL)
+            return sg_dec_refuse(d, "too much local memory");
+        if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
+            return sg_dec_nomem(d);
+        d->lvars[d->nlvars] = (struct sg_lvar){d->local_bytes, p->size, false, true};
+        d->local_bytes += p->size;
+        index = d->nlvars++;
+        if (!is_ret) {
+            uint32_t v = arg_value(d, o, p->type);
+
+            ldst_local(d, true, p->type, v, d->lvars[index].offset);
+        }
+    } else {
+        return sg_dec_syntax(d, "call: bad argument for '%.*s'", (int)p->len, p->name);
+    }
+    if (!sg_sym_add(&d->symtab, frame, p->name, p->len, kind, index))
+        return sg_dec_nomem(d);
+    return d->err;
+}
+
+static int expand(struct sg_dec *d, uint32_t func, struct call *c)
+{
+    const struct sg_func *f = &d->m->funcs[func];
+    uint32_t save_base = d->func_base, save_label = d->label_frame, save_ret = d->ret_label;
+    uint32_t label, ret_regs[MAX_ARGS], reg;
+    struct sg_lex save = d->l;
+
+    for (uint32_t i = 0; i < d->depth; i++)
+        if (d->call_stack[i] == func)
+            return sg_dec_refuse(d, "recursive calls are not available");
+    if (d->depth == SG_MAX_CALL_DEPTH || d->nscopes == SG_MAX_SCOPES)
+        return sg_dec_refuse(d, "calls are nested too deeply");
+    d->parsed_bytes += (uint64_t)(f->body_end - f->body);
+    if (d->parsed_bytes > MAX_INLINE_TEXT)
+        return sg_dec_refuse(d, "the called functions are too large");
+    if (c->nargs != f->nparams || c->nrets != f->nrets)
+        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name,
+                             f->nparams, f->nrets);
+    d->call_stack[d->depth++] = func;
+    d->scopes[d->nscopes++] = d->next_frame++;
+    for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
+        bind(d, &f->params[i], &c->args[i], false, &reg);
+        if (reg != NONE && !d->err)
+            sg_emit(d, sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
+                       : f->params[i].type == SG_TY_PRED ? "mov.pred" : "mov.b32",
+                    reg, arg_value(d, &c->args[i], f->params[i].type), NONE, NONE);
+    }
+    for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
+        bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i]);
+        if (ret_regs[i] == NONE && c->rets[i].kind == SG_O_REG)
+            ret_regs[i] = SG_OPND_FIXED; /* to be loaded from its place afterwards */
+    }
+    d->func_base = d->nscopes - 1;
+    d->label_frame = d->next_frame++;
+    label = sg_new_label(d);
+    d->ret_label = label + 1;
+    if (!d->err)
+        sg_dec_body(d, f->body, f->body_end - 1, f->body_line);
+    if (!d->err)
+        sg_place_label(d, label);
+    for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
+        if (ret_regs[i] == SG_OPND_FIXED) {
+            struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name,
+                                           f->rets[i].len);
+
+            ret_regs[i] = sg_temp(d, f->rets[i].type);
+            ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
+        }
+        if (ret_regs[i] != NONE)
+            ret_value(d, &c->rets[i], f->rets[i].type, ret_regs[i]);
+    }
+    d->nscopes--;
+    d->depth--;
+    d->func_base = save_base;
+    d->label_frame = save_label;
+    d->ret_label = save_ret;
+    d->l = save;
+    return d->err;
+}
+
+static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct call *c)
+{
+    struct sg_sym *y = sg_dec_find(d, t->s, t->len);
+    const struct sg_func *f;
+    char name[128];
+    uint32_t index;
+
+    if (!y) {
+        snprintf(name, sizeof(name), "%.*s", (int)t->len, t->s);
+        return call_builtin(d, name, c);
+    }
+    if (y->kind == SG_K_REG)
+        return sg_dec_refuse(d, "indirect calls are not available");
+    if (y->kind != SG_K_FUNC)
+        return sg_dec_syntax(d, "call: '%.*s' is not a function", (int)t->len, t->s);
+    index = y->index;
+    f = &d->m->funcs[index];
+    for (int hops = 0; f->alias >= 0 && hops < 16; hops++) {
+        index = (uint32_t)f->alias;
+        f = &d->m->funcs[index];
+    }
+    return f->body ? expand(d, index, c) : call_builtin(d, f->name, c);
+}
+
+/* call{.uni} (ret), name, (args){, prototype}; the lexer stands behind the opcode */
+int sg_dec_call(struct sg_dec *d, struct sg_pred p)
+{
+    struct call c = {0};
+    struct sg_tok name;
+    uint32_t label = 0, line = d->line;
+
+    c.rets = calloc(2 * MAX_ARGS, sizeof(*c.rets));
+    if (!c.rets)
+        return sg_dec_nomem(d);
+    c.args = c.rets + MAX_ARGS;
+    if (sg_tok_is(&d->l, '(')) {
+        if (call_args(d, c.rets, MAX_ARGS, &c.nrets))
+            goto out;
+        if (!sg_tok_is(&d->l, ',')) {
+            sg_dec_syntax(d, "call: ',' expected");
+            goto out;
+        }
+        sg_lex_next(&d->l);
+    }
+    name = d->l.tok;
+    if (name.kind != SG_T_ID) {
+        sg_dec_syntax(d, "call: a function expected");
+        goto out;
+    }
+    sg_lex_next(&d->l);
+    if (sg_tok_is(&d->l, ',')) {
+        sg_lex_next(&d->l);
+        if (sg_tok_is(&d->l, '(') && call_args(d, c.args, MAX_ARGS, &c.nargs))
+            goto out;
+        if (sg_tok_is(&d->l, ',')) { /* prototype or list of targets */
+            sg_lex_next(&d->l);
+            sg_lex_next(&d->l);
+        } else if (d->l.tok.kind == SG_T_ID) {
+            sg_lex_next(&d->l);
+        }
+    }
+    if (!sg_tok_is(&d->l, ';')) {
+        sg_dec_syntax(d, "call: ';' expected");
+        goto out;
+    }
+    sg_lex_next(&d->l);
+    if (p.reg != NONE) {
+        label = sg_new_label(d);
+        sg_emit_bra(d, label, p.reg, !p.neg);
+    }
+    call_parsed(d, &name, &c);
+    d->line = line;
+    if (p.reg != NONE && !d->err)
+        sg_place_label(d, label);
+out:
+    free(c.rets);
+    return d->err;
+}
