@@ -97,19 +97,23 @@ __attribute__((destructor)) static void at_exit(void)
         sg_device.primary->abort = 1;
 }
 
+static bool is_initialised(void)
+{
+    return atomic_load(&initialised) && !atomic_load(&forked);
+}
+
 CUresult sg_check_init(void)
 {
-    return atomic_load(&initialised) && !atomic_load(&forked) ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_NOT_INITIALIZED;
+    sg_detail_clear();
+    return is_initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult sg_current_raw(struct sg_ctx **out)
 {
     struct sg_tls *t;
-    CUresult r = sg_check_init();
 
-    if (r != CUDA_SUCCESS)
-        return r;
+    if (!is_initialised())
+        return CUDA_ERROR_NOT_INITIALIZED;
     t = sg_tls();
     if (!t)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -125,8 +129,10 @@ CUresult sg_current_raw(struct sg_ctx **out)
 
 CUresult sg_current(struct sg_ctx **out)
 {
-    CUresult r = sg_current_raw(out);
+    CUresult r;
 
+    sg_detail_clear();
+    r = sg_current_raw(out);
     return r != CUDA_SUCCESS ? r : (CUresult)atomic_load(&(*out)->sticky);
 }
 

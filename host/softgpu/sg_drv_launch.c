@@ -51,8 +51,8 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     int r = sg_exec_launch(&l, &fault);
 
     if (is_device_error(r)) {
+        sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);
         sg_set_sticky(s->ctx, (CUresult)r);
-        sg_fail((CUresult)r, "%s", fault.message[0] ? fault.message : o->func->info.name);
     }
     return (CUresult)r;
 }

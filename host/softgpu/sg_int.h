@@ -48,7 +48,14 @@ bool sg_log_enabled(void);
 void sg_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Remembers the line for sg_last_error_detail(), logs it, and returns r. */
 CUresult sg_fail(CUresult r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Exported: the line of the latest refusal in this thread, else in the process; never NULL. */
+void sg_detail_clear(void); /* each API call starts without a line */
+/* Remembers and logs why a kernel ended abnormally. */
+void sg_device_fail(const char *text);
+/*
+ * Exported: why the API call made last in this thread failed, or, when it returned the sticky error
+ * of its context, what the kernel did. Empty when there is nothing to say; never NULL. Valid until
+ * the next call in this thread.
+ */
 const char *sg_last_error_detail(void);
 /* Exported: where device printf goes; fn NULL: standard output. */
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);

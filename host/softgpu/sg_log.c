@@ -14,8 +14,8 @@
 
 static int log_fd = -1;
 
-static __thread char thread_detail[SG_DETAIL_MAX];
-static char process_detail[SG_DETAIL_MAX];
+static __thread char thread_detail[SG_DETAIL_MAX]; /* of the API call made last, or empty */
+static char device_detail[SG_DETAIL_MAX]; /* of the latest device-side error, guarded by the lock */
 static pthread_mutex_t detail_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,27 +75,48 @@ CUresult sg_fail(CUresult r, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(thread_detail, sizeof(thread_detail), fmt, ap);
     va_end(ap);
-    pthread_mutex_lock(&detail_lock);
-    memcpy(process_detail, thread_detail, sizeof(process_detail));
-    pthread_mutex_unlock(&detail_lock);
     if (log_fd >= 0)
         log_line(thread_detail);
     return r;
 }
 
+void sg_detail_clear(void)
+{
+    thread_detail[0] = '\0';
+}
+
+void sg_device_fail(const char *text)
+{
+    pthread_mutex_lock(&detail_lock);
+    snprintf(device_detail, sizeof(device_detail), "%s", text);
+    pthread_mutex_unlock(&detail_lock);
+    if (log_fd >= 0)
+        log_line(text);
+}
+
 const char *sg_last_error_detail(void)
 {
-    /* A thread without a line of its own asks about work that a stream's thread did for it. */
     static __thread char copy[SG_DETAIL_MAX];
+    struct sg_ctx *ctx;
+    bool device;
 
-    if (thread_detail[0]) {
-        memcpy(copy, thread_detail, sizeof(copy));
-        thread_detail[0] = '\0';
+    memcpy(copy, thread_detail, sizeof(copy));
+    if (copy[0])
         return copy;
+    /* The call failed for what a kernel did: a stream's thread knows why. */
+    switch (sg_current_raw(&ctx)) {
+    case CUDA_SUCCESS:
+        device = atomic_load(&ctx->sticky) != CUDA_SUCCESS;
+        break;
+    default:
+        device = true;
+        break;
     }
-    pthread_mutex_lock(&detail_lock);
-    memcpy(copy, process_detail, sizeof(copy));
-    pthread_mutex_unlock(&detail_lock);
+    if (device) {
+        pthread_mutex_lock(&detail_lock);
+        memcpy(copy, device_detail, sizeof(copy));
+        pthread_mutex_unlock(&detail_lock);
+    }
     return copy;
 }
 
