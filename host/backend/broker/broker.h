@@ -155,6 +155,7 @@ struct vgb_client {
     int window_fd, doorbell; /* own duplicates */
     struct vgb_source wake;  /* eventfd; fd -1 = the worker wakes by futex */
     uint64_t window_offset, window_size;
+    bool slice;              /* the file holds the windows of other clients too */
     struct vgp_window_shared *shared; /* mapping of the header page */
     struct vgb_client_region *regions;
     unsigned nregions;
@@ -169,7 +170,7 @@ struct vgb_client_setup {
     int window_fd;     /* duplicated */
     uint64_t window_offset, window_size;
     int doorbell;      /* duplicated */
-    bool events;       /* wake through ops->wake instead of a futex */
+    bool events;       /* a slot of a VM: wake through ops->wake instead of a futex */
 };
 /* NULL: *status says why; no callback comes then. */
 struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t *status);

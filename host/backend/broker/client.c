@@ -68,8 +68,9 @@ static void free_client(struct vgb_client *c)
     if (c->wake.fd >= 0)
         vgb_loop_del(&c->wake);
     vgb_close(&c->wake.fd);
-    /* What the client left there is of no further use: give the memory back, in the VM's case too. */
-    if (c->window_fd >= 0)
+    /* A slot of the VM's window memory: give it back. A socket client's window is its own file, and
+     * may still be read there for the reason of its death. */
+    if (c->window_fd >= 0 && c->slice)
         fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)c->window_offset, (off_t)c->window_size);
     vgb_close(&c->window_fd);
@@ -128,6 +129,7 @@ struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t 
     c->slot = s->slot;
     c->window_offset = s->window_offset;
     c->window_size = s->window_size;
+    c->slice = s->events;
     c->wake.fd = -1;
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
     c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);

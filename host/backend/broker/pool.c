@@ -375,6 +375,7 @@ static void on_exit_event(struct vgb_source *s, uint32_t events)
     if (p->state != VGB_PROC_KILLED)
         drain(p); /* its last words */
     describe_end(&si, text, sizeof(text));
+    vgb_log(VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
     if (p->state == VGB_PROC_STARTING)
         failed_to_start(p, text);
     for (struct vgb_proc **at = &procs; *at; at = &(*at)->next) {
