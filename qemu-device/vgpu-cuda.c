@@ -99,7 +99,17 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
     rlim_t need = VGC_FDS_PER_QUEUE * (VGPU_VQ_DOORBELL + d->limits.clients) +
                   VGC_OTHER_FDS;
     struct rlimit fds;
+    bool several = false;
 
+    /*
+     * Every broker of a VM receives all of its memory: two devices would have
+     * windows that their brokers cannot tell apart.
+     */
+    object_resolve_path_type("", TYPE_VGC_DEVICE, &several);
+    if (several) {
+        error_setg(errp, "vgpu-cuda: only one per VM: use more clients instead");
+        return false;
+    }
     if (unshared) {
         error_setg(errp,
                    "vgpu-cuda: the guest's memory ('%s') is not shared with "

@@ -212,6 +212,12 @@ def file_descriptor_limit(env):
 
 
 @test
+def only_one_device(env):
+    env.broker()
+    env.vm(options=("-chardev", "null,id=d", "-device", "vgpu-cuda,chardev=d")).refuses("only one per VM")
+
+
+@test
 def core_without_pci_is_refused(env):
     env.vm("vgpu-cuda-device", chardev=None).refuses("expects a pluggable device type")
 
