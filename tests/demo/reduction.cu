@@ -79,6 +79,7 @@ int main()
     CHECK(cudaGetLastError());
     histogram<<<8, 128>>>(din, n, dbins);
     CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());
     CHECK(cudaMemcpy(&sum, dsum, sizeof(sum), cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(&odd, dodd, sizeof(odd), cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(bins.data(), dbins, BINS * sizeof(unsigned), cudaMemcpyDeviceToHost));

@@ -23,6 +23,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+BUILD=$(cd "$BUILD" && pwd) || exit 1
 bin=$BUILD/tests/demo
 vgpu=$BUILD/userspace/vgpu/vgpu
 out=$BUILD/demo
@@ -33,13 +34,16 @@ want=$(find "$bin" -maxdepth 1 -type f -perm -u+x | wc -l)
 
 if [ $where = guest ]; then
     say "booting a guest: Debian's stock kernel $(cat "$BUILD/guest/release"), -device vgpu-cuda"
+else
+    say "running the demo programs on the host, over a unix socket"
+fi
+if [ $where = guest ]; then
     cd "$out" || exit 1
     "$vgpu" vm run "${gpu[@]}" --timeout 1500 --keep-log "$out/kernel.log" \
         /bin/bash -c 'printf "guest is up: Linux %s, %s, /dev/vgpu0 by %s\n" "$(uname -r)" \
             "$(nproc) CPUs" "$(cut -d" " -f1 /proc/modules | grep vgpu)"; exec "$@"' bash \
         /bin/bash "$here/all.sh" "$bin" "$out" < /dev/null
 else
-    say "running the demo programs on the host, over a unix socket"
     /bin/bash "$here/all.sh" "$bin" "$out" "$vgpu" run "${gpu[@]}" < /dev/null
 fi > >(tee "$out/output.txt" | while IFS= read -r line; do
     case $line in
