@@ -46,11 +46,11 @@ CASE(sticky_store, CF_ALONE | CF_CTX)
 {
     CUdeviceptr wild = 0x10;
     void *params[] = {&wild};
+    CUfunction f = cf_func("k_store");
 
-    OK("launch", cf_launch(cf_func("k_store"), 1, 1, 0, NULL, params));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, params));
     RC("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    RC("then_launch", cf_launch(cf_func("k_store"), 1, 1, 0, NULL, params),
-       CUDA_ERROR_ILLEGAL_ADDRESS);
+    RC("then_launch", cf_launch(f, 1, 1, 0, NULL, params), CUDA_ERROR_ILLEGAL_ADDRESS);
     all_refuse(CUDA_ERROR_ILLEGAL_ADDRESS);
     next_is_clean();
 }
@@ -90,10 +90,11 @@ CASE(sticky_freed, CF_ALONE | CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0;
     void *params[] = {&p};
+    CUfunction f = cf_func("k_store"); /* loaded first: its variables are allocations too */
 
     NEED(cuMemAlloc(&p, 4096));
     NEED(cuMemFree(p));
-    OK("launch", cf_launch(cf_func("k_store"), 1, 1, 0, NULL, params));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, params));
     RC("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
