@@ -427,12 +427,54 @@ static void test_stream_attributes(void **state)
     ctx_end(c);
 }
 
+static void test_memory_words(void **state)
+{
+    CUcontext c = ctx_begin();
+    volatile uint32_t *host;
+    CUstreamBatchMemOpParams b[2] = {{0}};
+    CUdeviceptr p;
+    CUstream a;
+
+    (void)state;
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuMemHostAlloc((void **)&host, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemHostGetDevicePointer_v2(&p, (void *)host, 0));
+    OK(cuStreamWaitValue32_v2(a, p, 5, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuStreamWriteValue64_v2(a, p + 8, 0x123456789abcdefull, 0));
+    IS(cuStreamQuery(a), NOT_READY);
+    host[0] = 4;
+    usleep(5000);
+    IS(cuStreamQuery(a), NOT_READY);
+    host[0] = 6;
+    OK(cuStreamSynchronize(a));
+    assert_int_equal(host[2], 0x89abcdef);
+    assert_int_equal(host[3], 0x1234567);
+    b[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    b[0].writeValue.address = p + 16;
+    b[0].writeValue.value = 1;
+    b[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    b[1].waitValue.address = p + 16;
+    b[1].waitValue.value = 3;
+    b[1].waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
+    OK(cuStreamBatchMemOp_v2(a, 2, b, 0));
+    OK(cuStreamSynchronize(a));
+    assert_int_equal(host[4], 1);
+    IS(cuStreamBatchMemOp_v2(a, 0, b, 0), INVALID_VALUE);
+    IS(cuStreamBatchMemOp_v2(a, 257, b, 0), INVALID_VALUE);
+    IS(cuStreamWriteValue32_v2(a, p + 2, 1, 0), INVALID_VALUE);
+    IS(cuStreamWriteValue32_v2(a, p + 64, 1, 0), INVALID_VALUE);
+    IS(cuStreamWriteValue32_v2(a, p, 1, 4), INVALID_VALUE);
+    IS(cuStreamWaitValue32_v2(a, p, 1, CU_STREAM_WAIT_VALUE_FLUSH), NOT_SUPPORTED);
+    OK(cuMemFreeHost((void *)host));
+    ctx_end(c);
+}
+
 const struct CMUnitTest stream_tests[] = {
     cmocka_unit_test(test_stream_basics),     cmocka_unit_test(test_async_is_async),
     cmocka_unit_test(test_legacy_default),    cmocka_unit_test(test_per_thread_default),
     cmocka_unit_test(test_events),            cmocka_unit_test(test_event_reuse),
     cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_two_contexts),
     cmocka_unit_test(test_destroy_with_work), cmocka_unit_test(test_many_threads),
-    cmocka_unit_test(test_stream_attributes),
+    cmocka_unit_test(test_stream_attributes), cmocka_unit_test(test_memory_words),
 };
 const size_t n_stream_tests = sizeof(stream_tests) / sizeof(stream_tests[0]);

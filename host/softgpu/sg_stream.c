@@ -17,6 +17,10 @@
 
 #include "sg_int.h"
 
+/* Operations that may be pending in a stream before issuing another one waits. NVIDIA's driver
+ * waits too (at about 1024 launches); without a bound a client could fill all memory. */
+#define SG_STREAM_PENDING_MAX 16384
+
 /* The interpreter runs on this stack; 8 MiB per stream would be a lot of address space. */
 #define SG_STREAM_STACK (2u << 20)
 
@@ -246,8 +250,11 @@ static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
 CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode)
 {
     struct sg_ctx *ctx = s->ctx;
+    uint64_t submitted = atomic_load(&s->submitted);
     bool queued = false;
 
+    if (submitted > SG_STREAM_PENDING_MAX)
+        sg_stream_wait(s, submitted - SG_STREAM_PENDING_MAX);
     pthread_mutex_lock(&ctx->issue);
     if (!atomic_load(&ctx->alive) || !add_implicit_deps(op, s)) {
         pthread_mutex_unlock(&ctx->issue);
