@@ -167,6 +167,7 @@ struct vgpu_client {
 /**
  * struct vgpu_req - a request on the control queue
  * @ref: one for the caller, one while it is in the queue: whoever is last frees the buffers
+ * @client: whom it is about: sent only while that client has its slot
  * @node: in dev->reqs while it is in the queue
  * @orphan: in client->orphans
  * @done: completed when answered or when the device is lost
@@ -179,6 +180,7 @@ struct vgpu_client {
  */
 struct vgpu_req {
 	struct kref ref;
+	struct vgpu_client *client;
 	struct list_head node;
 	struct list_head orphan;
 	struct completion done;
@@ -212,7 +214,7 @@ void vgpu_dev_lost(struct vgpu_dev *dev, const char *why);
 void vgpu_dev_remove(struct vgpu_dev *dev);
 
 /* vgpu_vq.c */
-struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len);
+struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_len, u32 resp_len);
 void vgpu_req_put(struct vgpu_req *req);
 int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req);
 int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);

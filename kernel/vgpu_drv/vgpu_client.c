@@ -199,7 +199,7 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	err = vgpu_slot_take(client);
 	if (err)
 		return err;
-	req = vgpu_req_alloc(VGPU_CMD_CLIENT_CREATE, client->slot, sizeof(*cmd), sizeof(resp));
+	req = vgpu_req_alloc(client, VGPU_CMD_CLIENT_CREATE, sizeof(*cmd), sizeof(resp));
 	if (!req) {
 		vgpu_create_done(client, false);
 		return -ENOMEM;
@@ -239,7 +239,7 @@ static void vgpu_client_detach(struct vgpu_client *client)
 		vgpu_req_put(req);
 	}
 	if (READ_ONCE(client->attached)) {
-		req = vgpu_req_alloc(VGPU_CMD_CLIENT_DESTROY, client->slot,
+		req = vgpu_req_alloc(client, VGPU_CMD_CLIENT_DESTROY,
 				     sizeof(struct vgpu_cmd_client_destroy), sizeof(resp));
 		if (!vgpu_req_run(dev, req, false) &&
 		    !vgpu_req_status(dev, req, &resp, &status) && status != VGPU_S_OK &&

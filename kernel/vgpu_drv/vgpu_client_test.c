@@ -329,7 +329,7 @@ static void vgpu_client_orphan(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, create(env->client), 0);
 	env->fake->hold = true;
-	req = vgpu_req_alloc(VGPU_CMD_UNPIN, 0, sizeof(struct vgpu_cmd_unpin),
+	req = vgpu_req_alloc(env->client, VGPU_CMD_UNPIN, sizeof(struct vgpu_cmd_unpin),
 			     sizeof(struct vgpu_resp_hdr));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, req);
 	vgpu_timeout_ms = 1;
@@ -344,6 +344,30 @@ static void vgpu_client_orphan(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 1U);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
 	KUNIT_EXPECT_EQ(test, env->dev->state, VGPU_DEV_LIVE);
+}
+
+/*
+ * A request that was made before the device was lost does not reach it after it came back: the slot
+ * is someone else's.
+ */
+static void vgpu_client_request_of_former_life(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *next;
+	struct vgpu_req *req;
+
+	KUNIT_EXPECT_EQ(test, create(env->client), 0);
+	req = vgpu_req_alloc(env->client, VGPU_CMD_CLIENT_DESTROY,
+			     sizeof(struct vgpu_cmd_client_destroy), sizeof(struct vgpu_resp_hdr));
+	vgpu_dev_lost(env->dev, "the test says so");
+	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(env->dev), 0);
+	next = vgpu_client_open(env->dev, NULL, NULL);
+	KUNIT_EXPECT_EQ(test, create(next), 0);
+	KUNIT_EXPECT_EQ(test, next->slot, env->client->slot);
+	KUNIT_EXPECT_EQ(test, vgpu_req_run(env->dev, req, false), -ENODEV);
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 0U);
+	vgpu_req_put(req);
+	vgpu_client_close(next);
 }
 
 /* ---- events ---- */
@@ -567,6 +591,7 @@ static struct kunit_case vgpu_client_cases[] = {
 	KUNIT_CASE(vgpu_client_lost_interrupt),
 	KUNIT_CASE(vgpu_client_queue_full),
 	KUNIT_CASE(vgpu_client_orphan),
+	KUNIT_CASE(vgpu_client_request_of_former_life),
 	KUNIT_CASE(vgpu_client_wake),
 	KUNIT_CASE(vgpu_client_wake_sleeper),
 	KUNIT_CASE(vgpu_client_loss_wakes_sleeper),

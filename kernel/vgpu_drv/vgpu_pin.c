@@ -118,7 +118,7 @@ static struct vgpu_req *vgpu_pin_request(struct vgpu_client *client, struct vgpu
 	struct vgpu_cmd_pin *cmd;
 	struct vgpu_req *req;
 
-	req = vgpu_req_alloc(VGPU_CMD_PIN, client->slot, struct_size(cmd, runs, slice->n),
+	req = vgpu_req_alloc(client, VGPU_CMD_PIN, struct_size(cmd, runs, slice->n),
 			     sizeof(struct vgpu_resp_pin));
 	if (!req)
 		return NULL;
@@ -173,7 +173,7 @@ static int vgpu_unpin_send(struct vgpu_client *client, struct vgpu_region *regio
 	u32 status;
 	int err;
 
-	req = vgpu_req_alloc(VGPU_CMD_UNPIN, client->slot, sizeof(*cmd), sizeof(resp));
+	req = vgpu_req_alloc(client, VGPU_CMD_UNPIN, sizeof(*cmd), sizeof(resp));
 	if (!req)
 		return -ENOMEM;
 	cmd = req->cmd;

@@ -27,14 +27,14 @@
 
 /**
  * vgpu_req_alloc - a request with its header filled in
+ * @client: whom it is about: it has a slot
  * @type: enum vgpu_cmd_type
- * @slot: of the client
  * @cmd_len: bytes of the request
  * @resp_len: bytes of the answer
  *
  * Return: the request, to be dropped with vgpu_req_put(), or NULL.
  */
-struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len)
+struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_len, u32 resp_len)
 {
 	/* A client must be able to end: this is one page at most, so the allocator can keep it. */
 	gfp_t gfp = GFP_KERNEL | (type == VGPU_CMD_CLIENT_DESTROY ? __GFP_NOFAIL : 0);
@@ -47,6 +47,7 @@ struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len)
 	INIT_LIST_HEAD(&req->node);
 	INIT_LIST_HEAD(&req->orphan);
 	init_completion(&req->done);
+	req->client = client;
 	req->result = -EINPROGRESS;
 	req->cmd_len = cmd_len;
 	req->resp_len = resp_len;
@@ -58,7 +59,7 @@ struct vgpu_req *vgpu_req_alloc(u32 type, u32 slot, u32 cmd_len, u32 resp_len)
 	}
 	hdr = req->cmd;
 	hdr->type = cpu_to_le32(type);
-	hdr->client = cpu_to_le32(slot);
+	hdr->client = cpu_to_le32(client->slot);
 	return req;
 }
 
@@ -136,7 +137,8 @@ int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 	sg_init_one(&in, req->resp, req->resp_len);
 
 	spin_lock_irqsave(&dev->lock, flags);
-	if (dev->state != VGPU_DEV_LIVE) {
+	if (dev->state != VGPU_DEV_LIVE || !req->client->attached) {
+		/* The second: lost and back meanwhile. The slot may be someone else's by now. */
 		err = -ENODEV;
 	} else if (dev->inflight >= dev->depth) {
 		err = -ENOSPC;
