@@ -123,7 +123,8 @@ void cf_need_true(const char *what, bool ok)
     longjmp(leave, 1);
 }
 
-static void run_one(uint32_t index, int control)
+/* False when the process cannot go on: the case left a sticky error behind. */
+static bool run_one(uint32_t index, int control)
 {
     const struct cf_case *c = __start_cf_cases[index];
     struct note n = {.index = index};
@@ -144,8 +145,10 @@ static void run_one(uint32_t index, int control)
         }
         c->run();
     }
+    bool usable = true;
     if (ctx) {
         cf_module_forget();
+        usable = cuCtxSynchronize() == CUDA_SUCCESS;
         cuCtxSetCurrent(NULL);
         cuDevicePrimaryCtxRelease(0);
     }
@@ -154,6 +157,7 @@ static void run_one(uint32_t index, int control)
     n.skipped = skipped;
     if (write(control, &n, sizeof(n)) != sizeof(n))
         _exit(2);
+    return usable;
 }
 
 /* Starts a child that runs the given cases in order; returns its pid and the notes' pipe. */
@@ -197,7 +201,8 @@ static int child_main(int argc, char **argv)
         int c = find_case(argv[i]);
         if (c < 0)
             return 2;
-        run_one((uint32_t)c, CF_CONTROL_FD);
+        if (!run_one((uint32_t)c, CF_CONTROL_FD))
+            break; /* the parent gives the rest to a new process */
     }
     return 0;
 }
@@ -253,8 +258,8 @@ static size_t run_group(const uint32_t *index, size_t n, int limit_s, struct tot
     }
     waitpid(pid, &status, 0);
     close(notes);
-    if (over == n && !status)
-        return n;
+    if (over && !status && !why)
+        return over;
     if (!why) {
         if (WIFSIGNALED(status))
             snprintf(text, sizeof(text), "signal %d", WTERMSIG(status));
