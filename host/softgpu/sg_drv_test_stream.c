@@ -442,10 +442,10 @@ static void test_memory_words(void **state)
     OK(cuStreamWaitValue32_v2(a, p, 5, CU_STREAM_WAIT_VALUE_GEQ));
     OK(cuStreamWriteValue64_v2(a, p + 8, 0x123456789abcdefull, 0));
     IS(cuStreamQuery(a), NOT_READY);
-    host[0] = 4;
+    __atomic_store_n(&host[0], 4, __ATOMIC_RELEASE);
     usleep(5000);
     IS(cuStreamQuery(a), NOT_READY);
-    host[0] = 6;
+    __atomic_store_n(&host[0], 6, __ATOMIC_RELEASE);
     OK(cuStreamSynchronize(a));
     assert_int_equal(host[2], 0x89abcdef);
     assert_int_equal(host[3], 0x1234567);

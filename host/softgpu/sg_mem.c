@@ -200,7 +200,7 @@ bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg
         }
         if (!t)
             return false;
-        generation = sg_mem_generation;
+        generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE);
         uint32_t n = __atomic_load_n(&t->n, __ATOMIC_RELAXED);
 
         if (n > t->cap)
@@ -220,7 +220,7 @@ bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg
     }
 
     pthread_mutex_lock(&lock);
-    generation = sg_mem_generation;
+    generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE);
     struct entry *e = table ? entry_find_locked(addr) : NULL;
 
     ok = e && check_done(e, ctx, addr, size, write, generation, hit);

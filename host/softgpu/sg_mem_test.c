@@ -184,7 +184,7 @@ static void test_many_and_reuse(void **state)
         assert_true(sg_mem_release(a[i]));
 }
 
-static volatile bool stop;
+static _Atomic bool stop;
 static uint64_t steady;
 
 static void *reader(void *arg)
