@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The frame of vgpu_selftest: what the tests share. Plain C and the ioctl ABI, nothing else. */
+#ifndef VGPU_SELFTEST_H
+#define VGPU_SELFTEST_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "vgpu_ioctl.h"
+
+#define PAGE 4096ul
+
+extern const char *st_path;	/* the device file */
+extern bool st_allow_unbind;	/* --unbind */
+extern bool st_ok;		/* of the running test; set to false by CHECK */
+extern const char *st_skip_why; /* of the running test: why it could not run */
+
+#define CHECK(cond)                                                                        \
+	do {                                                                               \
+		if (!(cond)) {                                                             \
+			printf("  line %d: %s (errno %d: %s)\n", __LINE__, #cond, errno,   \
+			       strerror(errno));                                           \
+			st_ok = false;                                                \
+		}                                                                          \
+	} while (0)
+
+/* An ioctl that must fail with the given errno. */
+#define REFUSED(fd, cmd, arg, want)                                                        \
+	do {                                                                               \
+		errno = 0;                                                                 \
+		CHECK(ioctl(fd, cmd, arg) == -1 && errno == (want));                       \
+	} while (0)
+
+int st_open(void);
+int st_client(struct vgpu_create_client *create);
+void *st_map_window(int fd, const struct vgpu_create_client *c);
+char *st_pages(size_t n);
+int64_t st_now_ns(void);
+
+/* selftest_client.c */
+void test_query(void);
+void test_query_reserved(void);
+void test_bad_pointer(void);
+void test_unknown_ioctls(void);
+void test_not_created(void);
+void test_create_fields(void);
+void test_create(void);
+void test_two_clients(void);
+void test_slot_reuse(void);
+void test_mmap(void);
+void test_fork(void);
+void test_sent_file(void);
+
+/* selftest_pin.c */
+void test_pin_fields(void);
+void test_pin(void);
+void test_pin_unmapped(void);
+void test_pin_rlimit(void);
+void test_pin_scattered(void);
+
+/* selftest_wait.c */
+void test_wait(void);
+void test_wait_signals(void);
+void test_wait_signals_restart(void);
+void test_wait_threads(void);
+void test_kill(void);
+void test_worker_death(void);
+void test_unbind(void);
+
+#endif
