@@ -269,7 +269,7 @@ static void vgc_link_fault(void *opaque)
     }
     /* A driver that has reset the device since then need not hear of it. */
     if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !d->started &&
-        !vdev->broken) {
+        !(vdev->status & VIRTIO_CONFIG_S_NEEDS_RESET)) {
         virtio_error(vdev,
                      "vgpu-cuda: the guest's CUDA programs fail until %sthe "
                      "guest driver has reset the device",
@@ -365,8 +365,9 @@ void vgc_link_set_status(VgcDevice *d, uint8_t status)
     trace_vgc_set_status(status, d->connected, d->started);
     if (!up) {
         vgc_link_stop(d);
-    } else if (!d->started && !vdev->broken) {
-        if (!d->connected || !vgc_link_start(d)) {
+    } else if (!d->started) {
+        /* QEMU breaks a device itself when it cannot map its rings. */
+        if (vdev->broken || !d->connected || !vgc_link_start(d)) {
             /*
              * In a bottom half: the status that is being set would overwrite
              * NEEDS_RESET.

@@ -196,19 +196,12 @@ def properties_at_their_limits(env):
 
 @test
 def file_descriptor_limit(env):
-    import resource
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4 * 256 + 95, hard))
-    try:
-        env.broker()
-        env.vm(DEVICE + ",clients=254").refuses("clients=254 needs 1120 file descriptors",
-                                                "ulimit -n 1120")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (4 * 256 + 96, hard))
-        _, q, d = env.driver(device=DEVICE + ",clients=254,window-size=4M")
-        expect(d.nqueues() == 256, "%d queues" % d.nqueues())
-        expect(q.get("started"), "not started")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    env.broker()
+    env.vm(DEVICE + ",clients=254", nofile=4 * 256 + 95).refuses(
+        "clients=254 needs 1120 file descriptors", "ulimit -n 1120")
+    _, q, d = env.driver(device=DEVICE + ",clients=254,window-size=4M", nofile=4 * 256 + 96)
+    expect(d.nqueues() == 256, "%d queues" % d.nqueues())
+    expect(q.get("started"), "not started")
 
 
 @test
@@ -378,7 +371,8 @@ def doorbell_of_no_queue_is_inert(env):
 @test
 def queue_sizes(env):
     _, _, d = env.driver(device=DEVICE + ",clients=3")
-    expect(d.sizes == [64, 64, 4, 4, 4], str(d.sizes))
+    # QEMU's stable branches up to 11.0 offer the maximum for every queue of every device.
+    expect(d.sizes in ([64, 64, 4, 4, 4], [1024] * 5), str(d.sizes))
 
 
 # Life cycle.

@@ -90,11 +90,11 @@ class Qemu:
     """One QEMU. With device=None there is no vgpu-cuda; options are extra arguments."""
 
     def __init__(self, env, device, chardev="socket,id=c,path=%s", memory="share=on", options=(),
-                 accel="qtest"):
+                 nofile=None):
         self.env = env
         self.dir = env.dir
         self.qtest_sock = self._listen("qtest")
-        args = [env.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-accel", accel,
+        args = [env.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-accel", "qtest",
                 "-m", "128M", "-qtest", "unix:%s/qtest" % self.dir, "-qtest-log", "/dev/null",
                 "-qmp", "unix:%s/qmp,server=on,wait=off" % self.dir]
         if memory:
@@ -106,6 +106,8 @@ class Qemu:
             args += ["-chardev", chardev.replace("%s", env.socket)]
         if device:
             args += ["-device", device]
+        if nofile:  # both limits: QEMU 9 and newer raise the soft one
+            args = ["prlimit", "--nofile=%d:%d" % (nofile, nofile)] + args
         self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         env.processes.append(self.proc)
