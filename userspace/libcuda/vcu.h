@@ -113,7 +113,7 @@ uint64_t vcu_trace_now(void);
 /* One line for a finished entry point: name(arguments) = RESULT time thread. */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* One line that says why `name` was refused. */
+/* A call that this version does not serve: one line, once per name. */
 void vcu_trace_refusal(const char *name, const char *why);
 /* The same with a format; does nothing when tracing is off. */
 void vcu_why(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -151,7 +151,34 @@ void vcu_why(const char *name, const char *fmt, ...)
     put(line, n);
 }
 
+/* Names already refused, by address: they are string constants of the generated code. */
+#define REFUSED_MAX 1024
+static _Atomic(const char *) refused[REFUSED_MAX];
+
+static bool first_time(const char *name)
+{
+    size_t at = ((uintptr_t)name >> 3) % REFUSED_MAX;
+
+    for (size_t i = 0; i < REFUSED_MAX; i++) {
+        _Atomic(const char *) *slot = &refused[(at + i) % REFUSED_MAX];
+        const char *seen = NULL;
+
+        if (atomic_compare_exchange_strong(slot, &seen, name))
+            return true;
+        if (seen == name)
+            return false;
+    }
+    return true; /* more names than the API has: say it again rather than not at all */
+}
+
 void vcu_trace_refusal(const char *name, const char *why)
 {
-    vcu_why(name, "%s", why);
+    char line[LINE_MAX_BYTES + 1];
+    size_t n;
+
+    if (!vcu_trace_on || !first_time(name))
+        return;
+    n = prefix(line);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s: not supported: %s", name, why));
+    put(line, n);
 }
