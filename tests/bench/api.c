@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char ptx[] =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
@@ -111,9 +112,10 @@ uint64_t cpu_ns(int pid)
 static bool about(int pid, int *parent, char name[32])
 {
     char path[64], text[512];
+
     snprintf(path, sizeof(path), "/proc/%d/stat", pid);
     FILE *f = fopen(path, "r");
-    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    size_t n = f ? fread(text, 1, 255, f) : 0;
     if (f)
         fclose(f);
     text[n] = 0;
@@ -121,6 +123,14 @@ static bool about(int pid, int *parent, char name[32])
     if (!open || !close)
         return false;
     snprintf(name, 32, "%.*s", (int)(close - open - 1), open + 1);
+    /* A program started through /proc/self/exe or a descriptor has another name there. */
+    snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+    ssize_t k = readlink(path, text + 256, 255);
+    if (k > 0) {
+        text[256 + k] = 0;
+        char *slash = strrchr(text + 256, '/');
+        snprintf(name, 32, "%.31s", slash ? slash + 1 : text + 256);
+    }
     return sscanf(close + 1, " %*c %d", parent) == 1;
 }
 

@@ -286,7 +286,7 @@ static bool idle(void)
         printf("not run: idle backend: its processes are not visible from here\n");
         return true;
     }
-    printf("  backend and %zu workers%*s %8.4f\n", n - 1, 24, "", back / seconds / 1e7);
+    printf("  backend and %2zu workers%*s %8.4f\n", n - 1, 24, "", back / seconds / 1e7);
     note("idle backend and workers", "percent", back / seconds / 1e7);
     target("idle percent, client and backend", (client + back) / seconds / 1e7, "<=", 0.1);
     return true;

@@ -41,8 +41,13 @@ def processes():
             except OSError:
                 continue
             rest = text[text.rindex(")") + 2:].split()
+            name = text[text.index("(") + 1:text.rindex(")")]
+            try:  # a program started through a descriptor has another name in stat
+                name = os.path.basename(os.readlink("/proc/%s/exe" % entry))
+            except OSError:
+                pass
             if rest[0] != "Z":
-                found[int(entry)] = (int(rest[1]), text[text.index("(") + 1:text.rindex(")")])
+                found[int(entry)] = (int(rest[1]), name)
     return found
 
 
@@ -97,7 +102,7 @@ class Guest:
         return seen()
 
     def of(self, name):
-        return [p for p, n in family(self.process.pid).items() if n.startswith(name[:15])]
+        return [p for p, n in family(self.process.pid).items() if n.startswith(name)]
 
     def end(self, seconds):
         try:
@@ -209,6 +214,10 @@ def boot_killed(args):
            str({p: n for p, n in members.items() if running(p)}))
 
 
+def exists(path):
+    return path if os.path.exists(path) else None
+
+
 def find(top, name):
     for folder, dirs, files in os.walk(top):
         if name in files:
@@ -233,9 +242,9 @@ def main():
         "the vgpu command": find(os.path.join(top, "userspace"), "vgpu"),
         "libcuda.so.1": find(os.path.join(top, "userspace"), "libcuda.so.1"),
         "vgpu-backend": find(os.path.join(top, "host"), "vgpu-backend"),
-        "vgpu_drv.ko": find(os.path.join(top, "kernel"), "vgpu_drv.ko"),
-        "QEMU with vgpu-cuda": find(os.path.join(top, "qemu"), "qemu-system-x86_64"),
-        "the guest's initramfs": find(os.path.join(top, "guest"), "initrd.cpio"),
+        "vgpu_drv.ko": exists(os.path.join(top, "kernel", "vgpu_drv.ko")),
+        "QEMU with vgpu-cuda": exists(os.path.join(top, "qemu", "bin", "qemu-system-x86_64")),
+        "the guest's initramfs": exists(os.path.join(top, "guest", "initrd.cpio")),
         "tests/faults": find(os.path.join(args.tests, "faults"), "victim"),
         "tests/conform": find(os.path.join(args.tests, "conform"), "conform"),
     }

@@ -207,10 +207,8 @@ const char *raw_wait_dead(struct raw *r)
         if (recv(r->sock, buf, sizeof(buf), 0) <= 0)
             break;
     }
-    if (!r->w->sticky_result)
-        return "no sticky result";
     if (!r->w->dead_reason)
-        return "no reason";
+        return "no reason"; /* libcuda makes the sticky error of it */
     if (!r->w->dead_text[0] || !memchr((const char *)r->w->dead_text, 0, sizeof(r->w->dead_text)))
         return "no text";
     return NULL;

@@ -47,8 +47,8 @@ int raw_call(struct raw *r, uint16_t call, const void *args, uint32_t size, void
 /* vgpPing answered with the right value. */
 bool raw_ping(struct raw *r);
 bool raw_is_dead(const struct raw *r);
-/* Waits for the end of this client: dead, a sticky result, a reason, a text, and the connection
- * closed by the broker. NULL, or what is missing. */
+/* Waits for the end of this client: dead, a reason, a text, and the connection closed by the broker.
+ * NULL, or what is missing. */
 const char *raw_wait_dead(struct raw *r);
 /* Waits until everything published is consumed, or the client is dead. False: neither in time. */
 bool raw_settle(struct raw *r);
