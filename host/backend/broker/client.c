@@ -92,7 +92,7 @@ static void send_start(struct vgb_client *c)
     struct vgb_msg m = {.type = VGB_M_START,
                         .offset = c->window_offset,
                         .length = c->window_size,
-                        .value = vgb_opt.vram_quota};
+                        .value = vgb_vram.limit};
     int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
 
     memcpy(m.text, c->label, sizeof(c->label));
