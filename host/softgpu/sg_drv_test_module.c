@@ -115,6 +115,9 @@ static void test_bad_images(void **state)
     assert_non_null(strstr(log, "line 5"));
     assert_int_equal((uintptr_t)values[1], strlen(log));
     assert_non_null(strstr(detail(), "line 5"));
+    IS(cuModuleLoadData(&m, ".version 7.0\n.target sm_80\n.address_size 64\n"
+                            ".visible .entry k() {\n  this is none;\n}\n"), INVALID_PTX);
+    assert_non_null(strstr(detail(), "line 5"));
     opts[0] = (CUjit_option)1000;
     IS(cuModuleLoadDataEx(&m, test_ptx, 1, opts, values), INVALID_VALUE);
     IS(cuModuleLoadDataEx(&m, test_ptx, 1, NULL, values), INVALID_VALUE);

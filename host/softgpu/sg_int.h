@@ -397,7 +397,7 @@ struct sg_kern {
     struct sg_obj obj;
     struct sg_lib *lib; /* a reference; lib_unload() undoes the cycle */
     struct sg_kernel *kernel; /* of lib->meta */
-    struct sg_kernel_info info;
+    struct sg_kernel_info info; /* name NULL: not asked for yet; guarded by lib->lock */
     struct sg_func_settings set;
     struct sg_func *cached; /* a reference: the function used last */
 };
@@ -441,6 +441,8 @@ CUresult sg_func_get(struct sg_ctx *ctx, CUfunction h, struct sg_func **out);
 CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **out);
 /* Reads a whole file, with a NUL behind it; malloc'd. 301 or 2. */
 CUresult sg_file_read(const char *path, void **out);
+/* Whether text starts with the name of a PTX instruction (sg_opcodes.c). */
+bool sg_is_opcode(const char *text);
 /* Decodes the function's body once; 218 or 801 with a detail line when it cannot be run. */
 CUresult sg_func_prepare(struct sg_func *f);
 CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,

@@ -50,6 +50,22 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
     return r;
 }
 
+/* What is known about a kernel. Asking for it translates the body, so it is not asked at load. */
+static const struct sg_kernel_info *kern_info_locked(struct sg_kern *k)
+{
+    if (!k->info.name)
+        sg_kernel_get_info(k->kernel, &k->info);
+    return &k->info;
+}
+
+static const struct sg_kernel_info *kern_info(struct sg_kern *k)
+{
+    pthread_mutex_lock(&k->lib->lock);
+    kern_info_locked(k);
+    pthread_mutex_unlock(&k->lib->lock);
+    return &k->info; /* does not change once it is there */
+}
+
 static void kern_free(struct sg_obj *obj)
 {
     struct sg_kern *k = (struct sg_kern *)obj;
@@ -124,7 +140,6 @@ static CUresult make_kernels(struct sg_lib *lib)
         sg_obj_get(&lib->obj);
         k->lib = lib;
         k->kernel = sg_module_kernel(lib->meta, lib->nkerns);
-        sg_kernel_get_info(k->kernel, &k->info);
         k->set = (struct sg_func_settings){-1, -1, 0, 0};
         if (!sg_obj_register(&k->obj)) {
             sg_obj_put(&k->obj);
@@ -344,7 +359,7 @@ CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **ou
             mod = NULL;
             return r;
         }
-        struct sg_kernel *kernel = sg_module_find_kernel(mod->ptx, k->info.name);
+        struct sg_kernel *kernel = sg_module_find_kernel(mod->ptx, kern_info(k)->name);
 
         if (!kernel)
             return CUDA_ERROR_NOT_FOUND;
@@ -411,7 +426,7 @@ CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUke
     if (!k)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&k->lib->lock);
-    r = sg_func_attribute(&k->info, &k->set, 0, attrib, pi);
+    r = sg_func_attribute(kern_info_locked(k), &k->set, 0, attrib, pi);
     pthread_mutex_unlock(&k->lib->lock);
     return r;
 }
@@ -428,7 +443,7 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
     if (!k)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&k->lib->lock);
-    r = sg_func_set_attribute(&k->info, &k->set, attrib, val);
+    r = sg_func_set_attribute(kern_info_locked(k), &k->set, attrib, val);
     pthread_mutex_unlock(&k->lib->lock);
     return r;
 }
@@ -453,7 +468,7 @@ CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
 
     if (!k)
         return CUDA_ERROR_INVALID_HANDLE;
-    *name = k->info.name;
+    *name = kern_info(k)->name;
     return CUDA_SUCCESS;
 }
 
@@ -467,10 +482,12 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
 
     if (!k)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (paramIndex >= k->info.nparams)
+    const struct sg_kernel_info *info = kern_info(k);
+
+    if (paramIndex >= info->nparams)
         return CUDA_ERROR_INVALID_VALUE;
-    *paramOffset = k->info.params[paramIndex].offset;
+    *paramOffset = info->params[paramIndex].offset;
     if (paramSize)
-        *paramSize = k->info.params[paramIndex].size;
+        *paramSize = info->params[paramIndex].size;
     return CUDA_SUCCESS;
 }

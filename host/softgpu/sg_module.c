@@ -75,11 +75,37 @@ void sg_jit_done(struct sg_jit *jit)
 
 /* ---- loading ---- */
 
+/* Bodies are translated when a kernel is first used. Images up to this size are translated when they
+ * are loaded, so that an error in a body is reported where a compiler would (about 15 MB/s). */
+#define SG_EAGER_BYTES (256u << 10)
+
+static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
+{
+    struct sg_diag later;
+    CUresult r = (CUresult)sg_module_parse(img->text, img->len, out, diag);
+
+    if (r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
+        return r;
+    for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
+        r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
+        /* An instruction that is missing here is no fault of the image: the launch says so. The
+         * message starts with the instruction. */
+        if (r == CUDA_ERROR_INVALID_PTX ||
+            (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message))) {
+            *diag = later;
+            sg_module_free(*out);
+            *out = NULL;
+            return CUDA_ERROR_INVALID_PTX;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out)
 {
     struct sg_diag diag = {0};
     char text[SG_DIAG_MAX + 64];
-    CUresult r = (CUresult)sg_module_parse(img->text, img->len, out, &diag);
+    CUresult r = parse(img, out, &diag);
 
     if (r == CUDA_SUCCESS)
         return r;
