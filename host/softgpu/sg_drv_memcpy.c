@@ -17,6 +17,9 @@
 #define SG_INLINE_BYTES (1u << 20)
 /* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
 #define SG_STAGE_BYTES (16u << 20)
+#define SG_STAGE_TOTAL (64u << 20) /* bytes staged in the process at a time; beyond: waited for */
+
+static _Atomic size_t staged_total;
 
 struct copy {
     uint8_t *dst;
@@ -30,6 +33,7 @@ struct copy_op {
     struct sg_op op;
     struct copy c;
     void *staged;
+    size_t staged_bytes;
 };
 
 static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
@@ -47,19 +51,27 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
 
 static void copy_drop(struct sg_op *op)
 {
-    free(((struct copy_op *)op)->staged);
-    free(op);
+    struct copy_op *o = (struct copy_op *)op;
+
+    atomic_fetch_sub(&staged_total, o->staged_bytes);
+    free(o->staged);
+    free(o);
 }
 
-/* Packs the source into memory of our own. */
+/* Packs the source into memory of our own; false when there is not enough of that. */
 static bool stage(struct copy_op *o)
 {
     struct copy pack = o->c;
     size_t bytes = o->c.width * o->c.height * o->c.depth;
 
-    o->staged = malloc(bytes);
-    if (!o->staged)
+    if (bytes > SG_STAGE_BYTES)
         return false;
+    if (atomic_fetch_add(&staged_total, bytes) > SG_STAGE_TOTAL - bytes ||
+        !(o->staged = malloc(bytes))) {
+        atomic_fetch_sub(&staged_total, bytes);
+        return false;
+    }
+    o->staged_bytes = bytes;
     pack.dst = o->staged;
     pack.dst_pitch = pack.width;
     pack.dst_slice = pack.width * pack.height;
@@ -92,7 +104,7 @@ static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct cop
     if (async && !dst_pageable) {
         if (!src_pageable)
             mode = bytes <= SG_INLINE_BYTES ? SG_ISSUE_INLINE : SG_ISSUE_ASYNC;
-        else if (!sg_stream_idle(s) && bytes <= SG_STAGE_BYTES && stage(o))
+        else if (!sg_stream_idle(s) && stage(o))
             mode = SG_ISSUE_ASYNC;
     }
     return sg_issue(s, &o->op, mode);

@@ -748,6 +748,84 @@ static void test_pools(void **state)
     ctx_end(c);
 }
 
+/* ---- options: each set in a process of its own ---- */
+
+static int report(void)
+{
+    int major, minor, sms, shared;
+    size_t bytes;
+    CUdevice d;
+    CUresult r = cuInit(0);
+
+    if (r != CUDA_SUCCESS) {
+        printf("init %d\n", r);
+        return 0;
+    }
+    cuDeviceGet(&d, 0);
+    cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d);
+    cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d);
+    cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d);
+    cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d);
+    cuDeviceTotalMem_v2(&bytes, d);
+    printf("%d.%d %d %zu %d\n", major, minor, shared, bytes, sms);
+    return 0;
+}
+
+/* A kernel that never ends, under the watchdog of the environment. */
+static int spin_for_ever(void)
+{
+    CUcontext c;
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p;
+    void *args[] = {&p};
+
+    if (cuInit(0) || cuCtxCreate_v2(&c, 0, 0) || cuModuleLoadData(&m, test_ptx) ||
+        cuModuleGetFunction(&f, m, "spin") || cuMemAlloc_v2(&p, 4) ||
+        cuLaunchKernel(f, 4, 1, 1, 64, 1, 1, 0, NULL, args, NULL))
+        return 1;
+    printf("%d\n", cuCtxSynchronize());
+    return 0;
+}
+
+static void test_options(void **state)
+{
+    static const struct {
+        const char *env, *says;
+    } cases[] = {
+        {"VGPU_SOFT_CC=7.5 VGPU_SOFT_THREADS=3", "7.5 65536 4294967296 3\n"},
+        {"VGPU_SOFT_CC=9.0 VGPU_SOFT_THREADS=1", "9.0 232448 4294967296 1\n"},
+        {"VGPU_SOFT_CC=12.0 VGPU_SOFT_THREADS=256", "12.0 101376 4294967296 256\n"},
+        {"VGPU_SOFT_MEMORY=16M VGPU_SOFT_THREADS=2", "8.0 166912 16777216 2\n"},
+        {"VGPU_SOFT_MEMORY=4096G VGPU_SOFT_THREADS=2", "8.0 166912 4398046511104 2\n"},
+        {"VGPU_SOFT_CC=8.6", "init 1\n"},
+        {"VGPU_SOFT_MEMORY=15M", "init 1\n"},
+        {"VGPU_SOFT_MEMORY=4097G", "init 1\n"},
+        {"VGPU_SOFT_MEMORY=lots", "init 1\n"},
+        {"VGPU_SOFT_MEMORY=99999999999999999999", "init 1\n"},
+        {"VGPU_SOFT_THREADS=0", "init 1\n"},
+        {"VGPU_SOFT_THREADS=257", "init 1\n"},
+        {"VGPU_SOFT_WATCHDOG=-1", "init 1\n"},
+        {"VGPU_SOFT_WATCHDOG=1M", "702\n"}, /* CUDA_ERROR_LAUNCH_TIMEOUT */
+    };
+    char self[256], cmd[512], line[128];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    (void)state;
+    assert_true(n > 0);
+    self[n] = '\0';
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(cmd, sizeof(cmd), "%s %s --%s 2>/dev/null", cases[i].env, self,
+                 strlen(cases[i].says) == 4 ? "spin" : "report");
+        FILE *p = popen(cmd, "r");
+
+        assert_non_null(p);
+        assert_non_null(fgets(line, sizeof(line), p));
+        assert_int_equal(pclose(p), 0);
+        assert_string_equal(line, cases[i].says);
+    }
+}
+
 /* ---- fork ---- */
 
 static void test_fork(void **state)
@@ -780,11 +858,17 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_memset),              cmocka_unit_test(test_copy_2d_3d),
     cmocka_unit_test(test_host_memory),         cmocka_unit_test(test_pointer_attributes),
     cmocka_unit_test(test_pools),               cmocka_unit_test(test_fork),
+    cmocka_unit_test(test_options),
 };
 
-int main(void)
+int main(int argc, char **argv)
 {
     int failed = 0;
+
+    if (argc == 2 && !strcmp(argv[1], "--report"))
+        return report();
+    if (argc == 2 && !strcmp(argv[1], "--spin"))
+        return spin_for_ever();
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     failed += cmocka_run_group_tests(base_tests, NULL, NULL);

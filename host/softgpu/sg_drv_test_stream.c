@@ -427,6 +427,45 @@ static void test_stream_attributes(void **state)
     ctx_end(c);
 }
 
+static void *open_later(void *arg)
+{
+    usleep(20000);
+    gate_open(arg);
+    return NULL;
+}
+
+/* Pageable sources are taken at the call, whether they fit into staging memory or not. */
+static void test_pageable_sources(void **state)
+{
+    enum { N = 12 << 20, COPIES = 8 };
+    CUcontext c = ctx_begin();
+    struct gate g = GATE_INIT;
+    unsigned char *src = malloc(N), out[COPIES];
+    pthread_t t;
+    CUdeviceptr p;
+    CUstream a;
+
+    (void)state;
+    assert_non_null(src);
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&p, (size_t)N * COPIES));
+    OK(cuLaunchHostFunc(a, gate_wait, &g));
+    pthread_create(&t, NULL, open_later, &g);
+    for (int i = 0; i < COPIES; i++) { /* 96 MiB: more than is staged */
+        memset(src, i + 1, N);
+        OK(cuMemcpyHtoDAsync_v2(p + (size_t)N * i, src, N, a));
+    }
+    memset(src, 0xff, N);
+    OK(cuStreamSynchronize(a));
+    for (int i = 0; i < COPIES; i++) {
+        OK(cuMemcpyDtoH_v2(&out[i], p + (size_t)N * i + N - 1, 1));
+        assert_int_equal(out[i], i + 1);
+    }
+    pthread_join(t, NULL);
+    free(src);
+    ctx_end(c);
+}
+
 static void test_memory_words(void **state)
 {
     CUcontext c = ctx_begin();
@@ -476,5 +515,6 @@ const struct CMUnitTest stream_tests[] = {
     cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_two_contexts),
     cmocka_unit_test(test_destroy_with_work), cmocka_unit_test(test_many_threads),
     cmocka_unit_test(test_stream_attributes), cmocka_unit_test(test_memory_words),
+    cmocka_unit_test(test_pageable_sources),
 };
 const size_t n_stream_tests = sizeof(stream_tests) / sizeof(stream_tests[0]);
