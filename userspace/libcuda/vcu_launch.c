@@ -12,12 +12,17 @@
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
 
-CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, const struct vcu_launch *l,
-                          const char **why)
+/*
+ * What a launch of a CUkernel with an impossible grid or block returns. The runtime launches CUkernel
+ * handles and passes the driver's result on unchanged (measured for every code from 1 to 999 with
+ * libcudart 13.0); its users see cudaErrorInvalidConfiguration, so that is what the driver returns
+ * there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
+ */
+#define INVALID_CONFIGURATION ((CUresult)9)
+
+static CUresult check_geometry(const int *dev, const struct vcu_launch *l, const char **why)
 {
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
-    int func_threads = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
-    int dynamic = f->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 
     *why = "a dimension of the grid or of the block is zero";
     for (int i = 0; i < 3; i++) {
@@ -36,6 +41,20 @@ CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, const struct
     }
     if (threads > (unsigned)dev[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
         return CUDA_ERROR_INVALID_VALUE;
+    *why = "";
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
+                          const struct vcu_launch *l, const char **why)
+{
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    int func_threads = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+    int dynamic = f->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+    CUresult res = check_geometry(dev, l, why);
+
+    if (res != CUDA_SUCCESS)
+        return kernel ? INVALID_CONFIGURATION : res;
     *why = "more dynamic shared memory than the function may use "
            "(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)";
     if (f->attribute_count > CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && dynamic >= 0 &&
@@ -113,7 +132,8 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     if (!vcu_stream_ok(l->stream))
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
     c = vcu_context_find(NULL);
-    res = vcu_launch_check(vcu.devices[c->device].attributes, f, l, &why);
+    res = vcu_launch_check(vcu.devices[c->device].attributes, f,
+                           VGP_HANDLE_TYPE((uintptr_t)func) == VGP_H_KERNEL, l, &why);
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, call, "%s: %s", f->name, why);
     if (f->param_bytes > sizeof(small)) {

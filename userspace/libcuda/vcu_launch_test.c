@@ -72,7 +72,12 @@ static void test_limits(void **state)
 
         memcpy(l.grid, rows[i].grid, sizeof(l.grid));
         memcpy(l.block, rows[i].block, sizeof(l.block));
-        r = vcu_launch_check(device, f, &l, &why);
+        r = vcu_launch_check(device, f, true, &l, &why);
+        if (rows[i].expect != CUDA_ERROR_INVALID_VALUE || rows[i].shared != 0)
+            assert_int_equal(r, rows[i].expect);
+        else
+            assert_int_equal(r, 9); /* cudaErrorInvalidConfiguration */
+        r = vcu_launch_check(device, f, false, &l, &why);
         if (r != rows[i].expect)
             fail_msg("row %zu: %d, expected %d (%s)", i, r, rows[i].expect, why);
         assert_true((r != CUDA_SUCCESS) == (why[0] != '\0'));
