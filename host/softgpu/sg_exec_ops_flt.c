@@ -81,6 +81,21 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
 #define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))
 
+/* to an integer with a clamp; NaN gives 0 */
+static inline s32 to_s32(f32 x)
+{
+    const f32 y = x != x ? 0.0f : x < -2147483648.0f ? -2147483648.0f : x;
+
+    return y >= 2147483648.0f ? INT32_MAX : (s32)(y >= 2147483648.0f ? 0.0f : y);
+}
+
+static inline u32 to_u32(f32 x)
+{
+    const f32 y = x >= 0.0f ? x : 0.0f;
+
+    return y >= 4294967296.0f ? UINT32_MAX : (u32)(s64)(y >= 4294967296.0f ? 0.0f : y);
+}
+
 #define LIST1(X)                                                             \
     X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u)                         \
     X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63))                        \
@@ -95,6 +110,15 @@ static inline f64 dmax_ptx(f64 a, f64 b)
     X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a))                     \
     X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a))           \
     X(rsqrt_f64, "rsqrt.f64", f64, f64, 1.0 / __builtin_sqrt(a))             \
+    X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a))              \
+    X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a))             \
+    X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a))             \
+    X(rpi_f32, "cvt.rpi.f32.f32", f32, f32, __builtin_ceilf(a))              \
+    X(rni_s32, "cvt.rni.s32.f32", s32, f32, to_s32(__builtin_rintf(a)))      \
+    X(rzi_s32, "cvt.rzi.s32.f32", s32, f32, to_s32(__builtin_truncf(a)))     \
+    X(rmi_s32, "cvt.rmi.s32.f32", s32, f32, to_s32(__builtin_floorf(a)))     \
+    X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a)))      \
+    X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a))                       \
     X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a)                          \
     X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a)                          \
     X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a)                          \

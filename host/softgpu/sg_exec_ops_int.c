@@ -8,8 +8,6 @@
 #define MULHI64S(a, b) ((u64)(((__int128)(a) * (b)) >> 64))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define S24(x) ((s32)((u32)(x) << 8) >> 8)
-#define U24(x) ((u32)(x) & 0xffffffu)
 #define ABS(T, a) ((a) < 0 ? (T)(0 - (T)(a)) : (T)(a))
 
 #define LIST1(X)                                                             \
@@ -120,7 +118,54 @@
     X(min_s64, "min.s64", u64, s64, s64, MIN(a, b))                          \
     X(max_s64, "max.s64", u64, s64, s64, MAX(a, b))
 
-#define CLAMP32(x) ((x) > INT32_MAX ? INT32_MAX : (x) < INT32_MIN ? INT32_MIN : (x))
+/* division: by zero gives all ones (as GPUs do), INT_MIN / -1 wraps; 32 bits exactly by f64 */
+static inline u32 udiv32(u32 a, u32 b)
+{
+    const u32 q = (u32)(s64)((f64)a / (f64)(b ? b : 1u));
+
+    return b ? q : SG_FULL;
+}
+
+static inline u32 urem32(u32 a, u32 b)
+{
+    return b ? a - udiv32(a, b) * b : a;
+}
+
+static inline u32 sdiv32(s32 a, s32 b)
+{
+    const s64 q = (s64)((f64)a / (f64)(b ? b : 1));
+
+    return b ? (u32)q : SG_FULL;
+}
+
+static inline u32 srem32(s32 a, s32 b)
+{
+    return b ? (u32)a - sdiv32(a, b) * (u32)b : (u32)a;
+}
+
+static inline u64 sdiv64(s64 a, s64 b)
+{
+    return !b ? ~0ull : b == -1 ? 0 - (u64)a : (u64)(a / b);
+}
+
+static inline u64 srem64(s64 a, s64 b)
+{
+    return !b ? (u64)a : b == -1 ? 0 : (u64)(a % b);
+}
+
+#define LISTD(X)                                                             \
+    X(div_u16, "div.u16", u32, u32, u32, udiv32((u16)a, (u16)b))             \
+    X(div_s16, "div.s16", u32, u32, u32, sdiv32((s16)a, (s16)b))             \
+    X(div_u32, "div.u32", u32, u32, u32, udiv32(a, b))                       \
+    X(div_s32, "div.s32", u32, s32, s32, sdiv32(a, b))                       \
+    X(div_u64, "div.u64", u64, u64, u64, b ? a / b : ~0ull)                  \
+    X(div_s64, "div.s64", u64, s64, s64, sdiv64(a, b))                       \
+    X(rem_u16, "rem.u16", u32, u32, u32, urem32((u16)a, (u16)b))             \
+    X(rem_s16, "rem.s16", u32, u32, u32, srem32((s16)a, (s16)b))             \
+    X(rem_u32, "rem.u32", u32, u32, u32, urem32(a, b))                       \
+    X(rem_s32, "rem.s32", u32, s32, s32, srem32(a, b))                       \
+    X(rem_u64, "rem.u64", u64, u64, u64, b ? a % b : a)                      \
+    X(rem_s64, "rem.s64", u64, s64, s64, srem64(a, b))
 
 /* (a << n | b >> (32 - n)) with b the low part: shf works on the 64-bit value b:a */
 #define FUNNEL(a, b) ((u64)(b) << 32 | (a))
@@ -148,6 +193,142 @@ typedef u32 u16x; /* a 16-bit value in its slot */
 LIST1(OP1)
 LIST2(OP2)
 LIST3(OP3)
+LISTD(OP2)
+
+/* ---- bits ---- */
+
+static inline u32 popc32(u32 v)
+{
+    v -= v >> 1 & 0x55555555u;
+    v = (v & 0x33333333u) + (v >> 2 & 0x33333333u);
+    v = (v + (v >> 4)) & 0x0f0f0f0fu;
+    return v * 0x01010101u >> 24;
+}
+
+static inline u32 clz32(u32 v)
+{
+    return v ? (u32)__builtin_clz(v) : 32;
+}
+
+static inline u32 brev32(u32 v)
+{
+    v = (v >> 1 & 0x55555555u) | (v & 0x55555555u) << 1;
+    v = (v >> 2 & 0x33333333u) | (v & 0x33333333u) << 2;
+    v = (v >> 4 & 0x0f0f0f0fu) | (v & 0x0f0f0f0fu) << 4;
+    return __builtin_bswap32(v);
+}
+
+static inline u64 brev64(u64 v)
+{
+    return (u64)brev32((u32)v) << 32 | brev32((u32)(v >> 32));
+}
+
+/* bfe: position and length are bytes; bits beyond the top are copies of the sign (PTX ISA, bfe) */
+static inline u32 ubfe32(u32 a, u32 pos, u32 len)
+{
+    const u32 v = pos > 31 ? 0 : a >> (pos & 31);
+
+    return len > 31 ? v : v & ((1u << (len & 31)) - 1);
+}
+
+static inline u32 sbfe32(s32 a, u32 pos, u32 len)
+{
+    const u32 end = pos + len, top = end > 32 ? 32 : end; /* one past the last bit that exists */
+    const s32 v = pos > 31 ? a >> 31 : a >> (pos & 31);
+    const u32 have = pos > 31 ? 0 : top - pos;
+    const u32 shift = 32 - have;
+
+    return !len ? 0 : !have ? (u32)(a >> 31)
+                            : (u32)((s32)((u32)v << (shift & 31)) >> (shift & 31));
+}
+
+static inline u64 ubfe64(u64 a, u32 pos, u32 len)
+{
+    const u64 v = pos > 63 ? 0 : a >> (pos & 63);
+
+    return len > 63 ? v : v & ((1ull << (len & 63)) - 1);
+}
+
+static inline u64 sbfe64(s64 a, u32 pos, u32 len)
+{
+    const u32 end = pos + len, top = end > 64 ? 64 : end;
+    const s64 v = pos > 63 ? a >> 63 : a >> (pos & 63);
+    const u32 have = pos > 63 ? 0 : top - pos;
+    const u32 shift = 64 - have;
+
+    return !len ? 0 : !have ? (u64)(a >> 63)
+                            : (u64)((s64)((u64)v << (shift & 63)) >> (shift & 63));
+}
+
+/* prmt: each selector picks a byte of b:a, or copies its sign */
+static inline u32 prmt(u32 a, u32 b, u32 sel)
+{
+    const u64 x = (u64)b << 32 | a;
+    u32 r = 0;
+
+    for (int k = 0; k < 4; k++) {
+        const u32 s = sel >> (4 * k);
+        u32 v = (u32)(x >> (8 * (s & 7))) & 255;
+
+        v = (s & 8) ? (v & 128 ? 255u : 0) : v;
+        r |= v << (8 * k);
+    }
+    return r;
+}
+
+#define LISTB1(X)                                                            \
+    X(popc_b32, "popc.b32", u32, u32, popc32(a))                             \
+    X(popc_b64, "popc.b64", u32, u64, popc32((u32)a) + popc32((u32)(a >> 32))) \
+    X(clz_b32, "clz.b32", u32, u32, clz32(a))                                \
+    X(clz_b64, "clz.b64", u32, u64, a ? (u32)__builtin_clzll(a) : 64)        \
+    X(brev_b32, "brev.b32", u32, u32, brev32(a))                             \
+    X(brev_b64, "brev.b64", u64, u64, brev64(a))
+#define LISTB3(X)                                                            \
+    X(bfe_u32, "bfe.u32", u32, u32, u32, u32, ubfe32(a, b & 255, c & 255))   \
+    X(bfe_s32, "bfe.s32", u32, s32, u32, u32, sbfe32(a, b & 255, c & 255))   \
+    X(bfe_u64, "bfe.u64", u64, u64, u32, u32, ubfe64(a, b & 255, c & 255))   \
+    X(bfe_s64, "bfe.s64", u64, s64, u32, u32, sbfe64(a, b & 255, c & 255))   \
+    X(prmt_b32, "prmt.b32", u32, u32, u32, u32, prmt(a, b, c))
+LISTB1(OP1)
+LISTB3(OP3)
+
+HANDLER(lop3_b32)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);
+    u32 t[8];
+
+    for (int k = 0; k < 8; k++)
+        t[k] = (in->imm >> k & 1) ? SG_FULL : 0;
+    STORE(u32, ({ const u32 a = pa[i], b = pb[i], c = pc[i];
+                  (~a & ~b & ~c & t[0]) | (~a & ~b & c & t[1]) | (~a & b & ~c & t[2]) |
+                      (~a & b & c & t[3]) | (a & ~b & ~c & t[4]) | (a & ~b & c & t[5]) |
+                      (a & b & ~c & t[6]) | (a & b & c & t[7]); }));
+    return SG_NEXT;
+}
+
+/* bfi: the low e bits of a go into b at position c */
+HANDLER(bfi_b32)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c), *pe = SRC(u32, e);
+
+    STORE(u32, ({ const u32 pos = pc[i] & 255, len = pe[i] & 255;
+                  const u32 m = (len > 31 ? SG_FULL : (1u << (len & 31)) - 1);
+                  const u32 f = pos > 31 ? 0 : m << (pos & 31);
+                  (pb[i] & ~f) | ((pos > 31 ? 0 : pa[i] << (pos & 31)) & f); }));
+    return SG_NEXT;
+}
+
+HANDLER(bfi_b64)
+{
+    const u64 *pa = SRC(u64, a), *pb = SRC(u64, b);
+    const u32 *pc = SRC(u32, c), *pe = SRC(u32, e);
+
+    STORE(u64, ({ const u32 pos = pc[i] & 255, len = pe[i] & 255;
+                  const u64 m = (len > 63 ? ~0ull : (1ull << (len & 63)) - 1);
+                  const u64 f = pos > 63 ? 0 : m << (pos & 63);
+                  (pb[i] & ~f) | ((pos > 63 ? 0 : pa[i] << (pos & 63)) & f); }));
+    return SG_NEXT;
+}
 
 /* ---- selection ---- */
 
@@ -319,6 +500,8 @@ static inline s32 dp2(u32 a, u32 b, bool sa, bool sb, int hi)
 LISTDP(OP3)
 
 const struct sg_opdef SG_TABLE(int)[] = {
+    LISTB1(ROW1) LISTB3(ROW3) LISTD(ROW2)
+    ROW(lop3_b32, "lop3.b32") ROW(bfi_b32, "bfi.b32") ROW(bfi_b64, "bfi.b64")
     LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTC(ROWC) LISTDP(ROW3)
     ROW(selp_b32, "selp.b32") ROW(selp_b64, "selp.b64") ROW(and_pred, "and.pred")
     ROW(or_pred, "or.pred") ROW(xor_pred, "xor.pred") ROW(not_pred, "not.pred")
