@@ -36,7 +36,7 @@
 #define VGPU_EVENT_BUFFERS 64
 
 /* Events handled in one interrupt; a device that floods the queue continues in a work item. */
-#define VGPU_EVENT_BUDGET 256
+#define VGPU_EVENT_BUDGET 32
 
 /* Regions of one client: bounds the kernel memory that describes them. */
 #define VGPU_MAX_REGIONS 65536

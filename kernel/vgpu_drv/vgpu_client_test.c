@@ -507,7 +507,31 @@ static void vgpu_client_bad_events(struct kunit *test)
 	for (i = 0; i < VGPU_FAKE_VRING; i++)
 		KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
 	vgpu_fake_event_irq(env->fake);
+	vgpu_events_poll(env->dev);
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING);
+}
+
+/* A flood: one interrupt handles as much as its budget, a work item the rest, and it ends. */
+static void vgpu_client_event_flood(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u64 seen;
+	u32 i;
+
+	BUILD_BUG_ON(VGPU_FAKE_VRING <= VGPU_EVENT_BUDGET);
+	KUNIT_EXPECT_EQ(test, create(env->client), 0);
+	seen = env->client->wake_seq;
+	for (i = 0; i < VGPU_FAKE_VRING; i++)
+		KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
+	vgpu_fake_event_irq(env->fake);
+	KUNIT_EXPECT_GE(test, env->client->wake_seq, seen + VGPU_EVENT_BUDGET);
+	flush_work(&env->dev->event_work);
+	flush_work(&env->dev->event_work); /* it may have queued itself */
+	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING);
+	/* Interrupts are on again. */
+	KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
+	vgpu_fake_event_irq(env->fake);
+	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING + 1);
 }
 
 /* The event queue stays full of buffers through many rounds. */
@@ -522,7 +546,7 @@ static void vgpu_client_event_rounds(struct kunit *test)
 	for (i = 0; i < 70000; i++) { /* past the 16-bit indices of the ring */
 		if (!send_event(env->fake, VGPU_EV_WAKE, 0, 0))
 			break;
-		if (i % VGPU_FAKE_VRING == VGPU_FAKE_VRING - 1)
+		if (i % VGPU_EVENT_BUDGET == VGPU_EVENT_BUDGET - 1)
 			vgpu_fake_event_irq(env->fake);
 	}
 	vgpu_fake_event_irq(env->fake);
@@ -597,6 +621,7 @@ static struct kunit_case vgpu_client_cases[] = {
 	KUNIT_CASE(vgpu_client_loss_wakes_sleeper),
 	KUNIT_CASE(vgpu_client_dead),
 	KUNIT_CASE(vgpu_client_bad_events),
+	KUNIT_CASE(vgpu_client_event_flood),
 	KUNIT_CASE(vgpu_client_event_rounds),
 	KUNIT_CASE(vgpu_client_late_event),
 	KUNIT_CASE(vgpu_client_deadline),

@@ -14,7 +14,7 @@
 #include "vgpu.h"
 
 #define VGPU_FAKE_CLIENTS 4
-#define VGPU_FAKE_VRING 16
+#define VGPU_FAKE_VRING 64
 #define VGPU_FAKE_RUNS 3
 
 /* What vgpu_fake.answer() returns when the request stays without an answer. */

@@ -62,5 +62,4 @@ const struct file_operations vgpu_fops = {
 	.unlocked_ioctl = vgpu_file_ioctl,
 	.compat_ioctl = compat_ptr_ioctl, /* all structures are the same for 32-bit callers */
 	.mmap = vgpu_mmap,
-	.llseek = no_llseek,
 };
