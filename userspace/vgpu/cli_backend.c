@@ -55,6 +55,8 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     vgpu_cli_add(&argv, "%s", gpu);
     vgpu_cli_add(&argv, "--ready-fd");
     vgpu_cli_add(&argv, "%d", ready[1]);
+    if (!VGPU_CLI_SANDBOX)
+        vgpu_cli_add(&argv, "--no-sandbox");
     spawn.argv = argv.items;
     spawn.log = b->log;
     spawn.keep_fd[0] = ready[1];

@@ -25,6 +25,13 @@
 #define VGPU_CLI_CPUS 2
 #endif
 
+/* Without a config.h, and unless Kconfig says otherwise, workers drop their rights. */
+#if defined(VGPU_CONFIG_H) && !defined(CONFIG_VGPU_SANDBOX)
+#define VGPU_CLI_SANDBOX 0
+#else
+#define VGPU_CLI_SANDBOX 1
+#endif
+
 #define VGPU_CLI_VERSION "0.1"
 #define VGPU_CLI_STRING_(x) #x
 #define VGPU_CLI_STRING(x) VGPU_CLI_STRING_(x)
