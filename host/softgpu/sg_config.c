@@ -61,7 +61,8 @@ static bool load_cc(void)
     static const struct {
         const char *text;
         int major, minor;
-    } known[] = {{"7.5", 7, 5}, {"8.0", 8, 0}, {"9.0", 9, 0}, {"12.0", 12, 0}};
+    } known[] = {{"7.5", 7, 5}, {"8.0", 8, 0}, {"9.0", 9, 0}, {"12.0", 12, 0},
+                 {"13.0", 13, 0}};
     const char *v = getenv("VGPU_SOFT_CC");
 
     sg_config.cc_major = 8;
@@ -75,7 +76,7 @@ static bool load_cc(void)
             return true;
         }
     }
-    return refuse("VGPU_SOFT_CC", v, "must be 7.5, 8.0, 9.0 or 12.0");
+    return refuse("VGPU_SOFT_CC", v, "must be 7.5, 8.0, 9.0, 12.0 or 13.0");
 }
 
 bool sg_config_load(void)

@@ -30,6 +30,8 @@ static const struct cc_limits cc_table[] = {
     {8, 0, 2048, 32, 167936, 166912, 1024, 3 << 20, 128 << 20, 0, 2},
     {9, 0, 2048, 32, 233472, 232448, 1024, 3 << 20, 128 << 20, 0, 2},
     {12, 0, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 0, 64},
+    /* No GPU has it: what ships code for known ones falls back to the PTX it carries (cuBLAS). */
+    {13, 0, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 0, 64},
 };
 
 /* The same for every capability. Textures and surfaces do not exist here: their limits are 0. */
