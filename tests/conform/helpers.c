@@ -2,6 +2,7 @@
 /* What several cases share: the module of kernels.cu, launches, patterns, the gate. */
 #include "conform.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>
 #include <sys/wait.h>
@@ -123,6 +124,8 @@ int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
     close(p[1]);
     while (out && n + 1 < out_size) {
         ssize_t k = read(p[0], out + n, out_size - 1 - n);
+        if (k < 0 && errno == EINTR)
+            continue;
         if (k <= 0)
             break;
         n += (size_t)k;
@@ -131,7 +134,8 @@ int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
         out[n] = 0;
         out[strcspn(out, "\n")] = 0; /* one line is what it says */
     }
-    waitpid(pid, &status, 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
     close(p[0]);
     return status;
 }

@@ -2,9 +2,16 @@
 /* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
 #include "conform.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static void wait_for(pid_t pid, int *status)
+{
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+}
 
 static bool ready(void)
 {
@@ -88,7 +95,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
         bad |= (cuMemFree(p) != CUDA_ERROR_NOT_INITIALIZED) << 6;
         _exit(bad);
     }
-    waitpid(pid, &status, 0);
+    wait_for(pid, &status);
     cf_u64("child_bad_calls", (uint64_t)status, 0);
     cf_true("parent_data", cf_filled(p, 1000, 4));
     OK("parent_launch", cf_fill(p, 1000, 5, NULL));
@@ -99,7 +106,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
     pid = fork();
     if (pid == 0)
         exit(0); /* exit handlers of the child must not disturb the parent */
-    waitpid(pid, &status, 0);
+    wait_for(pid, &status);
     cf_u64("child_exit", (uint64_t)status, 0);
     OK("parent_again", cf_fill(p, 1000, 6, NULL));
     cf_true("parent_again_result", cf_filled(p, 1000, 6));
@@ -115,7 +122,7 @@ CASE(process_fork_first, CF_ALONE)
     pid_t pid = fork();
     if (pid == 0)
         _exit(ready() ? 0 : 1);
-    waitpid(pid, &status, 0);
+    wait_for(pid, &status);
     cf_u64("child", (uint64_t)status, 0);
     OK("init", cuInit(0));
     OK("count", cuDeviceGetCount(&n));
