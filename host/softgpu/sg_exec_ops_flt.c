@@ -79,6 +79,8 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 #define NAN32(r) ((a != a || b != b) ? float32(0x7fffffffu) : (r))
 #define XORSIGN(r) float32((bits32(r) & 0x7fffffffu) | ((bits32(a) ^ bits32(b)) & 0x80000000u))
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
+#define DABS(x) float64(bits64(x) & ~(1ull << 63))
+/* FABS, DABS around conversions from unsigned: compilers build 0 as x - x, -0 when rounding down */
 #define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))
 
 /* to an integer with a clamp; NaN gives 0 */
@@ -122,21 +124,21 @@ static inline u32 to_u32(f32 x)
     X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a)                          \
     X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a)                          \
     X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a)                          \
-    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, (f32)(f64)a)                     \
+    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a))                     \
     X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a)                     \
     X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a)                \
     X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a)                        \
     X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a)                   \
     X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a)                          \
-    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, (f32)a)                          \
+    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a))                          \
     X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a)                          \
-    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, (f64)a)                          \
+    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a))                          \
     X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a)                     \
     X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a)                \
     X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a)                        \
     X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a)                   \
     X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a)                          \
-    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, (f64)a)
+    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, DABS((f64)a))
 
 #define LIST2(X)                                                             \
     X(add_f32, "add.f32", f32, f32, f32, a + b)                              \

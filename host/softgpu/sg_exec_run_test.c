@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf,
+ * faults, watchdog; and what the parser refuses.
+ */
+#include "sg_exec_test.h"
+#include "sg_ptx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD ".version 9.0\n.target sm_80\n.address_size 64\n"
+/* A kernel with one pointer: %rd1 = p0 + 4 * global thread index, %r1 = thread index in block,
+ * %r2 = block, %r3 = lane. */
+#define KERNEL(decl, body)                                                   \
+    HEAD decl ".visible .entry t(.param .u64 p0)\n{\n"                       \
+    ".reg .pred %p<10>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<5>;\n" \
+    "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %laneid;\n"  \
+    "mov.u32 %r4, %ntid.x;\nmad.lo.u32 %r5, %r2, %r4, %r1;\n"                \
+    "ld.param.u64 %rd0, [p0];\nmul.wide.u32 %rd2, %r5, 4;\nadd.u64 %rd1, %rd0, %rd2;\n" \
+    body "\nret;\n}\n"
+
+#define COUNT 4096
+static uint32_t *mem;
+
+/* Runs and returns the result; the memory is COUNT words, zero before. */
+static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
+{
+    struct tk t;
+    struct { void *p; } prm = {mem};
+    int r;
+
+    memset(f, 0, sizeof(*f));
+    memset(mem, 0, COUNT * 4);
+    t_output_len = 0;
+    t_output[0] = 0;
+    if (!tk_open(&t, text, "t")) {
+        sg_module_free(t.m);
+        return -1;
+    }
+    r = tk_run(&t, grid, block, &prm, f);
+    tk_close(&t);
+    return r;
+}
+
+/* Compares the first n words with e (in terms of i). */
+#define CHECK(name, text, grid, block, n, e)                                 \
+    do {                                                                     \
+        struct sg_fault f_;                                                  \
+        int r_ = go(text, grid, block, &f_);                                 \
+        uint32_t i = 0, want = 0;                                            \
+        for (; i < (n); i++) {                                               \
+            want = (uint32_t)(e);                                            \
+            if (mem[i] != want)                                              \
+                break;                                                       \
+        }                                                                    \
+        t_result(name, !r_ && i == (n), "result %d %s; word %u is %u, expected %u", r_, \
+                 f_.message, i, i < (n) ? mem[i] : 0, want);                 \
+    } while (0)
+
+static uint32_t collatz(uint32_t n)
+{
+    uint32_t k = 0;
+
+    while (n > 1) {
+        n = n & 1 ? 3 * n + 1 : n / 2;
+        k++;
+    }
+    return k;
+}
+
+static void test_divergence(void)
+{
+    CHECK("nested if", KERNEL("",
+          "setp.lt.u32 %p1, %r1, 20;\n@%p1 bra A;\nsetp.lt.u32 %p2, %r1, 26;\n@%p2 bra B;\n"
+          "mov.u32 %r9, 3;\nbra E;\nB: mov.u32 %r9, 2;\nbra E;\nA: setp.lt.u32 %p3, %r1, 7;\n"
+          "@%p3 bra C;\nmov.u32 %r9, 1;\nbra E;\nC: mov.u32 %r9, 0;\nE: st.global.u32 [%rd1], %r9;"),
+          3, 61, 3 * 61, i % 61 < 7 ? 0 : i % 61 < 20 ? 1 : i % 61 < 26 ? 2 : 3);
+    CHECK("loops of different length", KERNEL("",
+          "mov.u32 %r9, 0;\nmov.u32 %r10, %r5;\nL: setp.le.u32 %p1, %r10, 1;\n@%p1 bra E;\n"
+          "and.b32 %r11, %r10, 1;\nsetp.eq.u32 %p2, %r11, 0;\n@%p2 bra H;\n"
+          "mad.lo.u32 %r10, %r10, 3, 1;\nbra N;\nH: shr.u32 %r10, %r10, 1;\n"
+          "N: add.u32 %r9, %r9, 1;\nbra L;\nE: st.global.u32 [%rd1], %r9;"), 4, 128, 512,
+          collatz(i));
+    CHECK("early exit before a barrier", KERNEL(".shared .align 4 .b32 s[128];\n",
+          "setp.gt.u32 %p1, %r1, 99;\n@%p1 exit;\nmov.u32 %r9, s;\nshl.b32 %r10, %r1, 2;\n"
+          "add.u32 %r11, %r9, %r10;\nst.shared.u32 [%r11], %r1;\nbar.sync 0;\n"
+          "sub.u32 %r12, 99, %r1;\nshl.b32 %r12, %r12, 2;\nadd.u32 %r12, %r12, %r9;\n"
+          "ld.shared.u32 %r13, [%r12];\nst.global.u32 [%rd1], %r13;"), 1, 128, 100, 99 - i);
+    CHECK("exit of half a warp, then a barrier", KERNEL("",
+          "and.b32 %r9, %r1, 1;\nsetp.eq.u32 %p1, %r9, 1;\n@%p1 bra X;\nbar.sync 0;\n"
+          "st.global.u32 [%rd1], 7;\nX: ret;"), 1, 96, 96, i & 1 ? 0 : 7);
+    CHECK("lanes wait for a lane of their warp", KERNEL("",
+          "setp.eq.u32 %p1, %r1, 5;\n@%p1 bra S;\nL: ld.volatile.global.u32 %r9, [%rd0+64];\n"
+          "setp.eq.u32 %p2, %r9, 0;\n@%p2 bra L;\nst.global.u32 [%rd1+4096], %r9;\nbra E;\n"
+          "S: mov.u32 %r10, 0;\nM: add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p3, %r10, 2000;\n"
+          "@%p3 bra M;\nst.volatile.global.u32 [%rd0+64], 9;\nE:"), 1, 32, 1024 + 32,
+          i == 16 || (i >= 1024 && i != 1024 + 5) ? 9 : 0);
+    CHECK("a lock taken by every lane in turn", KERNEL("",
+          "L: atom.global.cas.b32 %r9, [%rd0], 0, 1;\nsetp.ne.u32 %p1, %r9, 0;\n@%p1 bra L;\n"
+          "ld.volatile.global.u32 %r10, [%rd0+4];\nadd.u32 %r10, %r10, 1;\n"
+          "st.volatile.global.u32 [%rd0+4], %r10;\nmembar.gl;\n"
+          "atom.global.exch.b32 %r9, [%rd0], 0;"), 4, 64, 2, i ? 256 : 0);
+    CHECK("brx.idx", KERNEL("",
+          "and.b32 %r9, %r1, 3;\nts: .branchtargets A, B, C, A;\nbrx.idx %r9, ts;\n"
+          "A: mov.u32 %r10, 10;\nbra E;\nB: mov.u32 %r10, 11;\nbra E;\nC: mov.u32 %r10, 12;\n"
+          "E: st.global.u32 [%rd1], %r10;"), 1, 40, 40,
+          (i & 3) == 1 ? 11 : (i & 3) == 2 ? 12 : 10);
+}
+
+static void test_warp(void)
+{
+    CHECK("shfl.bfly sum", KERNEL("",
+          "mov.u32 %r9, %r1;\nmov.u32 %r10, 16;\nL: shfl.sync.bfly.b32 %r11, %r9, %r10, 31, -1;\n"
+          "add.u32 %r9, %r9, %r11;\nshr.u32 %r10, %r10, 1;\nsetp.ne.u32 %p1, %r10, 0;\n"
+          "@%p1 bra L;\nst.global.u32 [%rd1], %r9;"), 1, 64, 64, i < 32 ? 496 : 1520);
+    CHECK("shfl.up with predicate", KERNEL("",
+          "shfl.sync.up.b32 %r9|%p1, %r1, 3, 0, -1;\nselp.u32 %r10, %r9, 100, %p1;\n"
+          "st.global.u32 [%rd1], %r10;"), 1, 32, 32, i >= 3 ? i - 3 : 100);
+    CHECK("shfl.down in segments of 8", KERNEL("",
+          "shfl.sync.down.b32 %r9|%p1, %r1, 2, 0x181f, -1;\nselp.u32 %r10, %r9, 100, %p1;\n"
+          "st.global.u32 [%rd1], %r10;"), 1, 32, 32, (i & 7) < 6 ? i + 2 : 100);
+    CHECK("shfl.idx in segments of 16", KERNEL("",
+          "shfl.sync.idx.b32 %r9, %r1, 5, 0x101f, -1;\nst.global.u32 [%rd1], %r9;"), 1, 32, 32,
+          (i & 16) + 5);
+    CHECK("vote and match", KERNEL("",
+          "setp.gt.u32 %p1, %r1, 10;\nvote.sync.ballot.b32 %r9, %p1, -1;\n"
+          "vote.sync.any.pred %p2, %p1, 0xff;\nvote.sync.all.pred %p3, !%p1, 0xff;\n"
+          "selp.u32 %r10, 1, 0, %p2;\nselp.u32 %r11, 2, 0, %p3;\nshr.u32 %r12, %r1, 2;\n"
+          "match.any.sync.b32 %r13, %r12, -1;\nadd.u32 %r14, %r10, %r11;\n"
+          "setp.eq.u32 %p4, %r9, 0xfffff800;\nselp.u32 %r15, 4, 0, %p4;\n"
+          "add.u32 %r14, %r14, %r15;\nmul.lo.u32 %r13, %r13, 8;\nxor.b32 %r14, %r14, %r13;\n"
+          "st.global.u32 [%rd1], %r14;"), 1, 32, 8, 6 ^ (0xfu << (i / 4 * 4)) * 8);
+    CHECK("redux", KERNEL("",
+          "redux.sync.add.s32 %r9, %r1, -1;\nredux.sync.max.u32 %r10, %r1, -1;\n"
+          "mad.lo.u32 %r9, %r10, 1000, %r9;\nst.global.u32 [%rd1], %r9;"), 1, 32, 32, 31496);
+    CHECK("lanes meet again at a shfl", KERNEL("",
+          "and.b32 %r9, %r1, 1;\nsetp.eq.u32 %p1, %r9, 1;\nmov.u32 %r10, %r1;\n@%p1 bra A;\n"
+          "add.u32 %r10, %r10, 100;\nA: shfl.sync.bfly.b32 %r11, %r10, 1, 31, -1;\n"
+          "st.global.u32 [%rd1], %r11;"), 1, 32, 32, i & 1 ? i - 1 + 100 : i + 1);
+    CHECK("activemask", KERNEL("",
+          "setp.lt.u32 %p1, %r1, 7;\n@!%p1 bra E;\nactivemask.b32 %r9;\n"
+          "st.global.u32 [%rd1], %r9;\nE:"), 1, 32, 32, i < 7 ? 0x7f : 0);
+    CHECK("special registers", KERNEL("",
+          "mov.u32 %r9, %warpid;\nmov.u32 %r10, %lanemask_lt;\npopc.b32 %r10, %r10;\n"
+          "mov.u32 %r11, %nctaid.x;\nmad.lo.u32 %r9, %r9, 100, %r10;\n"
+          "mad.lo.u32 %r9, %r11, 10000, %r9;\nst.global.u32 [%rd1], %r9;"), 2, 64, 128,
+          20000 + i / 32 % 2 * 100 + i % 32);
+}
+
+static void test_blocks(void)
+{
+    CHECK("bar.red", KERNEL("",
+          "setp.lt.u32 %p1, %r1, 10;\nbar.red.popc.u32 %r9, 0, %p1;\nbar.red.or.pred %p2, 0, %p1;\n"
+          "bar.red.and.pred %p3, 0, %p1;\nselp.u32 %r10, 100, 0, %p2;\nselp.u32 %r11, 1000, 0, %p3;\n"
+          "add.u32 %r9, %r9, %r10;\nadd.u32 %r9, %r9, %r11;\nst.global.u32 [%rd1], %r9;"),
+          2, 96, 192, 110);
+    CHECK("named barriers, arrive", KERNEL(".shared .align 4 .b32 s[2];\n",
+          "mov.u32 %r9, s;\nsetp.lt.u32 %p1, %r1, 32;\n@%p1 bra P;\nbar.sync 1, 64;\n"
+          "ld.shared.u32 %r10, [%r9];\nst.global.u32 [%rd1], %r10;\nbra E;\n"
+          "P: st.shared.u32 [%r9], 77;\nbar.arrive 1, 64;\nE:"), 1, 64, 64, i < 32 ? 0 : 77);
+    CHECK("atomics of many blocks", KERNEL("",
+          "atom.global.add.u32 %r9, [%rd0], 1;\nred.global.max.u32 [%rd0+4], %r5;\n"
+          "red.global.or.b32 [%rd0+8], %r2;\natom.global.inc.u32 %r9, [%rd0+12], 9;\n"
+          "cvt.rn.f32.u32 %f1, %r1;\nred.global.add.f32 [%rd0+16], %f1;\n"
+          "red.global.min.s32 [%rd0+20], -5;"), 16, 64, 6,
+          i == 0 ? 1024 : i == 1 ? 1023 : i == 2 ? 15 : i == 3 ? 4 : i == 4 ? 0x46fc0000u
+                                                                            : 0xfffffffbu);
+    CHECK("shared atomics", KERNEL(".shared .align 4 .b32 h[8];\n",
+          "mov.u32 %r9, h;\nsetp.lt.u32 %p1, %r1, 8;\nshl.b32 %r10, %r1, 2;\n"
+          "add.u32 %r10, %r10, %r9;\n@%p1 st.shared.u32 [%r10], 0;\nbar.sync 0;\n"
+          "and.b32 %r11, %r1, 7;\nshl.b32 %r11, %r11, 2;\nadd.u32 %r11, %r11, %r9;\n"
+          "atom.shared.add.u32 %r12, [%r11], 1;\nbar.sync 0;\n@!%p1 bra E;\n"
+          "ld.shared.u32 %r13, [%r10];\nst.global.u32 [%rd1], %r13;\nE:"), 1, 200, 8, 25);
+    CHECK("local memory and generic addresses", KERNEL("",
+          ".local .align 8 .b8 d[64];\nmov.u64 %rd3, d;\ncvta.local.u64 %rd4, %rd3;\n"
+          "and.b32 %r9, %r1, 15;\nmul.wide.u32 %rd5, %r9, 4;\nadd.u64 %rd6, %rd4, %rd5;\n"
+          "st.u32 [%rd6], %r1;\nadd.u64 %rd7, %rd3, %rd5;\nld.local.u32 %r10, [%rd7];\n"
+          "st.local.v2.u32 [%rd3], {%r10, 5};\nld.u64 %rd8, [%rd4];\nshr.u64 %rd9, %rd8, 32;\n"
+          "cvt.u32.u64 %r11, %rd9;\ncvt.u32.u64 %r12, %rd8;\nmad.lo.u32 %r12, %r12, 10, %r11;\n"
+          "st.global.u32 [%rd1], %r12;"), 1, 70, 70, i * 10 + 5);
+    CHECK("shared through a generic address", KERNEL(".shared .align 8 .b32 s[64];\n",
+          "mov.u64 %rd3, s;\ncvta.shared.u64 %rd4, %rd3;\nmul.wide.u32 %rd5, %r1, 4;\n"
+          "add.u64 %rd6, %rd4, %rd5;\nst.u32 [%rd6], %r1;\nbar.sync 0;\n"
+          "cvta.to.shared.u64 %rd7, %rd6;\nld.shared.u32 %r9, [%rd7];\n"
+          "isspacep.shared %p1, %rd6;\nisspacep.global %p2, %rd1;\nselp.u32 %r10, 100, 0, %p1;\n"
+          "selp.u32 %r11, 200, 0, %p2;\nadd.u32 %r9, %r9, %r10;\nadd.u32 %r9, %r9, %r11;\n"
+          "st.global.u32 [%rd1], %r9;"), 1, 64, 64, i + 300);
+    t_cooperative = true;
+    CHECK("a barrier of the whole grid", KERNEL("",
+          "atom.global.add.u32 %r9, [%rd0+8192], 1;\nL: ld.acquire.gpu.global.u32 %r10, [%rd0+8192];\n"
+          "setp.lt.u32 %p1, %r10, 640;\n@%p1 bra L;\nst.global.u32 [%rd1], %r10;"), 20, 32, 640,
+          640);
+    t_cooperative = false;
+}
+
+static void test_calls(void)
+{
+    CHECK("functions", KERNEL(
+          ".func (.param .b32 r) sq(.param .b32 a)\n{\n.reg .b32 %x<3>;\n.reg .pred %p<2>;\n"
+          "ld.param.b32 %x1, [a];\nsetp.gt.u32 %p1, %x1, 9;\n@%p1 bra BIG;\n"
+          "mul.lo.u32 %x2, %x1, %x1;\nst.param.b32 [r], %x2;\nret;\nBIG: st.param.b32 [r], 1;\n"
+          "ret;\n}\n.func (.reg .u32 o) inc(.reg .u32 i)\n{\nadd.u32 o, i, 1;\nret;\n}\n",
+          "{ .param .b32 q0; .param .b32 q1;\nst.param.b32 [q0], %r1;\n"
+          "call.uni (q1), sq, (q0);\nld.param.b32 %r9, [q1];\n}\ncall (%r10), inc, (%r9);\n"
+          "st.global.u32 [%rd1], %r10;"), 1, 32, 32, i > 9 ? 2 : i * i + 1);
+    CHECK("initialisers", KERNEL(
+          ".global .align 4 .u32 tab[4] = {10, 0x14, 036, -1};\n"
+          ".const .align 8 .u64 ptr = tab+4;\n.global .align 1 .b8 by[5] = {1, 2, 3};\n"
+          ".global .f32 fl[2] = {1.5, 0f40000000};\n.global .u16 grid[2][2] = {{1}, {2, 3}};\n"
+          ".global .align 8 .u64 gp[] = {generic(by), 0};\n",
+          "ld.const.u64 %rd3, [ptr];\nld.global.u32 %r9, [%rd3];\nld.global.u32 %r10, [tab+8];\n"
+          "add.u32 %r9, %r9, %r10;\nld.global.u64 %rd4, [gp];\nld.u8 %r11, [%rd4+2];\n"
+          "add.u32 %r9, %r9, %r11;\nld.global.f32 %f1, [fl];\ncvt.rzi.u32.f32 %r12, %f1;\n"
+          "add.u32 %r9, %r9, %r12;\nld.global.u16 %r13, [grid+6];\nadd.u32 %r9, %r9, %r13;\n"
+          "ld.global.u8 %r14, [by+4];\nadd.u32 %r9, %r9, %r14;\nst.global.u32 [%rd1], %r9;"),
+          1, 8, 8, 20 + 30 + 3 + 1 + 3);
+}
+
+static void expect_fault(const char *name, const char *text, uint32_t block, int result,
+                         uint32_t thread, const char *word)
+{
+    struct sg_fault f;
+    int r = go(text, 1, block, &f);
+
+    t_result(name, r == result && f.thread[0] == thread && strstr(f.message, word),
+             "result %d (expected %d), thread %u (expected %u): %s", r, result, f.thread[0], thread,
+             f.message);
+}
+
+static void test_faults(void)
+{
+    struct sg_fault f;
+    int r;
+
+    expect_fault("read outside global memory", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 512;\nadd.u64 %rd3, %rd3, %rd0;\n"
+                 "ld.global.u32 %r9, [%rd3];"), 64, SG_ERR_ADDRESS, 32, "read of 4 bytes");
+    expect_fault("write outside global memory", KERNEL("",
+                 "setp.eq.u32 %p1, %r1, 3;\n@%p1 st.global.u32 [16], %r9;"), 32, SG_ERR_ADDRESS, 3,
+                 "write of 4 bytes at global address 0x10");
+    expect_fault("a write across the end", KERNEL("", "st.global.v4.u32 [%rd0+16376], "
+                 "{%r1, %r1, %r1, %r1};"), 1, SG_ERR_MISALIGNED, 0, "misaligned");
+    expect_fault("misaligned", KERNEL("", "st.global.u32 [%rd1+2], %r1;"), 8, SG_ERR_MISALIGNED, 0,
+                 "misaligned");
+    expect_fault("outside shared memory", KERNEL(".shared .b32 s[4];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nst.shared.u32 [%r9], %r1;"), 8,
+                 SG_ERR_ADDRESS, 4, "shared");
+    expect_fault("outside local memory", KERNEL("", ".local .b32 l[4];\nmov.u32 %r9, l;\n"
+                 "mad.lo.u32 %r9, %r1, 4, %r9;\nst.local.u32 [%r9], %r1;"), 8, SG_ERR_ADDRESS, 4,
+                 "local");
+    expect_fault("negative shared address", KERNEL(".shared .b32 s[4];\n",
+                 "mov.u32 %r9, s;\nld.shared.u32 %r10, [%r9+-4];"), 1, SG_ERR_ADDRESS, 0, "shared");
+    expect_fault("atomic outside memory", KERNEL("", "red.global.add.u32 [%rd0+20000], 1;"), 1,
+                 SG_ERR_ADDRESS, 0, "out of bounds");
+    expect_fault("a pointer of the host", KERNEL("", "mov.u64 %rd3, 0x400000;\n"
+                 "ld.u32 %r9, [%rd3];"), 1, SG_ERR_ADDRESS, 0, "out of bounds");
+    expect_fault("a shared window address in ld.global", KERNEL(".shared .b32 s[4];\n",
+                 "mov.u64 %rd3, s;\ncvta.shared.u64 %rd3, %rd3;\nld.global.u32 %r9, [%rd3];"), 1,
+                 SG_ERR_ADDRESS, 0, "global");
+    expect_fault("trap", KERNEL("", "setp.eq.u32 %p1, %r1, 9;\n@%p1 trap;"), 32, SG_ERR_FAILED, 9,
+                 "trap");
+    expect_fault("barrier deadlock", KERNEL("", "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\n"
+                 "bar.sync 1;\nA: bar.sync 2, 128;"), 64, SG_ERR_FAILED, 0, "deadlock");
+    t_watchdog = 1000000;
+    r = go(KERNEL("", "L: bra L;"), 2, 64, &f);
+    t_result("watchdog", r == SG_ERR_TIMEOUT, "result %d", r);
+    t_watchdog = 2000000000;
+    t_abort = 1;
+    r = go(KERNEL("", "L: add.u32 %r9, %r9, 1;\nbra L;"), 2, 64, &f);
+    t_result("abort", r == SG_ERR_FAILED, "result %d", r);
+    t_abort = 0;
+}
+
+static void test_output(void)
+{
+    struct sg_fault f;
+    int r;
+    static const char *const want = "t 2: -7 x=00ff 1.250 [str] c % 12345678901 -1\n";
+
+    r = go(KERNEL(
+           ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+           ".global .align 1 .b8 fmt[] = {116,32,37,117,58,32,37,100,32,120,61,37,48,52,120,32,37,"
+           "46,51,102,32,91,37,115,93,32,37,99,32,37,37,32,37,108,108,117,32,37,108,100,10,0};\n"
+           ".global .align 1 .b8 str[4] = {115,116,114,0};\n",
+           ".local .align 8 .b8 d[64];\nmov.u64 %rd3, d;\ncvta.local.u64 %rd4, %rd3;\n"
+           "setp.ne.u32 %p1, %r1, 2;\n@%p1 bra E;\nst.local.u32 [%rd3], %r1;\n"
+           "st.local.u32 [%rd3+4], -7;\nst.local.u32 [%rd3+8], 255;\n"
+           "st.local.u64 [%rd3+16], 0x3ff4000000000000;\nmov.u64 %rd5, str;\n"
+           "st.local.u64 [%rd3+24], %rd5;\nst.local.u32 [%rd3+32], 99;\n"
+           "st.local.u64 [%rd3+40], 12345678901;\nst.local.u64 [%rd3+48], -1;\n"
+           "mov.u64 %rd6, fmt;\n{ .param .b64 q0; .param .b64 q1; .param .b32 q2;\n"
+           "st.param.b64 [q0], %rd6;\nst.param.b64 [q1], %rd4;\ncall.uni (q2), vprintf, (q0, q1);\n"
+           "ld.param.b32 %r9, [q2];\n}\nst.global.u32 [%rd0], %r9;\nE:"), 1, 32, &f);
+    t_result("printf", !r && !strcmp(t_output, want) && mem[0] == 8, "result %d %s, %u: %s", r,
+             f.message, mem[0], t_output);
+    r = go(KERNEL(
+           ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, "
+           ".param .b64 e);\n.global .align 1 .b8 m[6] = {120,32,62,32,49,0};\n",
+           "mov.u64 %rd6, m;\nsetp.ne.u32 %p1, %r1, 4;\n@%p1 bra E;\n{ .param .b64 q0; "
+           ".param .b64 q1; .param .b32 q2; .param .b64 q3; .param .b64 q4;\n"
+           "st.param.b64 [q0], %rd6;\nst.param.b64 [q1], %rd6;\nst.param.b32 [q2], 12;\n"
+           "st.param.b64 [q3], %rd6;\nst.param.b64 [q4], 1;\n"
+           "call.uni __assertfail, (q0, q1, q2, q3, q4);\n}\nE:"), 1, 32, &f);
+    t_result("assert", r == SG_ERR_ASSERT && f.thread[0] == 4 &&
+             strstr(t_output, ":12: x > 1: block: [0,0,0], thread: [4,0,0] Assertion `x > 1` failed."),
+             "result %d thread %u: %s", r, f.thread[0], t_output);
+}
+
+static void expect_diag(const char *name, const char *text, int result, uint32_t line,
+                        const char *word)
+{
+    struct sg_module *m = NULL;
+    struct sg_diag d;
+    int r = sg_module_parse(text, strlen(text), &m, &d);
+
+    if (!r)
+        r = sg_kernel_prepare(sg_module_kernel(m, 0), &d);
+    t_result(name, r == result && d.line == line && strstr(d.message, word),
+             "result %d (expected %d), line %u (expected %u): %s", r, result, d.line, line,
+             d.message);
+    sg_module_free(m);
+}
+
+#define BODY(x) HEAD ".entry t()\n{\n.reg .b32 %r<3>;\n.reg .b64 %rd<3>;\n" x "\n}\n"
+
+static void test_refusals(void)
+{
+    char *big;
+    size_t n = 0;
+
+    expect_diag("empty text", "", SG_ERR_PTX, 1, "begin with .version");
+    expect_diag("version too new", ".version 12.0\n.target sm_80\n", SG_ERR_PTX_VERSION, 1, "newer");
+    expect_diag("no target", ".version 8.0\n.entry t() { ret; }\n", SG_ERR_PTX, 1, ".target");
+    expect_diag("nonsense at module level", HEAD "hello\n", SG_ERR_PTX, 4, "hello");
+    expect_diag("body without end", HEAD ".entry t() { ret;\n", SG_ERR_PTX, 4, "no end");
+    expect_diag("defined twice", HEAD ".global .u32 a;\n.global .u32 a;\n", SG_ERR_PTX, 5, "twice");
+    expect_diag("unknown register", BODY("mov.u32 %r1, %zz;"), SG_ERR_PTX, 8, "%zz");
+    expect_diag("register beyond the range", BODY("mov.u32 %r1, %r3;"), SG_ERR_PTX, 8, "%r3");
+    expect_diag("wrong operand type", BODY("add.u32 %r1, %r2, %rd1;"), SG_ERR_PTX, 8, ".b64");
+    expect_diag("too few operands", BODY("add.u32 %r1, %r2;"), SG_ERR_PTX, 8, "operands");
+    expect_diag("missing semicolon", BODY("add.u32 %r1, %r2, %r1\nret;"), SG_ERR_PTX, 8, "expected");
+    expect_diag("undefined label", BODY("bra X;"), SG_ERR_PTX, 8, "label");
+    expect_diag("label defined twice", BODY("X: ret;\nX: ret;"), SG_ERR_PTX, 9, "twice");
+    expect_diag("unknown opcode", BODY("frobnicate.u32 %r1, %r2;"), SG_ERR_UNSUPPORTED, 8,
+                "frobnicate.u32");
+    expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_UNSUPPORTED, 8,
+                "add.sideways.u32");
+    expect_diag("an opcode that is not available",
+                BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
+    expect_diag("indirect call", BODY("call %rd1, ();"), SG_ERR_UNSUPPORTED, 8, "indirect");
+    expect_diag("function without body", HEAD ".extern .func f();\n.entry t()\n{\ncall f;\n}\n",
+                SG_ERR_UNSUPPORTED, 7, "call f");
+    expect_diag("recursion", HEAD ".func f()\n{\ncall f;\nret;\n}\n.entry t()\n{\ncall f;\n}\n",
+                SG_ERR_UNSUPPORTED, 6, "recursive");
+    expect_diag("too much shared memory", BODY(".shared .b8 s[1000000000];"), SG_ERR_UNSUPPORTED,
+                8, "memory");
+    expect_diag("an array without bounds", HEAD ".global .b8 a[99999999999999];\n", SG_ERR_PTX, 4,
+                "too large");
+    /* hostile text: deep braces, deep calls */
+    big = malloc(1 << 20);
+    n = (size_t)sprintf(big, HEAD ".entry t()\n{\n");
+    memset(big + n, '{', 100000);
+    n += 100000;
+    memset(big + n, '}', 100001);
+    big[n + 100001] = 0;
+    expect_diag("deep scopes", big, SG_ERR_PTX, 6, "nested");
+    n = (size_t)sprintf(big, HEAD ".func f0() { ret; }\n");
+    for (int i = 1; i < 40; i++)
+        n += (size_t)sprintf(big + n, ".func f%d() { call f%d; call f%d; ret; }\n", i, i - 1, i - 1);
+    sprintf(big + n, ".entry t()\n{\ncall f39;\n}\n");
+    expect_diag("calls that double 39 times", big, SG_ERR_UNSUPPORTED, 4, "too");
+    free(big);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    mem = tm_alloc(COUNT * 4);
+    test_divergence();
+    test_warp();
+    test_blocks();
+    test_calls();
+    test_faults();
+    test_output();
+    test_refusals();
+    return t_end("softgpu execution");
+}
