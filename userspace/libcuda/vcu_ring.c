@@ -13,12 +13,13 @@
 
 /*
  * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive: halved each time it was in
- * vain, doubled when it helped), then yield YIELDS times, then sleep. A reply of an idle machine is
+ * vain, raised when it helped), then yield at most YIELDS times, then sleep. A reply of an idle machine is
  * there within a few microseconds; on a machine with no core to spare the yield lets the worker run.
  */
 #define SPIN_MIN_NS 1000u
 #define SPIN_MAX_NS 40000u
 #define YIELDS 24
+#define YIELD_MAX_NS 60000
 /* No wake-up is defined for "the ring has room": look again this often. */
 #define SPACE_POLL_NS 200000
 /* A sleeper looks at the worker's state at least this often, should a wake-up get lost. */
@@ -441,10 +442,14 @@ static bool poll_reply(struct vcu_call *c)
         if (budget > SPIN_MIN_NS)
             atomic_store_explicit(&r->spin_ns, budget / 2, memory_order_relaxed);
     }
-    for (int i = 0; i < YIELDS; i++) {
+    for (uint64_t start = now_ns(), i = 0; i < YIELDS; i++) {
         sched_yield();
         if (reply_there(c))
             return true;
+        /* Somebody else ran meanwhile: on a busy machine a sleeper is woken sooner than a yielder
+           gets its turn. */
+        if (now_ns() - start > YIELD_MAX_NS)
+            break;
     }
     return false;
 }

@@ -3,6 +3,7 @@
  * The ring client against a worker thread in the same process: wrap-around, a full ring, many
  * threads, sleeping and waking on both sides, a dead worker, hostile headers and notifications.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,15 +69,14 @@ static int fake_wait(struct vcu_transport *t, uint64_t seen, int64_t deadline_ns
     int rc = 0;
 
     (void)t;
-    (void)deadline_ns;
     pthread_mutex_lock(&f.lock);
     f.sleeps++;
     while (rc == 0 && f.h->wake_seq == (uint32_t)seen && !f.gone) {
         int e;
 
-        clock_gettime(CLOCK_REALTIME, &ts);
-        ts.tv_sec += 3; /* a lost wake-up shows as a test that takes seconds */
-        e = pthread_cond_timedwait(&f.wake, &f.lock, &ts);
+        ts.tv_sec = deadline_ns / 1000000000;
+        ts.tv_nsec = deadline_ns % 1000000000;
+        e = pthread_cond_clockwait(&f.wake, &f.lock, CLOCK_MONOTONIC, &ts);
         if (e != 0)
             rc = -ETIMEDOUT;
     }
@@ -287,7 +287,7 @@ static void test_round_trip(void **state)
     uint32_t n = 0;
 
     (void)state;
-    for (uint32_t i = 0; i < 20000; i++) {
+    for (uint32_t i = 0; i < 3000; i++) {
         memset(in, (int)i, sizeof(in));
         assert_int_equal(echo(in, 16 + i % 48, out, &n), 0);
         assert_true(n >= 16 + i % 48 && n < 16 + i % 48 + 16);
@@ -301,7 +301,7 @@ static void test_wrap_and_full(void **state)
 
     (void)state;
     /* Sizes that end at every distance from the end of the ring; far more than fits at once. */
-    for (uint32_t i = 0; i < 6000; i++) {
+    for (uint32_t i = 0; i < 3000; i++) {
         assert_int_equal(count(i, 0, i, 12 + (i * 2654435761u) % 3000), 0);
         sum += i;
     }
@@ -343,7 +343,7 @@ static void *producer(void *arg)
     uint32_t id = (uint32_t)(uintptr_t)arg;
     uintptr_t bad = 0;
 
-    for (uint32_t i = 0; i < 3000; i++) {
+    for (uint32_t i = 0; i < 1000; i++) {
         bad += count(1, id, i, 12 + (i * 40503u + id) % 500) != CUDA_SUCCESS;
         if (i % 8 == 0) {
             uint32_t word[2] = { id, i }, back[256], n = 0;
@@ -369,7 +369,7 @@ static void test_threads(void **state)
         assert_null(bad);
     }
     echo("x", 1, noted, &(uint32_t){ 0 });
-    assert_int_equal(f.sum, 8 * 3000);
+    assert_int_equal(f.sum, 8 * 1000);
     assert_false(f.order_bad);
 }
 
