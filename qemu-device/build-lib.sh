@@ -101,7 +101,7 @@ fetch_qemu()
     mkdir -p "$O/apt/src"
     (cd "$O/apt/src" && scratch_apt --download-only source qemu) || return 1
     dpkg-source --no-check -x "$O"/apt/src/qemu_*.dsc "$O/src" > "$O/unpack.log" 2>&1 || return 1
-    rm -rf "$O/apt/src"
+    rm -rf "$O/apt/src" "$O"/qemu_*.orig.tar.*
     echo "$1" > "$O/.suite"
 }
 
