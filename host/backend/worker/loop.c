@@ -96,8 +96,6 @@ void vgb_loop(struct vgb_worker *w)
         if (spin(w))
             continue;
         vgb_waits_hand_over(w);
-        vgb_bounce_flush(w);
-        vgb_bounce_poll(w);
         /* This much polling found nothing: less next time. A short sleep: more. */
         if (w->spin_ns > SPIN_MIN_NS)
             w->spin_ns /= 2;

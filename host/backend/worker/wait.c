@@ -73,7 +73,6 @@ void vgb_waits_forget_context(struct vgb_worker *w, CUcontext ctx)
     CUevent events[64];
     unsigned n = 0;
 
-    vgb_bounce_drain(w);
     pthread_mutex_lock(&w->waits.events_lock);
     struct vgb_event_pool *p = pool_locked(&w->waits, ctx, false);
     if (p) {
@@ -191,33 +190,6 @@ CUresult vgb_wait_start(struct vgb_call *c, struct vgb_wait *wait)
     ws->polled = wait;
     ws->npolled++;
     return CUDA_SUCCESS;
-}
-
-struct vgb_wait *vgb_wait_mark(struct vgb_worker *w, CUstream stream)
-{
-    struct vgb_wait *wait = new_wait(w);
-
-    if (!wait) {
-        /* No memory to remember it: wait here, which is rare, rather than forget it. */
-        vgb_cu.StreamSynchronize(stream);
-        return NULL;
-    }
-    if (vgb_wait_add_stream(w, wait, stream) != CUDA_SUCCESS || !wait->nevents) {
-        vgb_wait_free(w, wait); /* complete, or the context is beyond use */
-        return NULL;
-    }
-    return wait;
-}
-
-bool vgb_wait_done(struct vgb_wait *wait)
-{
-    return query(wait) != CUDA_ERROR_NOT_READY;
-}
-
-void vgb_wait_block(struct vgb_wait *wait)
-{
-    while (wait->done < wait->nevents)
-        vgb_cu.EventSynchronize(wait->events[wait->done++]);
 }
 
 /* ---- waiter threads ---- */

@@ -171,30 +171,10 @@ struct vgb_wait {
     uint32_t payload;   /* bytes of it */
 };
 
-/* Sources of copies that are not complete: freed in order, each batch behind one event. */
-#define VGB_BOUNCE_RING (4u << 20)
+/* Results of copies on their way into replies; registered with the provider, as staging is. */
 #define VGB_BOUNCE_SLOT 4096u
-#define VGB_BATCHES 128u
-struct vgb_chunk {
-    struct vgb_chunk *next;
-    uint32_t size;
-    uint8_t data[] __attribute__((aligned(16)));
-};
-struct vgb_batch {
-    struct vgb_wait *event; /* NULL while open */
-    uint64_t ring_bytes;
-    struct vgb_chunk *chunks; /* what did not fit into the ring */
-    uint64_t chunk_bytes;
-};
 struct vgb_bounce {
-    uint8_t *base; /* VGP_REPLY_SLOTS slots, then the ring; registered with the provider */
-    uint64_t head, tail; /* of the ring, ever-growing */
-    struct vgb_batch batch[VGB_BATCHES]; /* queue: first .. first + n - 1 */
-    unsigned first, n;
-    bool open;        /* the last one has no event yet */
-    CUstream stream;  /* of the open batch */
-    CUcontext ctx;
-    uint64_t chunk_bytes;
+    uint8_t *base;        /* VGP_REPLY_SLOTS slots */
     CUcontext registered; /* context in which base and staging were registered */
 };
 
@@ -227,24 +207,8 @@ CUresult vgb_wait_add_stream(struct vgb_worker *w, struct vgb_wait *wait, CUstre
 CUresult vgb_wait_start(struct vgb_call *c, struct vgb_wait *wait);
 /* Starts it with `r` as its result: replied and freed at once. For errors while it was built. */
 CUresult vgb_wait_fail(struct vgb_call *c, struct vgb_wait *wait, CUresult r);
-/* An event after everything in `stream` now, as a wait without reply; NULL: nothing to wait for. */
-struct vgb_wait *vgb_wait_mark(struct vgb_worker *w, CUstream stream);
-bool vgb_wait_done(struct vgb_wait *wait);
-/* Blocks. */
-void vgb_wait_block(struct vgb_wait *wait);
-/* Gives up a wait that was not started, or a mark. */
+/* Gives up a wait that was not started. */
 void vgb_wait_free(struct vgb_worker *w, struct vgb_wait *wait);
-/*
- * Source bytes of an asynchronous copy: `size` bytes (<= VGP_INLINE_MAX) that stay untouched until
- * everything issued to `stream` before the next vgb_bounce_flush() is complete. NULL: no memory.
- */
-void *vgb_bounce_source(struct vgb_worker *w, CUstream stream, uint32_t size);
-/* Closes the open batch of copy sources; before its stream or context is destroyed. */
-void vgb_bounce_flush(struct vgb_worker *w);
-/* Waits for all copies that have sources here. */
-void vgb_bounce_drain(struct vgb_worker *w);
-/* Frees the sources of copies that are complete. */
-void vgb_bounce_poll(struct vgb_worker *w);
 /* VGB_BOUNCE_SLOT bytes for the result of the call with this reply slot. */
 void *vgb_bounce_result(struct vgb_worker *w, uint32_t slot);
 /* Looks at everything that the dispatcher polls. True while something with a reply is left. */
