@@ -54,3 +54,29 @@ $(SG_EXEC_ISA_OPS:%.c=$(O)/%_$(1).o): $(O)/%_$(1).o: $(SG_EXEC_DIR)/%.c | $(O)
 		-MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
+
+# ---- tests, and the tool that lists what a PTX file needs ----
+
+SG_EXEC_TESTS := sg_exec_op_test sg_exec_op_avx2_test sg_exec_op_base_test sg_exec_run_test \
+	sg_exec_nvcc_test
+SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
+SG_EXEC_TEST_ARCHS := 75 80 90
+SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx))
+
+$(O)/sg_exec_op_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
+
+$(O)/sg_exec_op_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test: $(O)/%: $(O)/%.o \
+		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
+	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
+
+$(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
+	ln -sf sg_exec_op_test $@
+
+$(O)/sg_exec_nvcc_test: | $(SG_EXEC_TEST_PTX)
+$(SG_EXEC_TEST_PTX): $(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
+
+.PHONY: sg_ptxrun
+sg_ptxrun: $(O)/sg_ptxrun
+$(O)/sg_ptxrun: $(O)/sg_ptxrun.o $(SG_EXEC_OBJS)
+	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread

@@ -7,6 +7,7 @@
  * number, p predicate, f f32, F f64, e f16, E f16x2, g bf16.
  */
 #include "sg_exec_test.h"
+#include "sg_exec_core.h"
 #include "sg_half.h"
 
 #include <fenv.h>
@@ -721,8 +722,13 @@ static void test_mov(void)
     T("w", "$ mov.u32 %d, WARP_SZ;", 32);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc && strstr(argv[0], "base")) /* the same program, without vector instructions */
+        setenv("SG_ISA", "base", 1);
+    else if (argc && strstr(argv[0], "avx2"))
+        setenv("SG_ISA", "avx2", 1);
+    printf("instruction set: %s\n", sg_op_isa());
     for (int i = 0; i < 3; i++)
         in[i] = tm_alloc(N * 8);
     out = tm_alloc(N * 8);

@@ -124,26 +124,42 @@ int tk_run(struct tk *t, uint32_t grid, uint32_t block, const void *params, stru
     return tk_run3(t, (uint32_t[3]){grid, 1, 1}, (uint32_t[3]){block, 1, 1}, 0, params, f);
 }
 
+/* A name as one word: the sum of all test programs is taken from lines like cmocka's. */
+static const char *word(const char *name)
+{
+    static char buf[256];
+    size_t n = 0;
+
+    for (; *name && n < sizeof(buf) - 1; name++) {
+        char c = *name;
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+
+        buf[n++] = ok ? c : '_';
+    }
+    buf[n] = 0;
+    return buf;
+}
+
 void t_result(const char *name, bool ok, const char *fmt, ...)
 {
     va_list ap;
 
-    printf("%s %s", ok ? "ok" : "FAILED", name);
-    if (!ok) {
-        printf(": ");
-        va_start(ap, fmt);
-        vprintf(fmt, ap);
-        va_end(ap);
-        t_failed++;
-    } else {
+    if (ok) {
+        printf("[       OK ] %s\n", name);
         t_passed++;
+        return;
     }
-    printf("\n");
+    printf("[  FAILED  ] %s\n    %s: ", word(name), name);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    printf("\n[  FAILED  ] %s\n", word(name));
+    t_failed++;
 }
 
 void t_skip(const char *name, const char *why)
 {
-    printf("not run: %s: %s\n", name, why);
+    printf("[  SKIPPED ] %s\nnot run: %s: %s\n[  SKIPPED ] %s\n", word(name), name, why, word(name));
     t_skipped++;
 }
 
