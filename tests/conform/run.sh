@@ -125,8 +125,9 @@ trace() {
 disturbed() {
     log=$out/disturbed
     CONFORM_ALARM=1 VGPU_TRACE=$log.trace timeout 600 "$vgpu" run --gpu "$gpu" "$build/conform" >"$log" 2>"$log.err"
+    grep -E '^[a-z0-9_]+\.[^ ]+ ' "$out/conform.socket" >"$log.a"
     grep -E '^[a-z0-9_]+\.[^ ]+ ' "$log" >"$log.b"
-    if diff "$out/conform.b" "$log.b" >"$log.diff"; then
+    if diff "$log.a" "$log.b" >"$log.diff"; then
         echo "disturbed: with signals and a trace of $(wc -l <"$log.trace") lines, equal"
         passed=$((passed + 1))
     else

@@ -9,6 +9,7 @@ Starts backends of its own in a temporary folder, attacks or kills parts of the 
 """
 import argparse
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -86,12 +87,13 @@ class Setup:
         self.backend = None
         self.started = []
 
-    def start(self):
+    def start(self, *options):
         if os.path.exists(self.socket):
             os.unlink(self.socket)
         r, w = os.pipe()
         self.backend = subprocess.Popen(
-            [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--ready-fd", str(w)],
+            [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--ready-fd", str(w),
+             *options],
             pass_fds=[w], stdout=self.log, stderr=self.log)
         os.close(w)
         ready = os.read(r, 1)
@@ -142,6 +144,11 @@ class Setup:
     def back_to_baseline(self, seconds=5):
         ok = wait_until(lambda: self.workers() == self.baseline, seconds)
         need(ok, "%d workers, %d before" % (self.workers(), self.baseline))
+
+    def restart(self, *options):
+        self.backend.terminate()
+        self.backend.wait()
+        self.start(*options)
 
     def stop(self):
         for p in self.started:
@@ -291,6 +298,124 @@ def test_many(s):
     s.back_to_baseline(10)
 
 
+def test_random_kills(s):
+    """Forty processes killed at any point of their life, beside one that works."""
+    rng = random.Random(7)
+    victim = s.popen(s.args.victim, "work", "6")
+    before = fd_count(s.backend.pid)
+    for _ in range(40):
+        p = s.popen(s.args.victim, "work", "5")
+        time.sleep(rng.random() * 0.15)
+        p.kill()
+        p.wait()
+    code, out = ends(victim, 60)
+    need(code == 0, "the other process saw it: %s" % out)
+    s.back_to_baseline()
+    wait_until(lambda: fd_count(s.backend.pid) <= before, 5)
+    need(fd_count(s.backend.pid) <= before, "%d descriptors, %d before"
+         % (fd_count(s.backend.pid), before))
+    s.works()
+
+
+def test_random_worker_kills(s):
+    """The workers killed at any point of a program: it ends with an error, soon."""
+    rng = random.Random(11)
+    longest = 0
+    for _ in range(15):
+        p = s.popen(s.args.victim, "work", "8")
+        time.sleep(rng.random() * 0.2)
+        for pid in children(s.backend.pid):
+            os.kill(pid, signal.SIGKILL)
+        began = time.monotonic()
+        code, out = ends(p, 10)
+        if code == 0:  # its worker was not among them yet: it has to be right then
+            need("every bit right" in out, out)
+            continue
+        longest = max(longest, time.monotonic() - began)
+        need(code == 1 and "returns" in out, "status %d: %s" % (code, out))
+    print("  the slowest end: %.2f s" % longest)
+    s.alive()
+    s.works()
+    s.back_to_baseline()
+
+
+def test_worker_stopped(s):
+    """Workers stopped for a while: late, but right."""
+    p = s.popen(s.args.victim, "work", "3")
+    time.sleep(0.5)
+    for _ in range(3):
+        stopped = list(children(s.backend.pid))
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.4)
+        for pid in stopped:
+            if is_running(pid):
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(0.1)
+    code, out = ends(p, 30)
+    print("  " + out.strip())
+    need(code == 0, out)
+    s.back_to_baseline()
+
+
+def test_memory_quota(s):
+    """The quota of device memory: out of memory at the limit, for all clients together, and back."""
+    s.restart("--vram-quota", "256M")
+    status, text = s.run(s.args.victim, "hoard", "500")
+    print("  " + text.strip())
+    need(status == 0, text)
+    got = int(text.split()[1])
+    need(250 <= got <= 256, "%d MB with a quota of 256" % got)
+    hog = s.popen(s.args.victim, "secret")  # 32 MB and stays; workers reserve 64 MB at a time
+    until_waiting(hog)
+    status, text = s.run(s.args.victim, "hoard", "500")
+    need(status == 0 and 190 <= int(text.split()[1]) <= 224, "beside 32 MB: %s" % text)
+    hog.kill()
+    hog.wait()
+    s.back_to_baseline()
+    status, text = s.run(s.args.victim, "hoard", "500")
+    need(status == 0 and int(text.split()[1]) == got, "after its death: %s" % text)
+
+
+def test_client_limit(s):
+    """More clients than allowed: the next one is refused with an error, and let in later."""
+    s.restart("--max-clients", "2")
+    two = [s.popen(s.args.victim, "busy") for _ in range(2)]
+    for p in two:
+        until_waiting(p)
+    status, text = s.run(s.args.victim, "once")
+    print("  " + text.strip().splitlines()[-1])
+    need(status == 1 and "cuInit" in text, text)
+    two[0].kill()
+    two[0].wait()
+    need(wait_until(lambda: s.run(s.args.victim, "once")[0] == 0, 5), "not let in later")
+
+
+def test_residue(s):
+    """Device memory of a dead process, and of a living one, never shows in another's."""
+    for kill in (True, False):
+        p = s.popen(s.args.victim, "secret")
+        until_waiting(p)
+        if kill:
+            p.kill()
+            p.wait()
+        status, text = s.run(s.args.victim, "search")
+        need(status == 0, text)
+
+
+def test_storm(s):
+    """Thirty processes start at once: each works, or is told that it may not."""
+    many = [s.popen(s.args.victim, "once") for _ in range(30)]
+    refused = 0
+    for p in many:
+        code, out = ends(p, 120)
+        refused += code != 0
+        need(code == 0 or "cuInit" in out, out)
+    print("  %d refused" % refused)
+    need(refused == 0, "refused below the limit of 64 clients")
+    s.back_to_baseline(10)
+
+
 def test_stopped_backend(s):
     """SIGTERM ends the backend and its workers, and takes the socket away."""
     p = s.popen(s.args.victim, "wait")
@@ -305,7 +430,8 @@ def test_stopped_backend(s):
 
 
 TESTS = [test_out_of_bounds, test_fuzz, test_process_killed, test_worker_killed, test_backend_killed,
-         test_stopped_backend, test_churn, test_many]
+         test_stopped_backend, test_churn, test_many, test_random_kills, test_random_worker_kills,
+         test_worker_stopped, test_memory_quota, test_client_limit, test_residue, test_storm]
 
 
 def main():

@@ -5,6 +5,9 @@
  * victim oob            a kernel that writes out of bounds; ends with 0 when the error was sticky
  * victim wait           waits for a kernel that never ends; ends with 0 when the wait returns an error
  * victim busy           starts such a kernel, says so, and sleeps
+ * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; says how many it
+ *                       got, frees one and allocates it again
+ * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
  * One line on standard output says what happened.
  */
 #include <cuda.h>
@@ -112,6 +115,52 @@ static int spin(int wait)
     return !r || !again || !alloc;
 }
 
+static int hoard(unsigned mb)
+{
+    CUdeviceptr *p = calloc(mb, sizeof(*p));
+    CUresult r = CUDA_SUCCESS;
+    unsigned n = 0;
+
+    while (n < mb && !(r = cuMemAlloc(&p[n], 1 << 20)))
+        n++;
+    printf("victim: %u MB, then %d\n", n, r);
+    fflush(stdout);
+    if (r != CUDA_ERROR_OUT_OF_MEMORY || !n)
+        return 1;
+    TRY(cuMemFree(p[n - 1]));
+    TRY(cuMemAlloc(&p[n - 1], 1 << 20));
+    TRY(cuMemsetD8(p[n - 1], 1, 1 << 20));
+    TRY(cuCtxSynchronize());
+    free(p);
+    return 0;
+}
+
+#define SECRET 0x5ec2e7a5u
+#define SECRET_WORDS (8u << 20)
+
+static int secret(int search)
+{
+    CUdeviceptr p = 0;
+    uint32_t *h = malloc(SECRET_WORDS * 4);
+    unsigned found = 0;
+
+    TRY(cuMemAlloc(&p, SECRET_WORDS * 4));
+    if (!search) {
+        TRY(cuMemsetD32(p, SECRET, SECRET_WORDS));
+        TRY(cuCtxSynchronize());
+        printf("victim: waiting\n");
+        fflush(stdout);
+        for (;;)
+            pause();
+    }
+    TRY(cuMemcpyDtoH(h, p, SECRET_WORDS * 4));
+    for (unsigned i = 0; i < SECRET_WORDS; i++)
+        found += h[i] == SECRET;
+    printf("victim: %u words of another process\n", found);
+    free(h);
+    return found != 0;
+}
+
 static int out_of_bounds(void)
 {
     if (launch("wild", 1, 1, NULL))
@@ -135,6 +184,10 @@ int main(int argc, char **argv)
         return out_of_bounds();
     if (!strcmp(what, "wait") || !strcmp(what, "busy"))
         return spin(what[0] == 'w');
+    if (!strcmp(what, "hoard"))
+        return hoard((unsigned)seconds);
+    if (!strcmp(what, "secret") || !strcmp(what, "search"))
+        return secret(what[2] == 'a');
     if (strcmp(what, "work") && strcmp(what, "once"))
         return 2;
     end = time(NULL) + seconds;
