@@ -65,13 +65,19 @@ static void launch_drop(struct sg_op *op)
 
 /* ---- checks ---- */
 
+/* The attributes for x, y and z follow each other. */
+static unsigned dim_limit(CUdevice_attribute x, int axis)
+{
+    return (unsigned)sg_attr((CUdevice_attribute)((int)x + axis));
+}
+
 static CUresult check_shape(const struct request *q, const struct sg_func *f)
 {
     uint64_t threads = 1;
 
     for (int i = 0; i < 3; i++) {
-        unsigned gmax = (unsigned)sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
-        unsigned bmax = (unsigned)sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        unsigned gmax = dim_limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, i);
+        unsigned bmax = dim_limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, i);
 
         if (!q->grid[i] || q->grid[i] > gmax || !q->block[i] || q->block[i] > bmax)
             return sg_fail(CUDA_ERROR_INVALID_VALUE,

@@ -22,7 +22,7 @@
 #define SG_ARENA_MIN (16ull << 30)
 #define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
-#define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and the cost of a change */
+#define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and time */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
 struct rec {

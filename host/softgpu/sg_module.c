@@ -75,8 +75,8 @@ void sg_jit_done(struct sg_jit *jit)
 
 /* ---- loading ---- */
 
-/* Bodies are translated when a kernel is first used. Images up to this size are translated when they
- * are loaded, so that an error in a body is reported where a compiler would (about 15 MB/s). */
+/* Bodies are translated when a kernel is first used. Images up to this size are translated when
+ * they are loaded, so that an error in a body is reported where a compiler would (some 15 MB/s). */
 #define SG_EAGER_BYTES (256u << 10)
 
 static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
