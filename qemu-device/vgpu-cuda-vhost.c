@@ -41,7 +41,7 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
 {
     Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
     const char *hint =
-        "start the broker (vgpu-backend --socket PATH) before QEMU and use "
+        "start the broker (vgpu-backend --vhost-user PATH) before QEMU and use "
         "-chardev socket,id=ID,path=PATH";
     SocketChardev *s;
     Error *err = NULL;
@@ -111,8 +111,8 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
     ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer),
                                errp);
     if (ret < 0) {
-        error_prepend(errp,
-                      "vgpu-cuda: the broker does not tell its configuration: ");
+        error_prepend(errp, "vgpu-cuda: the broker does not tell its "
+                      "configuration: ");
         return false;
     }
     trace_vgc_offer(le32_to_cpu(offer->abi_version),

@@ -107,7 +107,7 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
      */
     object_resolve_path_type("", TYPE_VGC_DEVICE, &several);
     if (several) {
-        error_setg(errp, "vgpu-cuda: only one per VM: use more clients instead");
+        error_setg(errp, "vgpu-cuda: only one per VM: use more clients");
         return false;
     }
     if (unshared) {

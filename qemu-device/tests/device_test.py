@@ -14,6 +14,7 @@ import time
 import vgputest
 from vgputest import (Broker, Driver, Failure, Qemu, S_DRIVER_OK, S_NEEDS_RESET, expect)
 
+START_BROKER = "vgpu-backend --vhost-user PATH"
 DEVICE = "vgpu-cuda,id=gpu,addr=5,chardev=c"
 MIB = 1 << 20
 TESTS = []
@@ -72,19 +73,19 @@ def help_describes_every_property(env):
 
 @test
 def chardev_is_missing(env):
-    env.vm("vgpu-cuda", chardev=None).refuses("chardev is not set", "vgpu-backend --socket PATH",
+    env.vm("vgpu-cuda", chardev=None).refuses("chardev is not set", START_BROKER,
                                               "-chardev socket,id=ID,path=PATH")
 
 
 @test
 def chardev_is_not_a_socket(env):
-    env.vm(chardev="null,id=c").refuses("is not a socket", "vgpu-backend --socket PATH")
+    env.vm(chardev="null,id=c").refuses("is not a socket", START_BROKER)
 
 
 @test
 def chardev_is_a_server_without_a_peer(env):
     env.vm(chardev="socket,id=c,path=%s,server=on,wait=off").refuses("nobody has connected",
-                                                                    "vgpu-backend --socket PATH")
+                                                                    START_BROKER)
 
 
 @test
@@ -95,7 +96,7 @@ def broker_is_absent(env):
 @test
 def broker_is_absent_with_reconnect(env):
     env.vm(chardev="socket,id=c,path=%s,reconnect=1").refuses(
-        "not connected", "vgpu-backend --socket PATH")
+        "not connected", START_BROKER)
 
 
 @test
