@@ -5,13 +5,14 @@ import os
 import random
 import re
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-import vgputest
 from vgputest import (Broker, Driver, Failure, Qemu, S_DRIVER_OK, S_NEEDS_RESET, expect)
 
 START_BROKER = "vgpu-backend --vhost-user PATH"
@@ -168,8 +169,6 @@ def broker_offers_fewer_clients(env):
 @test
 def broker_hangs_up_during_start(env):
     path = env.socket
-    import socket
-    import threading
     s = socket.socket(socket.AF_UNIX)
     s.bind(path)
     s.listen(1)
@@ -208,7 +207,8 @@ def file_descriptor_limit(env):
 @test
 def only_one_device(env):
     env.broker()
-    env.vm(options=("-chardev", "null,id=d", "-device", "vgpu-cuda,chardev=d")).refuses("only one per VM")
+    second = ("-chardev", "null,id=d", "-device", "vgpu-cuda,chardev=d")
+    env.vm(options=second).refuses("only one per VM")
 
 
 @test

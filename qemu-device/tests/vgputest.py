@@ -51,10 +51,12 @@ class Broker:
             try:
                 line = self._queue.get(timeout=max(0.01, end - time.monotonic()))
             except queue.Empty:
-                raise Failure("the broker did not report '%s'; it said %s" % (prefix, self.lines[-5:]))
+                raise Failure("the broker did not report '%s'; it said %s" %
+                              (prefix, self.lines[-5:]))
             if line is None:
                 self._queue.put(None)
-                raise Failure("the broker ended before '%s'; it said %s" % (prefix, self.lines[-5:]))
+                raise Failure("the broker ended before '%s'; it said %s" %
+                              (prefix, self.lines[-5:]))
             self.lines.append(line)
             if line.startswith(prefix):
                 return line
