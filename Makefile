@@ -95,7 +95,7 @@ bench: prepare ## measure; writes build/bench.json and prints a table
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/lint.sh
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
-	@$(call sub,kernel/vgpu_drv,lint)
+	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
 
 gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
 	@$(TOP)/tests/gpu/run
