@@ -97,5 +97,10 @@ fi
 passed=$(count passed) failed=$(count failed) crashed=$(count crashed)
 errors=$(count errors) skipped=$(count skipped)
 failed=$((${failed:-0} + ${crashed:-0} + ${errors:-0}))
+# A kernel that complains has failed, whatever the cases say.
+if grep -nE 'WARNING: |BUG: |INFO: (possible|trying)' "$O/$flavour/test.log"; then
+	echo "FAILED: the kernel's log ($O/$flavour/test.log)"
+	failed=$((failed + 1))
+fi
 echo "kunit: ${passed:-0} passed, $failed failed, ${skipped:-0} skipped"
 [ "$failed" -eq 0 ]

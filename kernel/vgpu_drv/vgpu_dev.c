@@ -119,11 +119,12 @@ out:
 	return err;
 }
 
+/* Resets the device, with or without queues: a failed recovery may have left it half-way. */
 static void vgpu_drop_queues(struct vgpu_dev *dev)
 {
+	virtio_reset_device(dev->vdev);
 	if (!dev->ctl)
 		return;
-	virtio_reset_device(dev->vdev);
 	cancel_work_sync(&dev->event_work);
 	vgpu_ctl_drop(dev);
 	vgpu_events_drop(dev);

@@ -240,6 +240,8 @@ static void vgpu_dev_recovery_is_checked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(dev), -ENODEV);
 	KUNIT_EXPECT_EQ(test, fake->resets, resets);
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_DOWN);
+	/* The virtio core wants it reset when the driver lets go of it, and warns otherwise. */
+	KUNIT_EXPECT_TRUE(test, fake->status & VIRTIO_CONFIG_S_FAILED);
 	vgpu_fake_unplug(fake);
 }
 
