@@ -7,13 +7,16 @@
  *   boot_tool held          rmmod while this process has the device open
  *   boot_tool clients       two opens are two clients; wrong ioctl arguments
  *   boot_tool fork          a child must not use its parent's client
+ *   boot_tool user COMMAND  runs it as nobody, with a megabyte of memory that it may lock
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,6 +122,18 @@ static int forked(void)
     return 0;
 }
 
+static int as_user(char **command)
+{
+    struct rlimit lock = {1 << 20, 1 << 20};
+
+    WANT_OK(setrlimit(RLIMIT_MEMLOCK, &lock));
+    WANT_OK(setgroups(0, NULL));
+    WANT_OK(setgid(65534));
+    WANT_OK(setuid(65534));
+    execv(command[0], command);
+    return say("execv", -1);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -134,6 +149,8 @@ int main(int argc, char **argv)
         bad = clients();
     else if (!strcmp(what, "fork"))
         bad = forked();
+    else if (!strcmp(what, "user") && argc > 2)
+        bad = as_user(argv + 2);
     else
         return 2;
     if (!bad)

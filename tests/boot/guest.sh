@@ -88,6 +88,72 @@ out_of_bounds() {
     wait $steady || { cat steady.log; return 1; }
 }
 check out_of_bounds out_of_bounds
+storm() {
+    pids=
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        "$victim" once >"storm.$i.log" 2>&1 &
+        pids="$pids $!"
+    done
+    for pid in $pids; do
+        wait "$pid" || { cat storm.*.log; return 1; }
+    done
+    rm -f storm.*.log
+}
+check ten_at_once storm
+killed_anywhere() {
+    for delay in 0 0.02 0.05 0.1 0.15 0.2 0.25 0.3 0.4 0.5; do
+        "$victim" work 5 >killed.log 2>&1 &
+        pid=$!
+        sleep $delay
+        kill -9 $pid
+        wait $pid 2>/dev/null
+    done
+    "$victim" once
+}
+check killed_anywhere killed_anywhere
+check as_user tool user "$victim" once
+check as_user_lock_limit tool user "$victim" pin 4
+
+# The device taken away from the driver while a program waits, as on an unplug.
+waiting() { # LOG: starts a program that waits; its pid in $pid
+    rm -f "$1"
+    "$victim" wait >"$1" 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q waiting "$1" && return 0
+        sleep 0.1
+    done
+    cat "$1"
+    kill -9 $pid
+    return 1
+}
+unbound() {
+    device=$(basename /sys/bus/virtio/drivers/vgpu_drv/virtio*)
+    waiting unbound.log || return 1
+    sleep 0.5
+    echo "$device" >/sys/bus/virtio/drivers/vgpu_drv/unbind || { kill -9 $pid; return 1; }
+    for _ in $(seq 100); do
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.1
+    done
+    if kill -0 $pid 2>/dev/null; then
+        kill -9 $pid
+        echo "the program still waits after 10 s"
+        return 1
+    fi
+    wait $pid || { cat unbound.log; return 1; }
+    [ ! -e /dev/vgpu0 ] || { echo "the node is still there"; return 1; }
+    "$victim" once >gone.log 2>&1 && { echo "a program runs without the device"; return 1; }
+    echo "$device" >/sys/bus/virtio/drivers/vgpu_drv/bind && wait_node && "$victim" once
+}
+check unbind_while_waiting unbound
+in_and_out() {
+    for _ in 1 2 3 4 5; do
+        tool rmmod || return 1
+        tool insmod "$driver" && wait_node && "$victim" once || return 1
+    done
+}
+check driver_in_and_out in_and_out
 check rmmod_after_all tool rmmod
 check insmod_after_all tool insmod "$driver"
 check device_node_at_last wait_node
@@ -108,4 +174,7 @@ oops() {
     ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
 }
 check kernel_log_clean oops
+sleep 1
+echo "settled"
+sleep 1
 echo "guest: $passed passed, $failed failed, $skipped skipped"

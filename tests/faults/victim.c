@@ -8,6 +8,8 @@
  * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; says how many it
  *                       got, frees one and allocates it again
  * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
+ * victim pin MB          one pinned allocation of that size; ends with 0 when it was refused with out of
+ *                       memory and a small one works
  * One line on standard output says what happened.
  */
 #include <cuda.h>
@@ -135,6 +137,15 @@ static int hoard(unsigned mb)
     return 0;
 }
 
+static int pin(unsigned mb)
+{
+    void *p = NULL, *q = NULL;
+    CUresult r = cuMemHostAlloc(&p, (size_t)mb << 20, 0), small = cuMemHostAlloc(&q, 8192, 0);
+
+    printf("victim: %u MB pinned: %d, then 8 KB: %d\n", mb, r, small);
+    return r != CUDA_ERROR_OUT_OF_MEMORY || small;
+}
+
 #define SECRET 0x5ec2e7a5u
 #define SECRET_WORDS (8u << 20)
 
@@ -186,6 +197,8 @@ int main(int argc, char **argv)
         return spin(what[0] == 'w');
     if (!strcmp(what, "hoard"))
         return hoard((unsigned)seconds);
+    if (!strcmp(what, "pin"))
+        return pin((unsigned)seconds);
     if (!strcmp(what, "secret") || !strcmp(what, "search"))
         return secret(what[2] == 'a');
     if (strcmp(what, "work") && strcmp(what, "once"))
