@@ -6,6 +6,8 @@
  */
 #include "vcu.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -295,6 +297,24 @@ static const void *const sm_groups_table[] = {
     SIZE_WORD(8), REFUSED, REFUSED, REFUSED, (const void *)sm_groups, REFUSED, REFUSED, REFUSED,
 };
 
+/* ---- f8cff951: no public name; the runtime's own error log --------------------------------------- */
+
+/* "Insufficient driver: %d < %d" and the like: the runtime's diagnostics, for the trace. */
+static void runtime_log(const char *component, int level, const char *fmt, va_list *args)
+{
+    char text[512];
+
+    (void)level;
+    if (!vcu_trace_on || fmt == NULL || args == NULL)
+        return;
+    vsnprintf(text, sizeof(text), fmt, *args);
+    vcu_why(component != NULL ? component : "CUDA", "%s", text);
+}
+
+static const void *const runtime_log_table[] = {
+    SIZE_WORD(8), (const void *)runtime_log, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+};
+
 /* ---- the list ------------------------------------------------------------------------------- */
 
 static const struct {
@@ -325,6 +345,9 @@ static const struct {
     { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
         0xca },
       sm_groups_table },
+    { { 0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
+        0xd9 },
+      runtime_log_table },
 };
 
 const void *vcu_export_table_find(const CUuuid *id)

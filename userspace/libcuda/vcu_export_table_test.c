@@ -37,6 +37,7 @@ static void test_sizes(void **state)
         { "42d85a8123f6cb478298f6e78a3aecdc", 4 },  { "c693336e1121df11a8c368f355d89593", 0 },
         { "263e88607cd2614392f6bbd5006dfa7e", 4 },  { "d4082055bde6704b8d34ba123c66e1f2", 3 },
         { "21318c60971432488ca641ff7324c8f2", 95 }, { "1734dc26800d47458726c0f1e7dd8bca", 8 },
+        { "f8cff95121468b4eb9e2fb469e7c0dd9", 8 },
     };
 
     (void)state;

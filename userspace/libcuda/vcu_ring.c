@@ -343,6 +343,23 @@ static CUresult ring_reserve(struct vcu_ring *r, uint32_t total)
     return CUDA_SUCCESS;
 }
 
+/*
+ * Padding must be zero. It lies in the fixed arguments, after short leading arrays, and after the last
+ * variable part: of a large record only these are cleared, the bulk is overwritten anyway.
+ */
+#define CLEAR_FRONT 512u
+#define CLEAR_BACK 64u
+
+static void clear_args(uint8_t *args, uint32_t bytes)
+{
+    if (bytes <= CLEAR_FRONT + CLEAR_BACK) {
+        memset(args, 0, bytes);
+    } else {
+        memset(args, 0, CLEAR_FRONT);
+        memset(args + bytes - CLEAR_BACK, 0, CLEAR_BACK);
+    }
+}
+
 CUresult vcu_ring_begin(struct vcu_ring *r, struct vcu_call *c, uint16_t call, uint32_t bytes,
                         enum vcu_reply_want want, uint64_t context, uint32_t thread)
 {
@@ -388,7 +405,7 @@ CUresult vcu_ring_begin(struct vcu_ring *r, struct vcu_call *c, uint16_t call, u
     c->record->context = context;
     c->record->thread = thread;
     c->record->padding = 0;
-    memset(c->args, 0, c->total - sizeof(struct vgp_record));
+    clear_args(c->args, c->total - (uint32_t)sizeof(struct vgp_record));
     c->phase = VCU_CALL_OPEN;
     return CUDA_SUCCESS;
 }

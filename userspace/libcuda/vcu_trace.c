@@ -100,10 +100,15 @@ static size_t clamp(size_t n, int added)
     return n < LINE_MAX_BYTES ? n : LINE_MAX_BYTES;
 }
 
-/* Not a refusal: the answer "still running". */
-static bool is_failure(CUresult r)
+/*
+ * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our end,
+ * and names that were asked for and not found (cuGetProcAddress says which itself).
+ */
+static bool is_failure(const char *name, CUresult r)
 {
-    return r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY;
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_DEINITIALIZED)
+        return false;
+    return r != CUDA_ERROR_NOT_FOUND || strncmp(name, "cuGetProcAddress", 16) != 0;
 }
 
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
@@ -114,7 +119,7 @@ void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fm
     size_t n;
     va_list ap;
 
-    if (!vcu_trace_on || (vcu_trace_on == VCU_TRACE_REFUSALS && !is_failure(r)))
+    if (!vcu_trace_on || (vcu_trace_on == VCU_TRACE_REFUSALS && !is_failure(name, r)))
         return;
     ns = vcu_trace_now() - t0_ns;
     n = prefix(line);
