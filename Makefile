@@ -95,7 +95,7 @@ bench: prepare ## measure; writes build/bench.json and prints a table
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/lint.sh
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
-	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
+	@$(NEXT) check-kernel-lint
 
 gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
 	@$(TOP)/tests/gpu/run
@@ -121,11 +121,16 @@ stage-build:
 	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) tests/demo; do $(NEXT) $$part; done
 
 stage-test:
-	@$(TOP)/tests/lib/run-checks.sh scripts $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) $(CROSS_TESTS)
+	@$(TOP)/tests/lib/run-checks.sh scripts $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) \
+		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(CROSS_TESTS)
 
 # run-checks.sh asks for one folder's check.
 check-%:
 	@$(call sub,$(subst .,/,$*),check)
+
+# The kernel's own rules, with the kernel source that the driver's check has fetched.
+check-kernel-lint:
+	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
 
 .PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device \
 	kernel/vgpu_drv tests/demo

@@ -81,6 +81,10 @@ touch -d 2001-01-01 "$work/config/config.h"
 check "kconfig: unchanged files are not written again" $?
 says "kconfig: wrong use" 1 "sync BUILD" "$here/kconfig.py" fly
 
+# The tree follows its own rules.
+"$here/lint.sh"
+check "lint" $?
+
 # Summing.
 sum()
 {
