@@ -51,7 +51,23 @@ static void release_quotas(struct vgb_client *c)
     c->nregions = 0;
 }
 
-static void free_client(struct vgb_client *c)
+/* The window slice as zeroes: nothing of an earlier client is left in it. */
+static bool clear_window(const struct vgb_client *c)
+{
+    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   (off_t)c->window_offset, (off_t)c->window_size))
+        return true;
+    void *p = mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
+                   (off_t)c->window_offset);
+    if (p == MAP_FAILED)
+        return false;
+    memset(p, 0, c->window_size);
+    munmap(p, c->window_size);
+    return true;
+}
+
+/* Gives back everything but the structure itself, which its transport may still look at. */
+static void retire(struct vgb_client *c)
 {
     for (struct vgb_client **at = &clients; *at; at = &(*at)->next) {
         if (*at == c) {
@@ -68,14 +84,12 @@ static void free_client(struct vgb_client *c)
     if (c->wake.fd >= 0)
         vgb_loop_del(&c->wake);
     vgb_close(&c->wake.fd);
-    /* A slot of the VM's window memory: give it back. A socket client's window is its own file, and
-     * may still be read there for the reason of its death. */
+    /* A slot of the VM's window memory: clear it and give the memory back. A socket client's window
+     * is its own file, and may still be read there for the reason of its death. */
     if (c->window_fd >= 0 && c->slice)
-        fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)c->window_offset, (off_t)c->window_size);
+        clear_window(c);
     vgb_close(&c->window_fd);
     vgb_close(&c->doorbell);
-    free(c);
 }
 
 static void on_wake(struct vgb_source *s, uint32_t events)
@@ -98,21 +112,6 @@ static void send_start(struct vgb_client *c)
     memcpy(m.text, c->label, sizeof(c->label));
     c->state = VGB_C_STARTING;
     vgb_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
-}
-
-/* The window slice as zeroes: nothing of an earlier client is left in it. */
-static bool clear_window(const struct vgb_client *c)
-{
-    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                   (off_t)c->window_offset, (off_t)c->window_size))
-        return true;
-    void *p = mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
-                   (off_t)c->window_offset);
-    if (p == MAP_FAILED)
-        return false;
-    memset(p, 0, c->window_size);
-    munmap(p, c->window_size);
-    return true;
 }
 
 struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t *status)
@@ -157,7 +156,8 @@ struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t 
         send_start(c);
     return c;
 fail:
-    free_client(c);
+    retire(c);
+    free(c);
     return NULL;
 }
 
@@ -165,6 +165,13 @@ void vgb_client_worker_ready(struct vgb_client *c, struct vgb_proc *p)
 {
     c->proc = p;
     send_start(c);
+}
+
+static void end(struct vgb_client *c)
+{
+    retire(c); /* first: what ops->ended() answers promises that all of this is done */
+    c->ops->ended(c);
+    free(c);
 }
 
 void vgb_client_destroy(struct vgb_client *c)
@@ -176,8 +183,7 @@ void vgb_client_destroy(struct vgb_client *c)
         vgb_proc_kill(c->proc);
         return; /* vgb_client_worker_gone() goes on */
     }
-    c->ops->ended(c);
-    free_client(c);
+    end(c);
 }
 
 /* Tells the guest through the window: it may sleep on it, and looks at it when it wakes. */
@@ -200,14 +206,14 @@ void vgb_client_worker_gone(struct vgb_client *c, uint32_t reason, const char *t
 
     c->proc = NULL;
     if (was == VGB_C_ENDING) {
-        c->ops->ended(c);
-        free_client(c);
+        end(c);
         return;
     }
     vgb_log_limited(&limit, VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
     if (was == VGB_C_STARTING) {
+        retire(c);
         c->ops->created(c, VGPU_S_WORKER);
-        free_client(c);
+        free(c);
         return;
     }
     c->state = VGB_C_DEAD;

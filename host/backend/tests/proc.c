@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int broker_start(struct broker *b, const char *const *extra)
+{
+    const char *base = getenv("BACKEND_DIR");
+    char exe[600], prov[600], fdnum[16], line[16] = "";
+    const char *argv[32];
+    int p[2], n = 0;
+
+    snprintf(b->dir, sizeof(b->dir), "/tmp/vgb-test-XXXXXX");
+    if (!base || !mkdtemp(b->dir) || pipe2(p, O_CLOEXEC))
+        return -1;
+    snprintf(b->sock, sizeof(b->sock), "%s/s", b->dir);
+    snprintf(exe, sizeof(exe), "%s/vgpu-backend", base);
+    snprintf(prov, sizeof(prov), "%s/tests/libtestprov.so", base);
+    snprintf(fdnum, sizeof(fdnum), "%d", p[1]);
+    argv[n++] = exe;
+    if (!extra || !extra[0] || strcmp(extra[0], "--vhost-user")) {
+        argv[n++] = "--listen";
+        argv[n++] = b->sock;
+    }
+    argv[n++] = "--provider";
+    argv[n++] = prov;
+    argv[n++] = "--ready-fd";
+    argv[n++] = fdnum;
+    argv[n++] = "--log-level";
+    argv[n++] = getenv("V") ? "debug" : "error";
+    for (; extra && *extra && n < 31; extra++)
+        argv[n++] = strcmp(*extra, "SOCKET") ? *extra : b->sock;
+    argv[n] = NULL;
+    b->pid = fork();
+    if (!b->pid) {
+        fcntl(p[1], F_SETFD, 0);
+        execv(exe, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    close(p[1]);
+    struct pollfd pf = {.fd = p[0], .events = POLLIN};
+    int ok = poll(&pf, 1, 20000) == 1 && read(p[0], line, sizeof(line) - 1) == 6;
+    close(p[0]);
+    return ok ? 0 : -1;
+}
+
+int broker_stop(struct broker *b)
+{
+    int status = -1;
+
+    if (b->pid > 0) {
+        kill(b->pid, SIGTERM);
+        waitpid(b->pid, &status, 0);
+    }
+    unlink(b->sock);
+    rmdir(b->dir);
+    b->pid = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
+{
+    DIR *d = opendir("/proc");
+    struct dirent *e;
+    unsigned found = 0;
+
+    while (d && (e = readdir(d))) {
+        char path[300], buf[512], state;
+        int ppid;
+        long pid = atol(e->d_name);
+
+        if (pid <= 0)
+            continue;
+        snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+        int fd = open(path, O_RDONLY);
+        ssize_t len = fd >= 0 ? read(fd, buf, sizeof(buf) - 1) : -1;
+        if (fd >= 0)
+            close(fd);
+        if (len <= 0)
+            continue;
+        buf[len] = 0;
+        char *p = strrchr(buf, ')');
+        if (p && sscanf(p + 2, "%c %d", &state, &ppid) == 2 && ppid == broker && state != 'Z') {
+            if (found < n)
+                out[found] = (pid_t)pid;
+            found++;
+        }
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+pid_t worker_of_client(pid_t broker)
+{
+    pid_t list[32];
+    unsigned n = workers_of(broker, list, 32);
+
+    for (unsigned i = 0; i < n && i < 32; i++) {
+        char path[64], line[400];
+        bool found = false;
+
+        snprintf(path, sizeof(path), "/proc/%d/maps", (int)list[i]);
+        FILE *f = fopen(path, "r");
+        while (f && fgets(line, sizeof(line), f))
+            found |= strstr(line, "memfd:vgpu-window") != NULL;
+        if (f)
+            fclose(f);
+        if (found)
+            return list[i];
+    }
+    return 0;
+}
+
+bool gone_within(pid_t pid, int ms)
+{
+    while (ms > 0 && !kill(pid, 0)) {
+        usleep(10000);
+        ms -= 10;
+    }
+    return kill(pid, 0) != 0;
+}

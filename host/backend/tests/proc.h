@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Brokers and workers as processes, for tests. BACKEND_DIR in the environment: the build directory. */
+#ifndef PROC_H
+#define PROC_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct broker {
+    pid_t pid;
+    char dir[64], sock[96];
+};
+
+/* Starts a broker with extra options (NULL-terminated; "SOCKET" stands for b->sock) and waits until
+ * it is ready. It listens on b->sock, unless the first option is --vhost-user. */
+int broker_start(struct broker *b, const char *const *extra);
+/* Ends it with SIGTERM; its exit status. */
+int broker_stop(struct broker *b);
+/* The worker processes of a broker; how many there are, the first n in out. */
+unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
+/* The worker that serves a client: the one that has a window mapped. 0: none. */
+pid_t worker_of_client(pid_t broker);
+bool gone_within(pid_t pid, int ms);
+
+#endif
