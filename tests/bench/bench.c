@@ -141,6 +141,50 @@ static bool issue(void)
     return true;
 }
 
+/* ---- a launch and its synchronisation; launches without end ---- */
+
+static bool launches(void)
+{
+    struct samples s[2] = {0}, many[2] = {0};
+    struct api *apis[] = {&ours, &provider};
+    CUdeviceptr p[2] = {0};
+    unsigned rounds = quick ? 50 : 2000, burst = quick ? 500 : 5000;
+
+    for (int k = 0; k < 2; k++)
+        if (broken("cuMemAlloc", apis[k]->cuMemAlloc(&p[k], 4096)))
+            return false;
+    for (unsigned r = 0; r < rounds; r++)
+        for (int k = 0; k < 2; k++) {
+            uint64_t t0 = now_ns();
+            if (broken("cuLaunchKernel", api_launch(apis[k], p[k], 32, 1)) ||
+                broken("cuCtxSynchronize", apis[k]->cuCtxSynchronize()))
+                return false;
+            samples_add(&s[k], (double)(now_ns() - t0));
+        }
+    for (unsigned r = 0; r < 3; r++)
+        for (int k = 0; k < 2; k++) {
+            uint64_t t0 = now_ns();
+            for (unsigned i = 0; i < burst; i++)
+                if (broken("cuLaunchKernel", api_launch(apis[k], p[k], 32, 1)))
+                    return false;
+            if (broken("cuCtxSynchronize", apis[k]->cuCtxSynchronize()))
+                return false;
+            samples_add(&many[k], (double)(now_ns() - t0) / burst);
+        }
+    printf("one-warp kernels, microseconds: launch and synchronise (median, p99); each of %u in a row\n",
+           burst);
+    for (int k = 0; k < 2; k++) {
+        printf("  %-46s %8.2f %8.2f %8.2f\n", k ? "provider called directly" : "ours",
+               samples_at(&s[k], 0.5) / 1e3, samples_at(&s[k], 0.99) / 1e3,
+               samples_at(&many[k], 0.5) / 1e3);
+        note(k ? "launch and synchronise provider" : "launch and synchronise ours", "ns",
+             samples_at(&s[k], 0.5));
+        note(k ? "launch in a row provider" : "launch in a row ours", "ns", samples_at(&many[k], 0.5));
+        apis[k]->cuMemFree(p[k]);
+    }
+    return true;
+}
+
 /* ---- copies ---- */
 
 struct side {
@@ -298,7 +342,7 @@ int main(int argc, char **argv)
     struct echo *echoes[ECHO_KINDS];
     char name[128] = "";
     unsigned failed = 0;
-    bool (*const parts[])(void) = {issue, copies, first_kernel, idle};
+    bool (*const parts[])(void) = {issue, launches, copies, first_kernel, idle};
 
     if (argc == 3 && !strcmp(argv[1], "--first"))
         return first_main(argv[2]);
@@ -342,6 +386,6 @@ int main(int argc, char **argv)
         fprintf(json, "\n}\n");
         fclose(json);
     }
-    printf("bench: %u passed, %u failed, 0 skipped\n", 5 - failed, failed);
+    printf("bench: %u passed, %u failed, 0 skipped\n", 6 - failed, failed);
     return failed != 0;
 }

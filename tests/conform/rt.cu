@@ -152,6 +152,8 @@ static void streams()
     rc("host", cudaMallocHost(&h, n * 4));
     rc("device", cudaMalloc(&d, n * 4));
     rc("device_2", cudaMalloc(&out, 4));
+    if (!h || !d || !out)
+        return;
     for (int i = 0; i < n; i++)
         h[i] = i % 1000, want += h[i];
     rc("record", cudaEventRecord(e[0], s[0]));
