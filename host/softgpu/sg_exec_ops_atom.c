@@ -8,12 +8,9 @@
 #include "sg_half.h"
 #include "sg_ptx.h"
 
-/* Address of the operand of a lane; for local memory (generic only) a private word. */
-static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 size)
+/* Address of the operand of a lane; NULL after a fault. Local memory has no atomics. */
+static void *atom_slow(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 size, u64 addr)
 {
-    const u64 addr = (in->aux & SG_AUX_ADDR32)
-                         ? (u64)(u32)(SRC(u32, a)[lane] + (u32)in->imm)
-                         : SRC(u64, a)[lane] + (u64)in->imm;
     u32 local;
     void *p = sg_resolve(w, in, lane, (enum sg_space)SG_AUX_SPACE(in->aux), addr, size, size, true,
                          &local);
@@ -24,6 +21,31 @@ static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32
     }
     return p;
 }
+
+static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 size)
+{
+    struct sg_cta *c = w->cta;
+    u64 addr;
+
+    if (in->aux & SG_AUX_ADDR32) {
+        const u32 off = SRC(u32, a)[lane] + (u32)in->imm;
+
+        if (LIKELY(off <= c->shared_bytes && size <= c->shared_bytes - off && !(off & (size - 1))))
+            return c->shared + off;
+        addr = off;
+    } else {
+        const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
+
+        addr = SRC(u64, a)[lane] + (u64)in->imm;
+        if (LIKELY(r->generation == sg_mem_generation && r->writable && addr >= r->base &&
+                   addr < r->end && size <= r->end - addr && !(addr & (size - 1))))
+            return (void *)(uintptr_t)addr;
+    }
+    return atom_slow(w, in, lane, size, addr);
+}
+
+/* Only the thread that runs a block touches its shared memory: no lock is needed there. */
+#define IS_SHARED(in) (((in)->aux & SG_AUX_ADDR32) != 0)
 
 /* U: the unsigned type stored; old and b in scope; e: the new value */
 #define ATOM(id, U, e)                                                       \
@@ -39,6 +61,11 @@ static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32
             if (!p)                                                          \
                 return SG_FAULTED;                                           \
             old = __atomic_load_n(p, __ATOMIC_RELAXED);                      \
+            if (IS_SHARED(in)) {                                             \
+                *p = (U)(e);                                                 \
+                d[i] = old;                                                  \
+                continue;                                                    \
+            }                                                                \
             do {                                                             \
                 next = (U)(e);                                               \
             } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, \
@@ -48,7 +75,7 @@ static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32
         return SG_NEXT;                                                      \
     }
 
-#define FETCH(id, U, fn)                                                     \
+#define FETCH(id, U, fn, op)                                                     \
     HANDLER(atom_##id)                                                       \
     {                                                                        \
         const U *pb = SRC(U, b);                                             \
@@ -59,7 +86,13 @@ static void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32
             const U b = pb[i];                                               \
             if (!p)                                                          \
                 return SG_FAULTED;                                           \
-            d[i] = fn(p, b, __ATOMIC_SEQ_CST);                               \
+            if (IS_SHARED(in)) {                                             \
+                const U old = *p;                                            \
+                *p = old op b;                                               \
+                d[i] = old;                                                  \
+            } else {                                                         \
+                d[i] = fn(p, b, __ATOMIC_SEQ_CST);                           \
+            }                                                                \
         }                                                                    \
         return SG_NEXT;                                                      \
     }
@@ -133,14 +166,14 @@ static inline u32 add_bf16(u32 a, u32 b)
     return sg_f32_to_bf16(sg_bf16_to_f32((u16)a) + sg_bf16_to_f32((u16)b), 0);
 }
 
-FETCH(add_b32, u32, __atomic_fetch_add)
-FETCH(add_b64, u64, __atomic_fetch_add)
-FETCH(and_b32, u32, __atomic_fetch_and)
-FETCH(and_b64, u64, __atomic_fetch_and)
-FETCH(or_b32, u32, __atomic_fetch_or)
-FETCH(or_b64, u64, __atomic_fetch_or)
-FETCH(xor_b32, u32, __atomic_fetch_xor)
-FETCH(xor_b64, u64, __atomic_fetch_xor)
+FETCH(add_b32, u32, __atomic_fetch_add, +)
+FETCH(add_b64, u64, __atomic_fetch_add, +)
+FETCH(and_b32, u32, __atomic_fetch_and, &)
+FETCH(and_b64, u64, __atomic_fetch_and, &)
+FETCH(or_b32, u32, __atomic_fetch_or, |)
+FETCH(or_b64, u64, __atomic_fetch_or, |)
+FETCH(xor_b32, u32, __atomic_fetch_xor, ^)
+FETCH(xor_b64, u64, __atomic_fetch_xor, ^)
 EXCH(b32, u32)
 EXCH(b64, u64)
 CAS(b16, u16, u32)

@@ -169,6 +169,8 @@ HANDLER(wsync)
     const u32 *pa = SRC(u32, a);
     u32 want = 0;
 
+    if (LIKELY(w->mask == w->alive))
+        return SG_NEXT;
     for (u32 m = w->mask; m; m &= m - 1)
         want |= pa[__builtin_ctz(m)];
     return sg_warp_sync(w, in, want);

@@ -228,6 +228,38 @@ HANDLER(ex2_f32)
     return SG_NEXT;
 }
 
+/*
+ * lg2: x = 2^e * m, m in [0.707, 1.414); log2(m) by the series of atanh((m - 1) / (m + 1)), whose
+ * terms beyond the 9th power are below 2^-30.
+ */
+static inline f32 lg2_ptx(f32 x)
+{
+    const bool small = bits32(x) < 0x00800000u; /* denormal, unless they count as 0 */
+    const f32 y = small ? x * 16777216.0f : x;
+    const u32 u = bits32(y) - 0x3f3504f3u; /* sqrt(0.5) becomes 0 */
+    const s32 e = (s32)u >> 23;
+    const f32 m = float32((u & 0x7fffffu) + 0x3f3504f3u);
+    const f32 s = (m - 1.0f) / (m + 1.0f), s2 = s * s;
+    f32 p = 0.320598898f;
+
+    p = p * s2 + 0.412198583f;
+    p = p * s2 + 0.577078016f;
+    p = p * s2 + 0.961796694f;
+    p = p * s2 + 2.88539008f;
+    p = p * s + ((f32)e - (small ? 24.0f : 0.0f));
+    p = x == float32(0x7f800000u) || x != x ? x : p;
+    p = x < 0.0f ? float32(0x7fffffffu) : p;
+    return x == 0.0f ? float32(0xff800000u) : p;
+}
+
+HANDLER(lg2_f32)
+{
+    const f32 *pa = SRC(f32, a);
+
+    STORE(f32, lg2_ptx(pa[i]));
+    return SG_NEXT;
+}
+
 /* One call of libm a lane. */
 #define LIBM(id, name, T, e)                                                 \
     HANDLER(id)                                                              \
@@ -243,7 +275,6 @@ HANDLER(ex2_f32)
     }
 #define ROWL(id, name, T, e) {name, h_##id},
 #define LISTL(X)                                                             \
-    X(lg2_f32, "lg2.f32", f32, log2f(a))                                     \
     X(sin_f32, "sin.f32", f32, sinf(a))                                      \
     X(cos_f32, "cos.f32", f32, cosf(a))                                      \
     X(tanh_f32, "tanh.f32", f32, tanhf(a))
@@ -251,5 +282,5 @@ LISTL(LIBM)
 
 const struct sg_opdef SG_TABLE(flt)[] = {
     LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64)
-    LISTL(ROWL) ROW(ex2_f32, "ex2.f32") {NULL, NULL},
+    LISTL(ROWL) ROW(ex2_f32, "ex2.f32") ROW(lg2_f32, "lg2.f32") {NULL, NULL},
 };

@@ -191,7 +191,6 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
     X(add, "add.", 2, a + b)                                                 \
     X(sub, "sub.", 2, a - b)                                                 \
     X(mul, "mul.", 2, a * b)                                                 \
-    X(fma, "fma.", 3, to_odd((f64)a * (f64)b + (f64)c))                      \
     X(min, "min.", 2, hmin(a, b, false))                                     \
     X(max, "max.", 2, hmax(a, b, false))                                     \
     X(min_nan, "min.nan.", 2, hmin(a, b, true))                              \
@@ -199,6 +198,73 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
     X(ex2, "ex2.", 1, exp2f(a))                                              \
     X(tanh, "tanh.", 1, tanhf(a))
 LISTH(HALF)
+
+/*
+ * fma: f32 does, unless its result lies in the middle between two halves (then the digits it lost
+ * decide) or among the denormals of f16, whose middles are elsewhere.
+ */
+static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bool bf)
+{
+    const u32 low = bf ? 0xffffu : 0x1fffu, mid = bf ? 0x8000u : 0x1000u;
+    u32 doubt = 0;
+
+    LANES {
+        const f32 v = __builtin_fmaf(x[i], y[i], z[i]);
+        const u32 u = b32(v), mag = u & 0x7fffffffu;
+
+        r[i] = v;
+        doubt |= (u & low) == mid || (mag - 1 < (bf ? 0x00800000u : 0x38800000u));
+    }
+    if (UNLIKELY(doubt))
+        LANES r[i] = to_odd((f64)x[i] * (f64)y[i] + (f64)z[i]);
+}
+
+static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);
+    const int64_t flags = in->imm;
+    u32 h[2][SG_LANES];
+
+    for (int k = 0; k <= pair; k++) {
+        f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES];
+
+        widen(pa, k * 16, x, bf);
+        widen(pb, k * 16, y, bf);
+        widen(pc, k * 16, z, bf);
+        flush_f16(x, flags, bf);
+        flush_f16(y, flags, bf);
+        flush_f16(z, flags, bf);
+        fma_half(x, y, z, r, bf);
+        finish(r, flags, bf);
+        narrow(r, h[k], bf);
+        flush_result(h[k], flags, bf);
+    }
+    if (pair)
+        STORE(u32, h[0][i] | h[1][i] << 16);
+    else
+        STORE(u32, h[0][i]);
+    return SG_NEXT;
+}
+
+HANDLER(fma_f16)
+{
+    return fma_op(w, in, false, 0);
+}
+
+HANDLER(fma_f16x2)
+{
+    return fma_op(w, in, false, 1);
+}
+
+HANDLER(fma_bf16)
+{
+    return fma_op(w, in, true, 0);
+}
+
+HANDLER(fma_bf16x2)
+{
+    return fma_op(w, in, true, 1);
+}
 
 /* sign bits only: NaN keeps its bits */
 #define SIGNS(id, name, T, e)                                                \
@@ -327,7 +393,8 @@ CVT_HALF(bf16, true)
 
 const struct sg_opdef SG_TABLE(half)[] = {
     LISTH(ROWH) LISTG(ROWG) LISTX(ROWX)
-    ROW(cvt_f32_f16, "cvt.f32.f16") ROW(cvt_f32_bf16, "cvt.f32.bf16")
+    ROW(fma_f16, "fma.f16") ROW(fma_f16x2, "fma.f16x2") ROW(fma_bf16, "fma.bf16")
+    ROW(fma_bf16x2, "fma.bf16x2") ROW(cvt_f32_f16, "cvt.f32.f16") ROW(cvt_f32_bf16, "cvt.f32.bf16")
     ROW(cvt_f16_f32, "cvt.f16.f32") ROW(cvt_f16x2_f32, "cvt.f16x2.f32")
     ROW(cvt_bf16_f32, "cvt.bf16.f32") ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32")
     {NULL, NULL},

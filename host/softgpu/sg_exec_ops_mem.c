@@ -6,6 +6,84 @@
  */
 #include "sg_exec_op.h"
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+/* How the addresses of 32 running lanes lie. */
+enum shape { SCATTERED, CONSECUTIVE, UNIFORM };
+
+static inline enum shape shape64(const u64 *pa, u32 size)
+{
+#ifdef __AVX2__
+    const __m256i first = _mm256_set1_epi64x((long long)pa[0]);
+    const __m256i step = _mm256_set1_epi64x((long long)(4 * size));
+    __m256i expect = _mm256_add_epi64(first, _mm256_set_epi64x((long long)(3 * size),
+                                                               (long long)(2 * size),
+                                                               (long long)size, 0));
+    __m256i cons = _mm256_setzero_si256(), same = cons;
+
+    for (int k = 0; k < SG_LANES; k += 4) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(pa + k));
+
+        cons = _mm256_or_si256(cons, _mm256_xor_si256(v, expect));
+        same = _mm256_or_si256(same, _mm256_xor_si256(v, first));
+        expect = _mm256_add_epi64(expect, step);
+    }
+    return _mm256_testz_si256(cons, cons) ? CONSECUTIVE
+           : _mm256_testz_si256(same, same) ? UNIFORM : SCATTERED;
+#else
+    const u64 first = pa[0];
+    u64 cons = 0, same = 0;
+
+    LANES {
+        cons |= pa[i] ^ (first + (u64)i * size);
+        same |= pa[i] ^ first;
+    }
+    return !cons ? CONSECUTIVE : !same ? UNIFORM : SCATTERED;
+#endif
+}
+
+static inline enum shape shape32(const u32 *pa, u32 size)
+{
+#ifdef __AVX2__
+    const __m256i first = _mm256_set1_epi32((int)pa[0]);
+    const __m256i step = _mm256_set1_epi32((int)(8 * size));
+    const __m256i iota = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    __m256i expect = _mm256_add_epi32(first, _mm256_mullo_epi32(iota, _mm256_set1_epi32((int)size)));
+    __m256i cons = _mm256_setzero_si256(), same = cons;
+
+    for (int k = 0; k < SG_LANES; k += 8) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(pa + k));
+
+        cons = _mm256_or_si256(cons, _mm256_xor_si256(v, expect));
+        same = _mm256_or_si256(same, _mm256_xor_si256(v, first));
+        expect = _mm256_add_epi32(expect, step);
+    }
+    return _mm256_testz_si256(cons, cons) ? CONSECUTIVE
+           : _mm256_testz_si256(same, same) ? UNIFORM : SCATTERED;
+#else
+    const u32 first = pa[0];
+    u32 cons = 0, same = 0;
+
+    LANES {
+        cons |= pa[i] ^ (first + (u32)i * size);
+        same |= pa[i] ^ first;
+    }
+    return !cons ? CONSECUTIVE : !same ? UNIFORM : SCATTERED;
+#endif
+}
+
+/* Is [ad, ad + size) inside the cached allocation, and aligned to al? */
+static inline bool range_has(const struct sg_warp *w, const struct sg_insn *in, u64 ad, u32 size,
+                             u32 al, bool write)
+{
+    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
+
+    return LIKELY(r->generation == sg_mem_generation && (!write || r->writable) && ad >= r->base &&
+                  ad <= r->end && size <= r->end - ad && !(ad & (al - 1)));
+}
+
 /* Addresses of all lanes; lanes that do not run get the address of one that does. */
 static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn *in, u64 *ad)
 {
@@ -23,13 +101,13 @@ static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn
     return m;
 }
 
-/* All lanes inside the cached range and aligned? *step: 0 for consecutive addresses. */
+/* All lanes inside the cached range and aligned? */
 static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, const u64 *ad,
-                             u32 size, bool write, u64 *step)
+                             u32 size, bool write)
 {
     const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
-    const u64 base = r->base, last = r->end - size, first = ad[0];
-    u64 bad = 0, low = 0, cons = 0;
+    const u64 base = r->base, last = r->end - size;
+    u64 bad = 0, low = 0;
 
     if (UNLIKELY(r->generation != sg_mem_generation || (write && !r->writable) ||
                  r->end - r->base < size))
@@ -37,9 +115,7 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
     LANES {
         bad |= (ad[i] - base) | (last - ad[i]);
         low |= ad[i];
-        cons |= ad[i] ^ (first + (u64)i * size);
     }
-    *step = cons;
     return LIKELY(!(bad >> 63) && !(low & (size - 1)));
 }
 
@@ -50,19 +126,35 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define LD_G(id, name, TD, T)                                                \
     HANDLER(ld_g_##id)                                                       \
     {                                                                        \
-        u64 ad[SG_LANES], step;                                              \
-        const u32 m = global_addresses(w, in, ad);                           \
+        u64 ad[SG_LANES];                                                    \
+        const u32 m = w->mask;                                               \
         TD *d = DST(TD, d);                                                  \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), false, &step)))        \
-            return sg_ld_slow(w, in);                                        \
         if (in->aux & SG_AUX_SPIN)                                           \
             w->spin = true;                                                  \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (!step && sizeof(T) == sizeof(TD))                            \
-                memcpy(d, (const void *)(uintptr_t)ad[0], sizeof(T) * SG_LANES); \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    d[i] = (TD)AT(T, ad[i]);                                 \
+            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm;       \
+            const enum shape sh = shape64(pa, sizeof(T));                    \
+            if (sh == CONSECUTIVE &&                                         \
+                range_has(w, in, first, sizeof(T) * SG_LANES, sizeof(T), false)) { \
+                const T *src = (const T *)(uintptr_t)first;                  \
+                if (sizeof(T) == sizeof(TD))                                 \
+                    memcpy(d, src, sizeof(T) * SG_LANES);                    \
+                else                                                         \
+                    LANES d[i] = (TD)src[i];                                 \
+                return SG_NEXT;                                              \
+            }                                                                \
+            if (sh == UNIFORM && range_has(w, in, first, sizeof(T), sizeof(T), false)) { \
+                const T v = AT(T, first);                                    \
+                LANES d[i] = (TD)v;                                          \
+                return SG_NEXT;                                              \
+            }                                                                \
+        }                                                                    \
+        global_addresses(w, in, ad);                                         \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), false)))               \
+            return sg_ld_slow(w, in);                                        \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            for (int i = 0; i < SG_LANES; i++)                               \
+                d[i] = (TD)AT(T, ad[i]);                                     \
         } else {                                                             \
             EACH(m) d[i] = (TD)AT(T, ad[i]);                                 \
         }                                                                    \
@@ -72,17 +164,27 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define ST_G(id, name, TD, T)                                                \
     HANDLER(st_g_##id)                                                       \
     {                                                                        \
-        u64 ad[SG_LANES], step;                                              \
-        const u32 m = global_addresses(w, in, ad);                           \
+        u64 ad[SG_LANES];                                                    \
+        const u32 m = w->mask;                                               \
         const TD *s = SRC(TD, d);                                            \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), true, &step)))         \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm;       \
+            if (shape64(pa, sizeof(T)) == CONSECUTIVE &&                     \
+                range_has(w, in, first, sizeof(T) * SG_LANES, sizeof(T), true)) { \
+                T *to = (T *)(uintptr_t)first;                               \
+                if (sizeof(T) == sizeof(TD))                                 \
+                    memcpy(to, s, sizeof(T) * SG_LANES);                     \
+                else                                                         \
+                    LANES to[i] = (T)s[i];                                   \
+                return SG_NEXT;                                              \
+            }                                                                \
+        }                                                                    \
+        global_addresses(w, in, ad);                                         \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), true)))                \
             return sg_st_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (!step && sizeof(T) == sizeof(TD))                            \
-                memcpy((void *)(uintptr_t)ad[0], s, sizeof(T) * SG_LANES);   \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    PUT(T, ad[i]) = (T)s[i];                                 \
+            for (int i = 0; i < SG_LANES; i++)                               \
+                PUT(T, ad[i]) = (T)s[i];                                     \
         } else {                                                             \
             EACH(m) PUT(T, ad[i]) = (T)s[i];                                 \
         }                                                                    \
@@ -93,10 +195,10 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define LD_GV(id, name, T, N)                                                \
     HANDLER(ld_g_##id)                                                       \
     {                                                                        \
-        u64 ad[SG_LANES], step;                                              \
+        u64 ad[SG_LANES];                                                    \
         const u32 m = global_addresses(w, in, ad);                           \
         T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false, &step)))    \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false)))    \
             return sg_ld_slow(w, in);                                        \
         if (in->aux & SG_AUX_SPIN)                                           \
             w->spin = true;                                                  \
@@ -108,11 +210,11 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define ST_GV(id, name, T, N)                                                \
     HANDLER(st_g_##id)                                                       \
     {                                                                        \
-        u64 ad[SG_LANES], step;                                              \
+        u64 ad[SG_LANES];                                                    \
         const u32 m = global_addresses(w, in, ad);                           \
         const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
                                N > 2 ? SRC(T, e) : NULL};                    \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true, &step)))     \
+        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \
             return sg_st_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             PUT(T, ad[i] + (u64)k * sizeof(T)) = s[k][i];                    \
@@ -158,39 +260,58 @@ static inline u32 small_addresses(const struct sg_warp *w, const struct sg_insn 
     return m;
 }
 
-static inline bool small_ok(const u32 *ad, u32 bytes, u32 size, u32 *step)
+static inline bool small_has(u32 ad, u32 size, u32 al, u32 bytes)
 {
-    const u32 last = bytes - size, first = ad[0];
-    u32 bad = 0, low = 0, cons = 0;
+    return LIKELY(ad <= bytes && size <= bytes - ad && !(ad & (al - 1)));
+}
+
+static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
+{
+    const u32 last = bytes - size;
+    u32 bad = 0, low = 0;
 
     if (UNLIKELY(bytes < size))
         return false;
     LANES {
         bad |= ad[i] | (last - ad[i]);
         low |= ad[i];
-        cons |= ad[i] ^ (first + (u32)i * size);
     }
-    *step = cons;
     return LIKELY(!(bad >> 31) && !(low & (size - 1)));
 }
 
 #define LD_S(id, name, TD, T)                                                \
     HANDLER(ld_s_##id)                                                       \
     {                                                                        \
-        u32 ad[SG_LANES], step;                                              \
-        const u32 m = small_addresses(w, in, ad);                            \
+        u32 ad[SG_LANES];                                                    \
+        const u32 m = w->mask, bytes = w->cta->shared_bytes;                 \
         const u8 *sh = w->cta->shared;                                       \
         TD *d = DST(TD, d);                                                  \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T), &step))) \
-            return sg_ld_slow(w, in);                                        \
         if (in->aux & SG_AUX_SPIN)                                           \
             w->spin = true;                                                  \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (!step && sizeof(T) == sizeof(TD))                            \
-                memcpy(d, sh + ad[0], sizeof(T) * SG_LANES);                 \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
+            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm;       \
+            const enum shape shp = shape32(pa, sizeof(T));                   \
+            const T *src = (const T *)(const void *)(sh + first);            \
+            if (shp == CONSECUTIVE &&                                        \
+                small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) {  \
+                if (sizeof(T) == sizeof(TD))                                 \
+                    memcpy(d, src, sizeof(T) * SG_LANES);                    \
+                else                                                         \
+                    LANES d[i] = (TD)src[i];                                 \
+                return SG_NEXT;                                              \
+            }                                                                \
+            if (shp == UNIFORM && small_has(first, sizeof(T), sizeof(T), bytes)) { \
+                const T v = *src;                                            \
+                LANES d[i] = (TD)v;                                          \
+                return SG_NEXT;                                              \
+            }                                                                \
+        }                                                                    \
+        small_addresses(w, in, ad);                                          \
+        if (UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                       \
+            return sg_ld_slow(w, in);                                        \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            for (int i = 0; i < SG_LANES; i++)                               \
+                d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);           \
         } else {                                                             \
             EACH(m) d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
         }                                                                    \
@@ -200,18 +321,28 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size, u32 *step)
 #define ST_S(id, name, TD, T)                                                \
     HANDLER(st_s_##id)                                                       \
     {                                                                        \
-        u32 ad[SG_LANES], step;                                              \
-        const u32 m = small_addresses(w, in, ad);                            \
+        u32 ad[SG_LANES];                                                    \
+        const u32 m = w->mask, bytes = w->cta->shared_bytes;                 \
         u8 *sh = w->cta->shared;                                             \
         const TD *s = SRC(TD, d);                                            \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T), &step))) \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm;       \
+            if (shape32(pa, sizeof(T)) == CONSECUTIVE &&                     \
+                small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) {  \
+                T *to = (T *)(void *)(sh + first);                           \
+                if (sizeof(T) == sizeof(TD))                                 \
+                    memcpy(to, s, sizeof(T) * SG_LANES);                     \
+                else                                                         \
+                    LANES to[i] = (T)s[i];                                   \
+                return SG_NEXT;                                              \
+            }                                                                \
+        }                                                                    \
+        small_addresses(w, in, ad);                                          \
+        if (UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                       \
             return sg_st_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (!step && sizeof(T) == sizeof(TD))                            \
-                memcpy(sh + ad[0], s, sizeof(T) * SG_LANES);                 \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    *(T *)(void *)(sh + ad[i]) = (T)s[i];                    \
+            for (int i = 0; i < SG_LANES; i++)                               \
+                *(T *)(void *)(sh + ad[i]) = (T)s[i];                        \
         } else {                                                             \
             EACH(m) *(T *)(void *)(sh + ad[i]) = (T)s[i];                    \
         }                                                                    \
@@ -221,11 +352,11 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size, u32 *step)
 #define LD_SV(id, name, T, N)                                                \
     HANDLER(ld_s_##id)                                                       \
     {                                                                        \
-        u32 ad[SG_LANES], step;                                              \
+        u32 ad[SG_LANES];                                                    \
         const u32 m = small_addresses(w, in, ad);                            \
         const u8 *sh = w->cta->shared;                                       \
         T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N, &step))) \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
             return sg_ld_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             d[k][i] = ((const T *)(const void *)(sh + ad[i]))[k];            \
@@ -235,12 +366,12 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size, u32 *step)
 #define ST_SV(id, name, T, N)                                                \
     HANDLER(st_s_##id)                                                       \
     {                                                                        \
-        u32 ad[SG_LANES], step;                                              \
+        u32 ad[SG_LANES];                                                    \
         const u32 m = small_addresses(w, in, ad);                            \
         u8 *sh = w->cta->shared;                                             \
         const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
                                N > 2 ? SRC(T, e) : NULL};                    \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N, &step))) \
+        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
             return sg_st_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             ((T *)(void *)(sh + ad[i]))[k] = s[k][i];                        \

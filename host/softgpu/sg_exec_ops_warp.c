@@ -8,11 +8,56 @@
  * shfl (PTX ISA): c holds the clamp in bits 0-4 and the segment mask in bits 8-12. A source lane
  * outside the limits gives the lane its own value and a false predicate.
  */
-#define SHFL(id, calc, inside)                                               \
+/*
+ * The usual form: all lanes run, distance and limits are constants, no segments. Returns false
+ * when it is something else. d and a may be one slot, hence the copy.
+ */
+enum shfl_mode { UP, DOWN, BFLY, IDX };
+static bool shfl_fast(struct sg_warp *w, const struct sg_insn *in, enum shfl_mode mode)
+{
+    const u32 *pa = SRC(u32, a), b = SRC(u32, b)[0] & 31, c = SRC(u32, c)[0] & 0x1f1f;
+    u32 *d = DST(u32, d), *p = DST(u32, e), tmp[SG_LANES];
+
+    if (w->mask != SG_FULL || !(in->c & SG_OPND_CONST) || c != (mode == UP ? 0 : 31))
+        return false;
+    if (!(in->b & SG_OPND_CONST)) {
+        u32 differ = 0;
+
+        LANES differ |= (SRC(u32, b)[i] ^ b) & 31;
+        if (differ)
+            return false;
+    }
+    memcpy(tmp, pa, sizeof(tmp));
+    *p = SG_FULL;
+    switch (mode) {
+    case UP:
+        memcpy(d, tmp, b * 4);
+        memcpy(d + b, tmp, (SG_LANES - b) * 4);
+        *p = SG_FULL << b;
+        break;
+    case DOWN:
+        memcpy(d, tmp + b, (SG_LANES - b) * 4);
+        memcpy(d + SG_LANES - b, tmp + SG_LANES - b, b * 4);
+        *p = SG_FULL >> b;
+        break;
+    case BFLY:
+        for (u32 i = 0; i < SG_LANES; i++)
+            d[i] = tmp[i ^ b];
+        break;
+    case IDX:
+        LANES d[i] = tmp[b];
+        break;
+    }
+    return true;
+}
+
+#define SHFL(id, mode, calc, inside)                                               \
     HANDLER(id)                                                              \
     {                                                                        \
         const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);   \
         u32 *d = DST(u32, d), tmp[SG_LANES], pred = 0;                       \
+        if (shfl_fast(w, in, mode))                                          \
+            return SG_NEXT;                                                  \
         EACH(w->mask) {                                                      \
             const int lane = (int)i, bval = (int)(pb[i] & 31);               \
             const int cval = (int)(pc[i] & 31), seg = (int)(pc[i] >> 8 & 31); \
@@ -33,10 +78,10 @@
         return SG_NEXT;                                                      \
     }
 
-SHFL(shfl_up, lane - bval, j >= max)
-SHFL(shfl_down, lane + bval, j <= max)
-SHFL(shfl_bfly, lane ^ bval, j <= max)
-SHFL(shfl_idx, min | (bval & ~seg), j <= max)
+SHFL(shfl_up, UP, lane - bval, j >= max)
+SHFL(shfl_down, DOWN, lane + bval, j <= max)
+SHFL(shfl_bfly, BFLY, lane ^ bval, j <= max)
+SHFL(shfl_idx, IDX, min | (bval & ~seg), j <= max)
 
 #define VOTE(id, e)                                                          \
     HANDLER(id)                                                              \
