@@ -45,6 +45,11 @@ static int add_rule(scmp_filter_ctx ctx, const char *line)
     unsigned arg;
     char mask[24], value[24];
 
+    if (sscanf(line, "%31s %15s", name, word) == 2 && !strcmp(word, "kill")) {
+        int nr = seccomp_syscall_resolve_name(name);
+
+        return nr == __NR_SCMP_ERROR ? -1 : seccomp_rule_add(ctx, SCMP_ACT_KILL_PROCESS, nr, 0);
+    }
     if (sscanf(line, "%31s errno %15s", name, word) == 2) {
         int nr = seccomp_syscall_resolve_name(name), e = policy_errno(word);
 
@@ -66,9 +71,21 @@ static int add_rule(scmp_filter_ctx ctx, const char *line)
                                      strtoull(value, NULL, 0)));
 }
 
+/* The policy's own "default errno NAME" line, or death. */
+static uint32_t default_action(const char *policy)
+{
+    const char *line = strstr(policy, "\ndefault errno ");
+    char word[16];
+
+    if (!line || sscanf(line, "\ndefault errno %15s", word) != 1 || !policy_errno(word))
+        return SCMP_ACT_KILL_PROCESS;
+    return SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
+}
+
 int vgb_sandbox_filter(const char *policy, char *err, size_t err_size)
 {
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    const uint32_t otherwise = default_action(policy);
+    scmp_filter_ctx ctx = seccomp_init(otherwise);
     char line[160];
     int r = -1;
 
@@ -86,6 +103,8 @@ int vgb_sandbox_filter(const char *policy, char *err, size_t err_size)
         line[strcspn(line, "#")] = '\0';
         for (size_t l = strlen(line); l && isspace((unsigned char)line[l - 1]);)
             line[--l] = '\0';
+        if (!strncmp(line, "default errno ", 14) && otherwise != SCMP_ACT_KILL_PROCESS)
+            continue;
         if (*line && add_rule(ctx, line)) {
             snprintf(err, err_size, "policy line not understood: %s", line);
             goto out;
@@ -179,6 +198,9 @@ int vgb_sandbox_enter(bool soft, char *err, size_t err_size)
     }
     if (!soft)
         limit_files();
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    /* Not for NVIDIA's library, which reads its own /proc/self; ptrace is forbidden to workers
+     * anyway. */
+    if (soft)
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     return vgb_sandbox_filter(soft ? vgb_policy_soft : vgb_policy_nvidia, err, err_size);
 }

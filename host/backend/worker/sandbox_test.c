@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -92,7 +93,7 @@ static int do_socket(void)
 {
     int r = socket(AF_INET, SOCK_STREAM, 0);
 
-    return r < 0 && errno == EACCES ? 3 : 1;
+    return r < 0 && errno == EPERM ? 3 : 1;
 }
 
 static int do_nr(long nr)
@@ -125,9 +126,28 @@ static void test_soft(void **state)
     assert_int_equal(in_sandbox(true, do_socket), KILLED);
 }
 
+static int do_exec(void)
+{
+    char *args[] = {(char *)(uintptr_t)"/bin/true", NULL};
+
+    execve("/bin/true", args, NULL);
+    return errno == EPERM || errno == EACCES ? 4 : 1;
+}
+
+static int do_read_home(void)
+{
+    /* Landlock: /etc is readable, /root and /home are not. No Landlock: nothing to see. */
+    return open("/root", O_RDONLY | O_DIRECTORY) < 0 && open("/etc/hosts", O_RDONLY) >= 0 ? 6 : 1;
+}
+
 static void test_nvidia(void **state)
 {
     (void)state;
+    assert_int_equal(in_sandbox(false, do_exec), 4);
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0)
+        assert_int_equal(in_sandbox(false, do_read_home), 6);
+    else
+        fprintf(stderr, "not run: landlock: this kernel has none\n");
     assert_int_equal(in_sandbox(false, do_socket), 3);
 }
 
