@@ -18,6 +18,12 @@ static void *find(void *ctx, const char *name)
 void vgb_calls_init(struct vgb_worker *w)
 {
     vgp_provider_load(&vgb_provider, find, vgb_cu.dl);
+    /* Drivers before 12.8 have it without the suffix only, with the same meaning and parameters. */
+    if (!vgb_provider.cuEventElapsedTime_v2) {
+        void *sym = find(vgb_cu.dl, "cuEventElapsedTime");
+
+        memcpy(&vgb_provider.cuEventElapsedTime_v2, &sym, sizeof(sym));
+    }
     if (w->quota.limit)
         vgb_quota_wrap(w);
 }

@@ -20,6 +20,10 @@ CUresult vgb_do_cuStreamSynchronize(struct vgb_call *c,
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = vgb_wait_add_stream(c->w, wait, stream);
+    if (r == CUDA_SUCCESS && !wait->nevents) {
+        /* Idle, so this does not block; and it is what writes the output of device printf. */
+        r = vgb_cu.StreamSynchronize(stream);
+    }
     return r == CUDA_SUCCESS ? vgb_wait_start(c, wait) : vgb_wait_fail(c, wait, r);
 }
 
@@ -94,6 +98,8 @@ CUresult vgb_do_vgpCtxSynchronize(struct vgb_call *c, const struct vgp_args_vgpC
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->finish = finish_context;
     CUresult r = vgb_wait_add_context(c, wait);
+    if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
+        r = vgb_cu.CtxSynchronize(); /* all idle: does not block, as above */
     return r == CUDA_SUCCESS ? vgb_wait_start(c, wait) : vgb_wait_fail(c, wait, r);
 }
 

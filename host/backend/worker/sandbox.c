@@ -165,6 +165,7 @@ static void limit_files(void)
     allow_below(ruleset, "/dev/nvidia-uvm", DEVICE & ~LANDLOCK_ACCESS_FS_READ_DIR);
     allow_below(ruleset, "/dev/nvidia-uvm-tools", DEVICE & ~LANDLOCK_ACCESS_FS_READ_DIR);
     allow_below(ruleset, "/dev/nvidia-caps", DEVICE);
+    allow_below(ruleset, "/dev/nvidia-caps-imex-channels", DEVICE);
     allow_below(ruleset, "/dev/null", DEVICE & ~LANDLOCK_ACCESS_FS_READ_DIR);
     for (int i = 0; i < 32; i++) {
         snprintf(node, sizeof(node), "/dev/nvidia%d", i);

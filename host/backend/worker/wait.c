@@ -121,10 +121,19 @@ void vgb_wait_free(struct vgb_worker *w, struct vgb_wait *wait)
     free(wait);
 }
 
+/* The legacy stream stands for the other streams too, which a query of it need not look at. */
+static bool stands_for_others(const struct vgb_worker *w, CUstream stream)
+{
+    return (stream == NULL || stream == CU_STREAM_LEGACY) &&
+           (w->handles.live[VGP_H_STREAM] || w->nthread_streams);
+}
+
 CUresult vgb_wait_add_stream(struct vgb_worker *w, struct vgb_wait *wait, CUstream stream)
 {
-    CUresult r = vgb_cu.StreamQuery(stream);
+    CUresult r = CUDA_ERROR_NOT_READY;
 
+    if (!stands_for_others(w, stream))
+        r = vgb_cu.StreamQuery(stream);
     if (r != CUDA_ERROR_NOT_READY)
         return r; /* nothing to wait for, or an error, e.g. the stream is being captured */
     if (wait->nevents == VGB_WAIT_EVENTS)
@@ -167,6 +176,19 @@ static CUresult query(struct vgb_wait *wait)
     return wait->borrowed ? vgb_cu.EventQuery(wait->borrowed) : CUDA_SUCCESS;
 }
 
+/*
+ * A wait that was found complete by polling still makes the call that the application made: it does
+ * not block any more, and CUDA writes the output of device printf only in such calls.
+ */
+static CUresult settle(const struct vgb_wait *wait)
+{
+    if (wait->borrowed)
+        return vgb_cu.EventSynchronize(wait->borrowed);
+    if (wait->nevents)
+        return vgb_cu.EventSynchronize(wait->events[wait->nevents - 1]);
+    return CUDA_SUCCESS;
+}
+
 CUresult vgb_wait_fail(struct vgb_call *c, struct vgb_wait *wait, CUresult r)
 {
     c->deferred = true;
@@ -182,7 +204,7 @@ CUresult vgb_wait_start(struct vgb_call *c, struct vgb_wait *wait)
 
     c->deferred = true;
     if (r != CUDA_ERROR_NOT_READY) {
-        complete(c->w, wait, r);
+        complete(c->w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
         return CUDA_SUCCESS;
     }
     wait->started_ns = vgb_now_ns();
@@ -283,9 +305,8 @@ bool vgb_waits_poll(struct vgb_worker *w)
             hand_over(w, wait);
             continue;
         }
-        if (wait->finish)
-            vgb_set_context(w, wait->ctx);
-        complete(w, wait, r);
+        vgb_set_context(w, wait->ctx);
+        complete(w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
     }
     return ws->polled != NULL;
 }
