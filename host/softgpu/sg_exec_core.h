@@ -77,9 +77,10 @@ const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA l
 #define SG_WIN_SHARED_SIZE (16u << 20)
 #define SG_WIN_LOCAL_SIZE (16u << 20)
 #define SG_WIN_PARAM_SIZE (1u << 20)
+#define SG_WIN_CODE_SIZE (64u << 20) /* addresses of functions: 16 bytes each, nothing lies there */
 #define SG_MAX_LOCAL (512u << 10) /* CUDA: local memory per thread */
 struct sg_windows {
-    uint64_t shared, local, param;
+    uint64_t shared, local, param, code;
 };
 extern struct sg_windows sg_win; /* zero until sg_windows_init() */
 bool sg_windows_init(void);

@@ -12,7 +12,8 @@ static pthread_once_t win_once = PTHREAD_ONCE_INIT;
 
 static void win_make(void)
 {
-    const size_t total = SG_WIN_SHARED_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE;
+    const size_t total = SG_WIN_SHARED_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE +
+                         SG_WIN_CODE_SIZE;
     void *p = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (p == MAP_FAILED)
@@ -20,6 +21,7 @@ static void win_make(void)
     sg_win.shared = (uint64_t)(uintptr_t)p;
     sg_win.local = sg_win.shared + SG_WIN_SHARED_SIZE;
     sg_win.param = sg_win.local + SG_WIN_LOCAL_SIZE;
+    sg_win.code = sg_win.param + SG_WIN_PARAM_SIZE;
 }
 
 bool sg_windows_init(void)

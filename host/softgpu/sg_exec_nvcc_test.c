@@ -100,7 +100,7 @@ static void histogram(void)
     OPEN("histogram")
 
     for (int i = 0; i < n; i++)
-        want[a[i] = (unsigned char)(i * i >> 5)]++;
+        want[a[i] = (unsigned char)((unsigned)i * (unsigned)i >> 5)]++;
     r = tk_run(&t, 5, 128, &p, &f);
     for (int i = 0; i < 256; i++)
         err += h[i] != want[i];

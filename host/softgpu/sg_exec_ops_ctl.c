@@ -265,6 +265,13 @@ HANDLER(trap)
     return sg_fault_set(w, in, (u32)__builtin_ctz(w->mask), SG_ERR_FAILED, "trap");
 }
 
+HANDLER(badcall)
+{
+    return sg_fault_set(w, in, (u32)__builtin_ctz(w->mask), 718,
+                        "call through a pointer to no function that could be called here "
+                        "(recursive calls are not available)");
+}
+
 HANDLER(vprintf)
 {
     return sg_vprintf(w, in);
@@ -309,6 +316,6 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
     ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
     ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
-    ROW(trap, "trap") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
+    ROW(trap, "trap") ROW(badcall, "badcall") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

@@ -204,6 +204,19 @@ static void test_calls(void)
           "{ .param .b32 q0; .param .b32 q1;\nst.param.b32 [q0], %r1;\n"
           "call.uni (q1), sq, (q0);\nld.param.b32 %r9, [q1];\n}\ncall (%r10), inc, (%r9);\n"
           "st.global.u32 [%rd1], %r10;"), 1, 32, 32, i > 9 ? 2 : i * i + 1);
+    CHECK("calls through a pointer", KERNEL(
+          ".func (.param .b32 r) f1(.param .b32 a);\n.func (.param .b32 r) f2(.param .b32 a);\n"
+          ".global .align 8 .u64 tab[2] = {f1, f2};\n"
+          ".func (.param .b32 r) f1(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
+          "add.u32 %x1, %x1, 1000;\nst.param.b32 [r], %x1;\nret;\n}\n"
+          ".func (.param .b32 r) f2(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
+          "mul.lo.u32 %x1, %x1, 3;\nst.param.b32 [r], %x1;\nret;\n}\n",
+          "and.b32 %r9, %r1, 1;\nmul.wide.u32 %rd3, %r9, 8;\nmov.u64 %rd4, tab;\n"
+          "add.u64 %rd4, %rd4, %rd3;\nld.global.u64 %rd5, [%rd4];\n"
+          "{ .param .b32 q0; .param .b32 q1;\nst.param.b32 [q0], %r1;\n"
+          "proto: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+          "call (q1), %rd5, (q0), proto;\nld.param.b32 %r10, [q1];\n}\n"
+          "st.global.u32 [%rd1], %r10;"), 1, 50, 50, i & 1 ? 3 * i : 1000 + i);
     CHECK("initialisers", KERNEL(
           ".global .align 4 .u32 tab[4] = {10, 0x14, 036, -1};\n"
           ".const .align 8 .u64 ptr = tab+4;\n.global .align 1 .b8 by[5] = {1, 2, 3};\n"
@@ -262,6 +275,8 @@ static void test_faults(void)
                  "trap");
     expect_fault("barrier deadlock", KERNEL("", "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\n"
                  "bar.sync 1;\nA: bar.sync 2, 128;"), 64, SG_ERR_FAILED, 0, "deadlock");
+    expect_fault("call through a bad pointer", KERNEL("",
+                 "call %rd0, ();"), 32, 718, 0, "pointer");
     t_watchdog = 1000000;
     r = go(KERNEL("", "L: bra L;"), 2, 64, &f);
     t_result("watchdog", r == SG_ERR_TIMEOUT, "result %d", r);
@@ -348,7 +363,6 @@ static void test_refusals(void)
                 "add.sideways.u32");
     expect_diag("an opcode that is not available",
                 BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
-    expect_diag("indirect call", BODY("call %rd1, ();"), SG_ERR_UNSUPPORTED, 8, "indirect");
     expect_diag("function without body", HEAD ".extern .func f();\n.entry t()\n{\ncall f;\n}\n",
                 SG_ERR_UNSUPPORTED, 7, "call f");
     expect_diag("recursion", HEAD ".func f()\n{\ncall f;\nret;\n}\n.entry t()\n{\ncall f;\n}\n",

@@ -180,6 +180,7 @@ struct sg_func {
     uint32_t maxntid[3], reqntid[3];
     int32_t alias; /* funcs[] index or -1 */
     uint32_t kernel; /* kernels[] index + 1, 0: none */
+    bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
 };
 
 /* A place in the constant pool that holds the address of a global. */
@@ -236,6 +237,8 @@ struct sg_kernel {
 struct sg_module {
     char *text;
     size_t len;
+    pthread_mutex_t lock;
+    bool taken_known;
     uint32_t version, target; /* 90, 80 */
     bool target_suffix;
     uint32_t address_size;
@@ -249,6 +252,15 @@ struct sg_module {
     struct sg_kernel **kernels;
     uint32_t nkernels, cap_kernels;
 };
+
+/* What a pointer to a function looks like: only compared, never followed. 0: too many. */
+static inline uint64_t sg_func_address(uint32_t index)
+{
+    return index < SG_WIN_CODE_SIZE / 16 && sg_win.code ? sg_win.code + index * 16ull : 0;
+}
+
+/* Finds the functions whose address is taken, by an initialiser or a mov (sg_ptx_init.c). */
+void sg_module_find_taken(struct sg_module *m);
 
 /* Grows *p so that index n exists (cap doubled); false: out of memory. */
 bool sg_grow(void *p, uint32_t *cap, uint32_t n, size_t elem);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the driver half sees of a module: kernels, globals, and the initialisers of variables. */
+#define _GNU_SOURCE /* memmem */
 #include "sg_ptx.h"
 
 #include <stdlib.h>
@@ -117,12 +118,17 @@ static int init_symbol(struct init *x, uint64_t *v)
     y = sg_sym_find(&x->m->symtab, 0, x->l.tok.s, x->l.tok.len);
     if (!y)
         return bad(&x->l, x->diag, "unknown symbol");
+    if (y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY) {
+        *v = sg_windows_init() ? sg_func_address(y->index) : 0;
+        goto found;
+    }
     if (y->kind != SG_K_GLOBAL)
         return sg_diag_at(x->diag, SG_ERR_UNSUPPORTED, x->l.tok.line, x->l.tok.col,
                           "initialiser of '%s': the address of '%.*s' is not available (only "
                           ".global and .const variables)", x->v->name, (int)x->l.tok.len,
                           x->l.tok.s);
     *v = x->m->vars[y->index].address;
+found:
     sg_lex_next(&x->l);
     if (generic) {
         if (!sg_tok_is(&x->l, ')'))
@@ -291,4 +297,49 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag)
             return r;
     }
     return 0;
+}
+
+static void take(struct sg_module *m, const struct sg_tok *t)
+{
+    struct sg_sym *y = t->kind == SG_T_ID ? sg_sym_find(&m->symtab, 0, t->s, t->len) : NULL;
+
+    if (y && y->kind == SG_K_FUNC)
+        m->funcs[y->index].taken = true;
+}
+
+static void take_moves(struct sg_module *m, const char *opcode)
+{
+    const char *p = m->text, *end = m->text + m->len;
+
+    while ((p = memmem(p, (size_t)(end - p), opcode, strlen(opcode)))) {
+        struct sg_lex l;
+
+        p += strlen(opcode);
+        sg_lex_init(&l, p, end, 1); /* destination , source */
+        sg_lex_next(&l);
+        if (!sg_tok_is(&l, ','))
+            continue;
+        sg_lex_next(&l);
+        take(m, &l.tok);
+    }
+}
+
+void sg_module_find_taken(struct sg_module *m)
+{
+    pthread_mutex_lock(&m->lock);
+    if (!m->taken_known) {
+        for (uint32_t i = 0; i < m->nvars; i++) {
+            struct sg_lex l;
+
+            if (!m->vars[i].init || sg_type_size(m->vars[i].type) != 8)
+                continue;
+            sg_lex_init(&l, m->vars[i].init, m->text + m->len, 1);
+            for (; l.tok.kind != SG_T_EOF && !sg_tok_is(&l, ';'); sg_lex_next(&l))
+                take(m, &l.tok);
+        }
+        take_moves(m, "mov.u64");
+        take_moves(m, "mov.b64");
+        m->taken_known = true;
+    }
+    pthread_mutex_unlock(&m->lock);
 }

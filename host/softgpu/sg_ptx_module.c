@@ -496,6 +496,7 @@ int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct
         free(p.m);
         return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
     }
+    pthread_mutex_init(&p.m->lock, NULL);
     memcpy(p.m->text, text, len);
     while (len && !p.m->text[len - 1])
         len--;
@@ -537,6 +538,7 @@ void sg_module_free(struct sg_module *m)
     free(m->vars);
     free(m->shared);
     sg_sym_free(&m->symtab);
+    pthread_mutex_destroy(&m->lock);
     free(m->text);
     free(m);
 }

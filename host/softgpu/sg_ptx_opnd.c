@@ -416,8 +416,8 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
         break;
     case SG_K_FUNC:
     case SG_K_ENTRY:
-        sg_dec_refuse(d, "the address of a function is not available");
-        return SG_OPND_CONST;
+        v = sg_func_address(o->v) + o->imm;
+        break;
     default:
         sg_dec_refuse(d, "textures, surfaces and samplers are not available");
         return SG_OPND_CONST;

@@ -166,6 +166,7 @@ static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32
 }
 
 #define MAX_ARGS 64
+#define MAX_INDIRECT 64 /* functions that one call through a pointer may reach */
 
 struct call {
     struct sg_opnd *rets, *args;
@@ -354,6 +355,56 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
     return d->err;
 }
 
+/* May this function be meant by a call through a pointer with these arguments? */
+static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, const struct call *c)
+{
+    const struct sg_pdecl *p[2] = {f->params, f->rets};
+    const struct sg_opnd *o[2] = {c->args, c->rets};
+    const uint32_t n[2] = {c->nargs, c->nrets};
+
+    if (f->is_entry || !f->body || !f->taken || f->nparams != c->nargs || f->nrets != c->nrets)
+        return false;
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < n[k]; i++)
+            if (p[k][i].is_reg || o[k][i].kind != SG_O_SYM || o[k][i].symkind != SG_K_LOCAL ||
+                d->lvars[o[k][i].v].size != p[k][i].size)
+                return false;
+    return true;
+}
+
+/* call through a pointer: compared with each function that has this signature, in turn */
+static int call_indirect(struct sg_dec *d, uint32_t reg, struct call *c)
+{
+    uint32_t end = sg_new_label(d), n = 0, p;
+
+    if (d->vregs[reg].cls != SG_C_64)
+        return sg_dec_syntax(d, "call: a function pointer needs 64 bits");
+    sg_module_find_taken(d->m);
+    for (uint32_t i = 0; i < d->m->nfuncs && !d->err; i++) {
+        bool active = false;
+        uint32_t next;
+
+        if (!signature_fits(d, &d->m->funcs[i], c))
+            continue;
+        for (uint32_t k = 0; k < d->depth; k++)
+            active |= d->call_stack[k] == i;
+        if (active)
+            continue; /* would be recursive: ends in the fault below */
+        if (++n > MAX_INDIRECT)
+            return sg_dec_refuse(d, "too many functions fit this indirect call");
+        next = sg_new_label(d);
+        p = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "setp.eq.b64", p, reg, sg_const64(d, sg_func_address(i)), NONE);
+        sg_emit_bra(d, next, p, true);
+        expand(d, i, c);
+        sg_emit_bra(d, end, NONE, false);
+        sg_place_label(d, next);
+    }
+    sg_emit(d, "badcall", NONE, NONE, NONE, NONE);
+    sg_place_label(d, end);
+    return d->err;
+}
+
 static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct call *c)
 {
     struct sg_sym *y = sg_dec_find(d, t->s, t->len);
@@ -366,7 +417,7 @@ static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct call *c)
         return call_builtin(d, name, c);
     }
     if (y->kind == SG_K_REG)
-        return sg_dec_refuse(d, "indirect calls are not available");
+        return call_indirect(d, y->index, c);
     if (y->kind != SG_K_FUNC)
         return sg_dec_syntax(d, "call: '%.*s' is not a function", (int)t->len, t->s);
     index = y->index;
