@@ -161,10 +161,25 @@ static CUresult measure_ptx(const char *code, uint64_t limit, uint64_t *size, co
     return CUDA_SUCCESS;
 }
 
+/* The first four bytes, or 0 for what starts like text: a text may be shorter than that. */
+static uint32_t read_magic(const void *code, uint64_t limit)
+{
+    uint8_t first = *(const uint8_t *)code;
+    uint32_t magic = 0;
+
+    if ((first == (WRAPPER_MAGIC & 0xff) || first == (FATBIN_MAGIC & 0xff) || first == ELFMAG0) &&
+        may_read(code, sizeof(magic), limit)) {
+        /* "P" (0x50) starts a fatbin, and maybe a text: no NUL before the end of the magic. */
+        if (first != (FATBIN_MAGIC & 0xff) || memcmp(code, "P\xed", 2) == 0)
+            memcpy(&magic, code, sizeof(magic));
+    }
+    return magic;
+}
+
 CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
                            const char **why)
 {
-    uint32_t magic = 0;
+    uint32_t magic;
     CUresult res;
 
     *why = "the image pointer is NULL";
@@ -176,9 +191,7 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
     *why = "the image is shorter than any header";
     if (limit != 0 && limit < sizeof(magic))
         return CUDA_ERROR_INVALID_IMAGE;
-    if (may_read(code, sizeof(magic), limit))
-        memcpy(&magic, code, sizeof(magic));
-
+    magic = read_magic(code, limit);
     if (magic == WRAPPER_MAGIC) {
         struct fatbin_wrapper w;
 
@@ -192,7 +205,7 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
             return CUDA_ERROR_INVALID_IMAGE;
         code = w.data;
         limit = 0; /* the fatbin is elsewhere */
-        memcpy(&magic, code, sizeof(magic));
+        magic = read_magic(code, 0);
     }
     image->data = code;
     if (magic == FATBIN_MAGIC) {

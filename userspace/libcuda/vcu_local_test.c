@@ -146,6 +146,13 @@ static bool is_odd(const struct vcu_range *range, void *arg)
     return (range->start / 0x1000) % 2 == 1;
 }
 
+static bool every(const struct vcu_range *range, void *arg)
+{
+    (void)range;
+    (void)arg;
+    return true;
+}
+
 static void test_ranges(void **state)
 {
     struct vcu_range_set set = VCU_RANGE_SET_INIT;
@@ -168,6 +175,8 @@ static void test_ranges(void **state)
     vcu_range_remove_if(&set, is_odd, NULL);
     assert_false(vcu_range_find(&set, 0x7000, &r));
     assert_true(vcu_range_find(&set, 0x8000, &r));
+    vcu_range_remove_if(&set, every, NULL);
+    assert_null(set.root);
 }
 
 static void test_copy_forms(void **state)
