@@ -31,7 +31,7 @@ int vgb_loop_add(struct vgb_source *s, uint32_t events);
 void vgb_loop_change(struct vgb_source *s, uint32_t events);
 /* Before the descriptor is closed. */
 void vgb_loop_del(struct vgb_source *s);
-/* Handles one event or waits timeout_ms (-1: for ever). False after a signal that ends the broker. */
+/* Handles one event or waits timeout_ms (-1: for ever). False: a signal ends the broker. */
 bool vgb_loop_once(int timeout_ms);
 void vgb_loop_stop(void);
 

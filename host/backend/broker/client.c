@@ -412,7 +412,8 @@ void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
         drop_region(c, r);
         c->ops->unmapped(c, m->region, VGPU_S_OK);
     } else {
-        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot, m->type);
+        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot,
+                        m->type);
         vgb_proc_kill(c->proc);
     }
 }

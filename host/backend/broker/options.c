@@ -43,8 +43,8 @@ static const char usage[] =
     "  --log-level LEVEL   error, warn, info (default) or debug\n"
     "  --no-sandbox        workers keep all rights: for debugging only\n"
     "  --help, --version\n"
-    "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error, 2 wrong usage,\n"
-    "3 no usable GPU.\n";
+    "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
+    "2 wrong usage, 3 no usable GPU.\n";
 
 enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_VRAM, O_PIN, O_CLIENTS,
        O_WINDOW, O_POOL, O_READY, O_LOG, O_LEVEL, O_NOSANDBOX, O_HELP, O_VERSION };

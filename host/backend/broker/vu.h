@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vhost-user back end: what QEMU's -device vgpu-cuda talks to (docs/device.md, "Between QEMU and
- * the broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg (what a message may
- * look like), vu_mem (guest memory), vu_queue (virtqueues), vu_device (requests and events of the
- * guest driver), vu_conn (the connection). The guest is hostile: what is in its memory is copied
- * once. QEMU is the owner of this VM: its messages are checked, so that a bug there is found here.
+ * The vhost-user back end: what QEMU's -device vgpu-cuda talks to (docs/device.md, "Between QEMU
+ * and the broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg (what a
+ * message may look like), vu_mem (guest memory), vu_queue (virtqueues), vu_device (requests and
+ * events of the guest driver), vu_conn (the connection). The guest is hostile: what is in its
+ * memory is copied once. QEMU is the owner of this VM: its messages are checked, so that a bug
+ * there is found here.
  */
 #ifndef VGB_VU_H
 #define VGB_VU_H
@@ -119,7 +120,7 @@ void vu_mem_clear(struct vu_mem *m);
 uint8_t *vu_mem_gpa(struct vu_mem *m, uint64_t gpa, uint64_t *n);
 /* The same for QEMU's addresses, all `size` bytes or NULL. */
 void *vu_mem_uva(struct vu_mem *m, uint64_t uva, uint64_t size);
-/* One guest-physical run -> file ranges, appended. False: not all of it is guest RAM, or no room. */
+/* One guest-physical run -> file ranges, appended. False: not all is guest RAM, or no room. */
 bool vu_mem_run(struct vu_mem *m, uint64_t gpa, uint64_t len, struct vgb_map_run *runs, unsigned *n,
                 unsigned room);
 const struct vu_map *vu_mem_windows(const struct vu_mem *m);
@@ -167,7 +168,8 @@ void vu_queue_notify(struct vu_queue *q, uint16_t old_used);
 uint32_t vu_chain_read(struct vu_mem *m, const struct vu_chain *c, void *to, uint32_t room,
                        uint64_t *total);
 /* Writes to the writable part; bytes written. */
-uint32_t vu_chain_write(struct vu_mem *m, const struct vu_chain *c, const void *from, uint32_t size);
+uint32_t vu_chain_write(struct vu_mem *m, const struct vu_chain *c, const void *from,
+                        uint32_t size);
 uint64_t vu_chain_room(const struct vu_chain *c);
 
 /* ---- vu_device.c ---- */

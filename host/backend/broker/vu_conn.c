@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The connection to QEMU. One at a time; when it ends, all clients end, and QEMU may connect again. */
+/* The connection to QEMU. One at a time; when it ends, all clients end; QEMU may connect again. */
 #define _GNU_SOURCE
 #include "vu.h"
 

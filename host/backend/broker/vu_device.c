@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The device as its guest driver sees it: requests and events (kernel/vgpu_drv/uapi/vgpu_device.h). */
+/* The device as its guest driver sees it: requests and events (vgpu_device.h). */
 #define _GNU_SOURCE
 #include "vu.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each vhost-user message may look like. The checks are this table, not code in the handlers. */
+/* What each vhost-user message may look like: a table, not code in the handlers. */
 #include "vu.h"
 
 static const struct row {

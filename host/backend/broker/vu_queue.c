@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Split virtqueues (virtio 1.2, 2.7). Everything in the rings is the guest's: read once, bounded. */
+/* Split virtqueues (virtio 1.2, 2.7). What is in the rings is the guest's: read once, bounded. */
 #include "vu.h"
 
 #include <string.h>

@@ -13,9 +13,9 @@
 
 enum vgb_msg_type {
     /* worker -> broker */
-    VGB_M_READY = 1,    /* provider loaded; status 0 or CUresult, value = devices, text = provider */
-    VGB_M_SERVING = 2,  /* the window header is written, the ring is served */
-    VGB_M_MAPPED = 3,   /* answer to the last MAP of a region: status (enum vgpu_status), va */
+    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider */
+    VGB_M_SERVING = 2, /* the window header is written, the ring is served */
+    VGB_M_MAPPED = 3,  /* answer to the last MAP of a region: status (enum vgpu_status), va */
     VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */
     VGB_M_RESERVE = 5,  /* value = device memory bytes this worker wants reserved in total */
     VGB_M_DEAD = 6,     /* the worker ends: reason (enum vgpu_dead_reason), text */

@@ -152,8 +152,8 @@ int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *s
     return r->result;
 }
 
-int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, const void **payload,
-               uint32_t *psize)
+int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size,
+               const void **payload, uint32_t *psize)
 {
     guest_submit(g, call, 0, args, size, NULL, 0);
     return guest_wait(g, 0, payload, psize, 5000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Brokers and workers as processes, for tests. BACKEND_DIR in the environment: the build directory. */
+/* Brokers and workers as processes, for tests. $BACKEND_DIR is the build directory. */
 #ifndef PROC_H
 #define PROC_H
 

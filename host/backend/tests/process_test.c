@@ -308,15 +308,16 @@ static void test_client_vanishes(void **state)
     close(ready[1]);
 }
 
-static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length, int fd,
-                   struct vgp_sock_mapped *answer)
+static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length,
+                   int fd, struct vgp_sock_mapped *answer)
 {
     struct vgp_sock_map m = {.type = type, .region = region, .va = (uintptr_t)va, .length = length};
     unsigned nfds = 0;
 
     if (vgb_send_fds(g->sock, &m, sizeof(m), &fd, fd >= 0 ? 1 : 0, 0) < 0)
         return -1;
-    return vgb_recv_fds(g->sock, answer, sizeof(*answer), NULL, &nfds, 0) == sizeof(*answer) ? 0 : -1;
+    return vgb_recv_fds(g->sock, answer, sizeof(*answer), NULL, &nfds, 0) == sizeof(*answer) ? 0
+                                                                                             : -1;
 }
 
 static void test_map(void **state)

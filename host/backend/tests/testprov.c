@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A provider for tests: host memory as device memory, streams that are busy for a time that the test
- * chooses, and ways to misbehave. cuMemsetD8Async(dst, value, n, stream):
- *   VALUE_BUSY   the stream is busy for n milliseconds
- *   VALUE_CRASH  writes through a null pointer
+ * A provider for tests: host memory as device memory, streams that are busy for a time that the
+ * test chooses, and ways to misbehave. cuMemsetD8Async(dst, value, n, stream):
+ *   VALUE_BUSY    the stream is busy for n milliseconds
+ *   VALUE_CRASH   writes through a null pointer
  *   VALUE_SYSCALL makes a system call that every sandbox forbids
- *   VALUE_FAULT  every call gives CUDA_ERROR_ILLEGAL_ADDRESS from now on
- *   VALUE_PRINT  prints to standard output, as device printf does
+ *   VALUE_FAULT   every call gives CUDA_ERROR_ILLEGAL_ADDRESS from now on
+ *   VALUE_PRINT   prints to standard output, as device printf does
  */
 #define _GNU_SOURCE
 #include <cuda.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers of contexts. What a context owned goes with it: a stale handle must not reach the provider. */
+/* Handlers of contexts. What a context owned goes with it: a stale handle must not reach the
+ * provider. */
 #include "worker.h"
 
 #include <string.h>
@@ -58,7 +59,8 @@ static void leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
     vgb_set_context(w, NULL);
 }
 
-CUresult vgb_do_vgpPrimaryCtxRetain(struct vgb_call *c, const struct vgp_args_vgpPrimaryCtxRetain *a)
+CUresult vgb_do_vgpPrimaryCtxRetain(struct vgb_call *c,
+                                    const struct vgp_args_vgpPrimaryCtxRetain *a)
 {
     CUcontext ctx = NULL;
     CUresult r;

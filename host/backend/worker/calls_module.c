@@ -130,7 +130,8 @@ CUresult vgb_do_vgpLibraryLoad(struct vgb_call *c, const struct vgp_args_vgpLibr
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (a->wantLogs) {
         logs_init(&l, o->infoLog, sizeof(o->infoLog), o->errorLog, sizeof(o->errorLog));
-        e = vgb_provider.cuLibraryLoadData(&library, m.data, l.option, l.value, LOGS, NULL, NULL, 0);
+        e = vgb_provider.cuLibraryLoadData(&library, m.data, l.option, l.value, LOGS, NULL, NULL,
+                                           0);
         o->infoLog[sizeof(o->infoLog) - 1] = o->errorLog[sizeof(o->errorLog) - 1] = 0;
         r->infoLog_len = (uint32_t)strlen(o->infoLog) + 1;
         r->errorLog_len = (uint32_t)strlen(o->errorLog) + 1;
@@ -222,8 +223,8 @@ static uint32_t param_layout(uint32_t *layout, uint32_t room, CUfunction f, CUke
 }
 
 CUresult vgb_do_vgpModuleGetFunction(struct vgb_call *c,
-                                     const struct vgp_args_vgpModuleGetFunction *a, const char *name,
-                                     struct vgp_ret_vgpModuleGetFunction *r,
+                                     const struct vgp_args_vgpModuleGetFunction *a,
+                                     const char *name, struct vgp_ret_vgpModuleGetFunction *r,
                                      struct vgp_outs_vgpModuleGetFunction *o)
 {
     CUfunction f = NULL;
@@ -250,8 +251,9 @@ CUresult vgb_do_vgpModuleGetFunction(struct vgb_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult vgb_do_vgpLibraryGetKernel(struct vgb_call *c, const struct vgp_args_vgpLibraryGetKernel *a,
-                                    const char *name, struct vgp_ret_vgpLibraryGetKernel *r,
+CUresult vgb_do_vgpLibraryGetKernel(struct vgb_call *c,
+                                    const struct vgp_args_vgpLibraryGetKernel *a, const char *name,
+                                    struct vgp_ret_vgpLibraryGetKernel *r,
                                     struct vgp_outs_vgpLibraryGetKernel *o)
 {
     CUkernel k = NULL;

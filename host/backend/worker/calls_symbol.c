@@ -26,8 +26,9 @@ CUresult vgb_do_vgpModuleGetGlobal(struct vgb_call *c, const struct vgp_args_vgp
     return e;
 }
 
-CUresult vgb_do_vgpLibraryGetGlobal(struct vgb_call *c, const struct vgp_args_vgpLibraryGetGlobal *a,
-                                    const char *name, struct vgp_ret_vgpLibraryGetGlobal *r)
+CUresult vgb_do_vgpLibraryGetGlobal(struct vgb_call *c,
+                                    const struct vgp_args_vgpLibraryGetGlobal *a, const char *name,
+                                    struct vgp_ret_vgpLibraryGetGlobal *r)
 {
     CUlibrary library;
     CUdeviceptr p = 0;
@@ -135,7 +136,8 @@ CUresult vgb_do_vgpLibraryKernelName(struct vgb_call *c,
     return e;
 }
 
-CUresult vgb_do_vgpFuncSetAttribute(struct vgb_call *c, const struct vgp_args_vgpFuncSetAttribute *a)
+CUresult vgb_do_vgpFuncSetAttribute(struct vgb_call *c,
+                                    const struct vgp_args_vgpFuncSetAttribute *a)
 {
     CUfunction f;
     CUresult e = vgb_func_get(c, a->func, &f);
@@ -150,7 +152,8 @@ CUresult vgb_do_vgpFuncSetAttribute(struct vgb_call *c, const struct vgp_args_vg
     return vgb_provider.cuFuncSetAttribute(f, (CUfunction_attribute)a->attribute, a->value);
 }
 
-CUresult vgb_do_vgpFuncGetAttribute(struct vgb_call *c, const struct vgp_args_vgpFuncGetAttribute *a,
+CUresult vgb_do_vgpFuncGetAttribute(struct vgb_call *c,
+                                    const struct vgp_args_vgpFuncGetAttribute *a,
                                     struct vgp_ret_vgpFuncGetAttribute *r)
 {
     CUfunction f;

@@ -103,7 +103,7 @@ CUresult vgb_do_vgpCtxSynchronize(struct vgb_call *c, const struct vgp_args_vgpC
     return r == CUDA_SUCCESS ? vgb_wait_start(c, wait) : vgb_wait_fail(c, wait, r);
 }
 
-/* ---- host functions: the provider calls us, the guest runs the function, the provider goes on ---- */
+/* ---- host functions: the provider calls us, the guest runs it, the stream goes on ---- */
 
 #define HOST_FUNCS_MAX 1024u /* not yet run, of one client */
 #define HOST_FUNC_NOTIFY_MS 60000u

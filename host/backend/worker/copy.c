@@ -33,8 +33,8 @@ static bool span(const struct copy *k, const struct side *s, uint64_t *bytes)
         if (s->pitch < k->width || (k->depth > 1 && s->height < k->height))
             return false;
     }
-    if (!mul(k->depth - 1, s->height, &rows) || __builtin_add_overflow(rows, k->height - 1, &rows) ||
-        !mul(rows, s->pitch, &extent))
+    if (!mul(k->depth - 1, s->height, &rows) ||
+        __builtin_add_overflow(rows, k->height - 1, &rows) || !mul(rows, s->pitch, &extent))
         return false;
     return !__builtin_add_overflow(extent, k->width, bytes);
 }

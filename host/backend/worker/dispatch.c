@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One record -> one call of the provider. Checks that every call shares are here, not in handlers. */
+/* One record -> one call of the provider. Checks that all calls share are here, not in handlers. */
 #include "worker.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles of one client. The guest chooses the value, so nothing about it is believed: the type must
- * be the one that the call asks for, the index in range, the generation the one that was put. Memory
- * is taken in chunks, so that a hostile index costs one chunk, not a whole table.
+ * Handles of one client. The guest chooses the value, so nothing about it is believed: the type
+ * must be the one that the call asks for, the index in range, the generation the one that was put.
+ * Memory is taken in chunks, so that a hostile index costs one chunk, not a whole table.
  */
 #include "worker.h"
 

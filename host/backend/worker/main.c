@@ -75,10 +75,10 @@ static int parse(int argc, char **argv, struct options *o)
 }
 
 /*
- * Guest programs have their own memory where the kernel puts a program by default: at the top of the
- * address space, and near 0x555555554000. This process gets out of the way, so that guest memory can
- * be mapped at the addresses that the guest uses: it is linked at a fixed low address, and started
- * again with the old layout, libraries from one third of the address space upwards.
+ * Guest programs have their own memory where the kernel puts a program by default: at the top of
+ * the address space, and near 0x555555554000. This process gets out of the way, so that guest
+ * memory can be mapped at the addresses that the guest uses: it is linked at a fixed low address,
+ * and started again with the old layout, libraries from one third of the address space upwards.
  */
 static void move_out_of_the_way(int argc, char **argv)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory of the client against the quota of the VM. The provider is asked only after the bytes
- * are covered by a reservation, which the broker grants for all workers together; so two workers
- * cannot both take the last gigabyte. Counted: what the client allocates, rounded as it asked. Not
- * counted: the provider's own memory per context, and the globals of loaded modules.
+ * Device memory of the client against the quota of the VM. The provider is asked only after the
+ * bytes are covered by a reservation, which the broker grants for all workers together; so two
+ * workers cannot both take the last gigabyte. Counted: what the client allocates, rounded as it
+ * asked. Not counted: the provider's own memory per context, and the globals of loaded modules.
  */
 #include "worker.h"
 

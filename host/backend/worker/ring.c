@@ -28,7 +28,8 @@ static enum vgb_ring_state malformed(struct vgb_ring *r, const char *what)
     return VGB_RING_MALFORMED;
 }
 
-/* The checks that need the header only; `avail` = bytes published, `room` = bytes to the ring's end. */
+/* The checks that need the header only; `avail` = bytes published, `room` = bytes to the ring's
+ * end. */
 static const char *check_header(const struct vgp_record *rec, uint64_t avail, uint64_t room)
 {
     if (rec->size < sizeof(*rec) || rec->size % 16)

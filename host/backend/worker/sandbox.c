@@ -150,7 +150,8 @@ static void limit_files(void)
 {
     static const char *const read_only[] = {"/usr",  "/lib",        "/lib64", "/etc", "/opt",
                                             "/proc", "/sys",        "/run/nvidia-persistenced"};
-    struct landlock_ruleset_attr attr = {.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
+    struct landlock_ruleset_attr attr = {.handled_access_fs =
+                                             (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1};
     char node[32];
 
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);

@@ -176,8 +176,8 @@ static int bad_policy(const char *text)
 
 static int try_bad_policies(void)
 {
-    static const char *const bad[] = {"no_such_call\n", "read errno EWHAT\n", "read arg9 & 1 == 1\n",
-                                      "read something else\n"};
+    static const char *const bad[] = {"no_such_call\n", "read errno EWHAT\n",
+                                      "read arg9 & 1 == 1\n", "read something else\n"};
 
     for (unsigned i = 0; i < 4; i++) {
         if (bad_policy(bad[i]) != 5)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that complete later. The dispatcher never blocks: a wait is a set of events, recorded when
- * the call was issued. The dispatcher polls them itself as long as it polls anyway; before it sleeps,
- * or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
+ * the call was issued. The dispatcher polls them itself as long as it polls anyway; before it
+ * sleeps, or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
  */
 #include "worker.h"
 

@@ -5,8 +5,8 @@
  * Threads: the dispatcher (the main thread: ring, handles, provider calls, broker messages), waiter
  * threads (block in the provider for calls that wait; wait.c), a reader of the provider's standard
  * output (notify.c), and the provider's own threads (host functions; hostfunc.c).
- * Locks, in order: waits.lock, then events.lock, then notify_lock. The handle table, the regions and
- * the blobs belong to the dispatcher alone and have no lock.
+ * Locks, in order: waits.lock, then events.lock, then notify_lock. The handle table, the regions
+ * and the blobs belong to the dispatcher alone and have no lock.
  */
 #ifndef VGB_WORKER_H
 #define VGB_WORKER_H
@@ -128,7 +128,7 @@ int vgb_provider_open(const char *path, char *err, size_t err_size);
 
 /* ---- reply.c ---- */
 
-/* Publishes a reply and wakes the guest; any thread. `slot` may be VGP_NO_REPLY (nothing happens). */
+/* Publishes a reply and wakes the guest; any thread. slot VGP_NO_REPLY: nothing happens. */
 void vgb_reply_send(struct vgb_worker *w, uint32_t slot, uint32_t seq, CUresult result,
                     const void *payload, uint32_t size, uint32_t flags);
 void vgb_wake_guest(struct vgb_worker *w, bool always);
