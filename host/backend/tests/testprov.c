@@ -30,6 +30,7 @@ struct event {
 };
 
 static struct stream legacy;
+static volatile uintptr_t nowhere = 8; /* a variable, so that the compiler does not know */
 static int context_object;
 static __thread CUcontext current;
 static CUresult fault;
@@ -242,7 +243,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
         stream_of(hs)->until = now_ns() + n * 1000000u;
         return CUDA_SUCCESS;
     case VALUE_CRASH:
-        *(volatile int *)(uintptr_t)8 = 1;
+        *(volatile int *)nowhere = 1;
         return CUDA_SUCCESS;
     case VALUE_SYSCALL:
         return ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
