@@ -466,8 +466,33 @@ static void test_bits(void)
       UC + (u32)((u16)a * (u8)(b >> 16) + (u32)(u16)(a >> 16) * (u8)(b >> 24)));
 }
 
+static u64 ref_absdiff4(u32 a, u32 b, bool sum, u32 c)
+{
+    u32 r = 0;
+
+    for (int k = 0; k < 32; k += 8) {
+        const u32 x = a >> k & 255, y = b >> k & 255, v = x > y ? x - y : y - x;
+
+        r |= v << k;
+        c += v;
+    }
+    return sum ? c : r;
+}
+
+static u64 ref_set2(u32 a, u32 b, u32 yes)
+{
+    const float x = sg_f16_to_f32((u16)a), y = sg_f16_to_f32((u16)b);
+    const float z = sg_f16_to_f32((u16)(a >> 16)), v = sg_f16_to_f32((u16)(b >> 16));
+
+    return (x < y ? yes : 0) | (z < v ? yes << 16 : 0);
+}
+
 static void test_compare(void)
 {
+    T("wwww", "vabsdiff4.u32.u32.u32", ref_absdiff4(UA, UB, false, 0));
+    T("wwww", "vabsdiff4.u32.u32.u32.add", ref_absdiff4(UA, UB, true, UC));
+    T("wEE", "set.lt.u32.f16x2", ref_set2(UA, UB, 0xffff));
+    T("EEE", "set.lt.f16x2.f16x2", ref_set2(UA, UB, 0x3c00));
     T("pww", "setp.lt.s32", SA < SB);
     T("pww", "setp.lo.u32", UA < UB);
     T("pww", "setp.hs.u32", UA >= UB);

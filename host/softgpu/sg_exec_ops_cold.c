@@ -202,6 +202,55 @@ typedef __int128 s128;
     CARRIES_HI(X, s64, u64, s64, u128, s128, 1)
 LISTY(CARRY)
 
+/* ---- bytes and halves (video instructions); imm 1: sum added to c, 2: saturate ---- */
+
+enum simd_op { V_ADD, V_SUB, V_MIN, V_MAX, V_AVRG, V_ABSDIFF };
+
+static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 flags)
+{
+    const u32 mask = (1u << bits) - 1;
+    const s32 lo = sign ? -(1 << (bits - 1)) : 0, hi = sign ? (1 << (bits - 1)) - 1 : (s32)mask;
+    u32 r = 0, sum = c;
+
+    for (int k = 0; k < 32; k += bits) {
+        s32 x = (s32)(a >> k & mask), y = (s32)(b >> k & mask), v = 0;
+
+        if (sign) {
+            x = (s32)((u32)x << (32 - bits)) >> (32 - bits);
+            y = (s32)((u32)y << (32 - bits)) >> (32 - bits);
+        }
+        switch (op) {
+        case V_ADD: v = x + y; break;
+        case V_SUB: v = x - y; break;
+        case V_MIN: v = MIN(x, y); break;
+        case V_MAX: v = MAX(x, y); break;
+        case V_AVRG: v = (x + y + (x + y >= 0)) >> 1; break;
+        case V_ABSDIFF: v = ABSDIFF(x, y); break;
+        }
+        if (flags & 2)
+            v = v < lo ? lo : v > hi ? hi : v;
+        r |= ((u32)v & mask) << k;
+        sum += (u32)v;
+    }
+    return flags & 1 ? sum : r;
+}
+
+#define SIMD(id, name, op, bits, sign)                                       \
+    HANDLER(id)                                                              \
+    {                                                                        \
+        const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);   \
+        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm));      \
+        return SG_NEXT;                                                      \
+    }
+#define ROWV(id, name, op, bits, sign) {name, h_##id},
+#define SIMD4(X, n, op)                                                      \
+    X(v##n##4u, "v" #n "4.u32", op, 8, 0) X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
+    X(v##n##2u, "v" #n "2.u32", op, 16, 0) X(v##n##2s, "v" #n "2.s32", op, 16, 1)
+#define LISTV(X)                                                             \
+    SIMD4(X, add, V_ADD) SIMD4(X, sub, V_SUB) SIMD4(X, min, V_MIN) SIMD4(X, max, V_MAX) \
+    SIMD4(X, avrg, V_AVRG) SIMD4(X, absdiff, V_ABSDIFF)
+LISTV(SIMD)
+
 /* ---- packing of four ---- */
 
 HANDLER(pack_4x16)
@@ -273,7 +322,7 @@ HANDLER(unpack_2x8)
 LISTC(CMP)
 
 const struct sg_opdef sg_ops_cold[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWC)
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWC) LISTV(ROWV)
     ROW(pack_4x16, "mov.pack.4x16") ROW(pack_4x8, "mov.pack.4x8")
     ROW(unpack_4x16, "mov.unpack.4x16") ROW(unpack_4x8, "mov.unpack.4x8")
     ROW(unpack_2x8, "mov.unpack.2x8") {NULL, NULL},

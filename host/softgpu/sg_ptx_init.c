@@ -315,7 +315,8 @@ static void take_moves(struct sg_module *m, const char *opcode)
         struct sg_lex l;
 
         p += strlen(opcode);
-        sg_lex_init(&l, p, end, 1); /* destination , source */
+        /* destination , source; the bound keeps a text full of comments from costing n^2 */
+        sg_lex_init(&l, p, end - p > 512 ? p + 512 : end, 1);
         sg_lex_next(&l);
         if (!sg_tok_is(&l, ','))
             continue;

@@ -304,6 +304,28 @@ static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t d
     return d->err;
 }
 
+/* Operands 1 and 2 are pairs: compares the low and the high halves. */
+static int compare_halves(struct sg_dec *d, enum sg_type t, uint32_t lo, uint32_t hi)
+{
+    const enum sg_type half = t == SG_TY_F16X2 ? SG_TY_F16 : SG_TY_BF16;
+    uint32_t a = sg_src(d, 1, t), b = sg_src(d, 2, t);
+    struct sg_opnd save1 = d->ops[1], save2 = d->ops[2];
+
+    for (uint32_t h = 0; h < 2 && !d->err; h++) {
+        uint32_t x = sg_temp(d, SG_TY_B32), y = sg_temp(d, SG_TY_B32);
+
+        sg_emit(d, "shr.u32", x, a, sg_const32(d, h * 16), NONE);
+        sg_emit(d, "shr.u32", y, b, sg_const32(d, h * 16), NONE);
+        d->ops[1].kind = d->ops[2].kind = SG_O_REG;
+        d->ops[1].v = x;
+        d->ops[2].v = y;
+        emit_compare(d, half, 1, h ? hi : lo);
+        d->ops[1] = save1;
+        d->ops[2] = save2;
+    }
+    return d->err;
+}
+
 /* The optional .and .or .xor with a further predicate: its name or NULL. */
 static const char *bool_op(struct sg_dec *d)
 {
@@ -320,28 +342,9 @@ static int emit_setp(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     if (t == SG_TY_F16X2 || t == SG_TY_BF16X2) {
-        char op[40];
-        uint32_t a = sg_src(d, 1, t), b = sg_src(d, 2, t), x[2];
-
         if (bop || !d->ops[0].has_pq)
             return sg_dec_refuse(d, NULL);
-        for (int h = 0; h < 2; h++) { /* each half as a number of its own */
-            struct sg_opnd save = d->ops[1], save2 = d->ops[2];
-
-            x[0] = sg_temp(d, SG_TY_B32);
-            x[1] = sg_temp(d, SG_TY_B32);
-            snprintf(op, sizeof(op), "shr.u32");
-            sg_emit(d, op, x[0], a, sg_const32(d, h * 16), NONE);
-            sg_emit(d, op, x[1], b, sg_const32(d, h * 16), NONE);
-            d->ops[1].kind = d->ops[2].kind = SG_O_REG;
-            d->ops[1].v = x[0];
-            d->ops[2].v = x[1];
-            emit_compare(d, t == SG_TY_F16X2 ? SG_TY_F16 : SG_TY_BF16, 1,
-                         h ? d->ops[0].pq : sg_dst(d, 0, SG_TY_PRED));
-            d->ops[1] = save;
-            d->ops[2] = save2;
-        }
-        return d->err;
+        return compare_halves(d, t, sg_dst(d, 0, SG_TY_PRED), d->ops[0].pq);
     }
     p = sg_dst(d, 0, SG_TY_PRED);
     if (d->ops[0].has_pq)
@@ -378,6 +381,22 @@ static int emit_setp(struct sg_dec *d)
     return d->err;
 }
 
+/* set on pairs: 0xffff or 1.0 in each half */
+static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    const uint32_t yes = td == SG_TY_F16X2 ? 0x3c00u : td == SG_TY_BF16X2 ? 0x3f80u : 0xffffu;
+    uint32_t p[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, x[2];
+
+    if (compare_halves(d, ts, p[0], p[1]))
+        return d->err;
+    for (uint32_t h = 0; h < 2; h++) {
+        x[h] = sg_temp(d, SG_TY_B32);
+        sg_emit(d, "selp.b32", x[h], sg_const32(d, yes << 16 * h), sg_const32(d, 0), p[h]);
+    }
+    sg_emit(d, "or.b32", sg_dst(d, 0, td), x[0], x[1], NONE);
+    return d->err;
+}
+
 /* set.CMP.dtype.stype: 0xffffffff or 1.0 */
 static int emit_set(struct sg_dec *d)
 {
@@ -387,7 +406,9 @@ static int emit_set(struct sg_dec *d)
 
     if (d->oc.ntypes != 2)
         return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
-    if (sg_type_size(td) > 4 || ts == SG_TY_F16X2 || ts == SG_TY_BF16X2 || td == SG_TY_F16X2)
+    if (ts == SG_TY_F16X2 || ts == SG_TY_BF16X2)
+        return bop ? sg_dec_refuse(d, NULL) : set_halves(d, td, ts);
+    if (sg_type_size(td) > 4 || td == SG_TY_F16X2 || td == SG_TY_BF16X2)
         return sg_dec_refuse(d, NULL);
     if (emit_compare(d, ts, 1, p))
         return d->err;
@@ -429,6 +450,25 @@ static int emit_slct(struct sg_dec *d)
     sg_emit(d, tc == SG_TY_S32 ? "setp.ge.s32" : "setp.ge.f32", p, c, sg_const32(d, 0), NONE);
     snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
     sg_emit(d, op, sg_dst(d, 0, t), a, b, p);
+    return d->err;
+}
+
+/* vadd4 vsub4 vabsdiff4 vavrg4 vmin4 vmax4 (and 2): bytes or halves of one register each; with .add
+ * the sum of the results is added to c */
+static int emit_simd(struct sg_dec *d)
+{
+    bool add = sg_mod(d, "add"), sat = sg_mod(d, "sat");
+    uint32_t i;
+    char op[40];
+
+    if (d->oc.ntypes != 3 || sg_ty(d, 0) != sg_ty(d, 1) || sg_ty(d, 1) != sg_ty(d, 2) ||
+        sg_type_size(sg_ty(d, 0)) != 4)
+        return sg_dec_refuse(d, NULL);
+    snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_su(sg_ty(d, 0)));
+    i = sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32),
+                sg_src(d, 3, SG_TY_B32));
+    if (!d->err)
+        d->insns[i].imm = (add ? 1 : 0) | (sat ? 2 : 0);
     return d->err;
 }
 
@@ -506,5 +546,11 @@ const struct sg_family sg_families_int[] = {
     {"dp2a", emit_dp, 4, 4, 0},      {"setp", emit_setp, 3, 4, 0},
     {"set", emit_set, 3, 4, 0},      {"selp", emit_selp, 4, 4, 0},
     {"slct", emit_slct, 4, 4, 0},    {"mov", emit_mov, 2, 2, 0},
+    {"vadd4", emit_simd, 4, 4, 0},   {"vadd2", emit_simd, 4, 4, 0},
+    {"vsub4", emit_simd, 4, 4, 0},   {"vsub2", emit_simd, 4, 4, 0},
+    {"vmin4", emit_simd, 4, 4, 0},   {"vmin2", emit_simd, 4, 4, 0},
+    {"vmax4", emit_simd, 4, 4, 0},   {"vmax2", emit_simd, 4, 4, 0},
+    {"vavrg4", emit_simd, 4, 4, 0},  {"vavrg2", emit_simd, 4, 4, 0},
+    {"vabsdiff4", emit_simd, 4, 4, 0}, {"vabsdiff2", emit_simd, 4, 4, 0},
     {NULL, NULL, 0, 0, 0},
 };
