@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -75,6 +76,8 @@ int main(int argc, char **argv)
     r = open_log(&vgb_opt);
     if (r)
         return r;
+    /* Should "libcuda.so.1" be the guest's library by mistake: it must not find a broker, us. */
+    setenv("VGPU_SOCKET", "/nonexistent", 1);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* its descriptors reach all guest memory */
     if (vgb_opt.ready_fd > 2)
         fcntl(vgb_opt.ready_fd, F_SETFD, FD_CLOEXEC);

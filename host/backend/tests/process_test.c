@@ -398,6 +398,51 @@ static void test_quotas(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A worker that was taken over: only its own client suffers. */
+static void test_hostile_worker(void **state)
+{
+    static const char *const what[] = {"short", "fd", "type", "mapped", "ready", "dead", "serving",
+                                       "reserve"};
+    char path[600];
+    const char *extra[] = {"--worker", path, "--log", "/dev/null", "--vram-quota", "1G", NULL};
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    for (unsigned i = 0; i < sizeof(what) / sizeof(what[0]); i++) {
+        struct broker b = {0};
+        struct guest g;
+        struct pollfd p;
+
+        setenv("BADWORKER", what[i], 1);
+        assert_int_equal(broker_start(&b, extra), 0);
+        /* Refused, or welcomed (without a window header) and then ended. */
+        assert_int_equal(guest_connect(&g, b.sock, what[i]), -1);
+        p = (struct pollfd){.fd = g.sock, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        guest_close(&g);
+        assert_int_equal(kill(b.pid, 0), 0);
+        assert_int_equal(broker_stop(&b), 0);
+    }
+    unsetenv("BADWORKER");
+}
+
+static void test_broken_provider(void **state)
+{
+    static const char *const extra[] = {"--log", "/dev/null", NULL};
+    struct broker b = {0};
+
+    (void)state;
+    setenv("TESTPROV_BROKEN", "1", 1);
+    assert_int_equal(broker_start(&b, extra), -1); /* never ready */
+    int status = 0;
+    waitpid(b.pid, &status, 0);
+    unsetenv("TESTPROV_BROKEN");
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 3);
+    b.pid = 0;
+    broker_stop(&b);
+}
+
 static void test_bad_options(void **state)
 {
     static const char *const cases[][4] = {{"--gpu", "fast", NULL},
@@ -474,6 +519,8 @@ int main(void)
         T(test_map),
         T(test_idle_costs_nothing),
         cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_hostile_worker),
+        cmocka_unit_test(test_broken_provider),
         cmocka_unit_test(test_bad_options),
     };
 

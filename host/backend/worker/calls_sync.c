@@ -106,7 +106,6 @@ CUresult vgb_do_vgpCtxSynchronize(struct vgb_call *c, const struct vgp_args_vgpC
 /* ---- host functions: the provider calls us, the guest runs it, the stream goes on ---- */
 
 #define HOST_FUNCS_MAX 1024u /* not yet run, of one client */
-#define HOST_FUNC_NOTIFY_MS 60000u
 
 struct host_func {
     struct host_func *next;
@@ -135,10 +134,12 @@ static void unlink_locked(struct host_func *f)
 static void run_host_func(void *arg)
 {
     struct host_func *f = arg;
-    bool told = vgb_notify(f->w, VGP_NOTIFY_HOST_FUNC, f->cookie, NULL, 0, HOST_FUNC_NOTIFY_MS);
 
+    /* A guest that makes no room holds up its own stream, as a function that does not return. */
+    while (!vgb_notify(f->w, VGP_NOTIFY_HOST_FUNC, f->cookie, NULL, 0, 1000))
+        continue;
     pthread_mutex_lock(&funcs_lock);
-    while (told && !f->done)
+    while (!f->done)
         pthread_cond_wait(&funcs_done, &funcs_lock);
     unlink_locked(f);
     pthread_mutex_unlock(&funcs_lock);

@@ -47,7 +47,19 @@ void vgb_async_error(struct vgb_worker *w, uint16_t call, CUresult r)
 {
     if (vgb_cu.last_error_detail)
         vgb_notify_detail(w, vgb_cu.last_error_detail());
-    vgb_notify(w, VGP_NOTIFY_ASYNC_ERROR, (uint64_t)call << 32 | (uint32_t)r, NULL, 0, 0);
+    uint64_t error = (uint64_t)call << 32 | (uint32_t)r, none = 0;
+
+    /* No room: the first one is kept until there is some. */
+    if (!vgb_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
+        atomic_compare_exchange_strong(&w->kept_error, &none, error);
+}
+
+void vgb_async_error_retry(struct vgb_worker *w)
+{
+    uint64_t error = atomic_load(&w->kept_error);
+
+    if (error && vgb_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
+        atomic_store(&w->kept_error, 0);
 }
 
 CUresult vgb_set_context(struct vgb_worker *w, CUcontext ctx)

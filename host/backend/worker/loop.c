@@ -90,12 +90,14 @@ void vgb_loop(struct vgb_worker *w)
             if (now - control_at > CONTROL_EVERY_NS) {
                 control_at = now;
                 vgb_control_poll(w);
+                vgb_async_error_retry(w);
             }
             continue;
         }
         if (spin(w))
             continue;
         vgb_waits_hand_over(w);
+        vgb_async_error_retry(w);
         /* This much polling found nothing: less next time. A short sleep: more. */
         if (w->spin_ns > SPIN_MIN_NS)
             w->spin_ns /= 2;

@@ -4,6 +4,7 @@
 #include "worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <malloc.h>
 #include <signal.h>
@@ -127,11 +128,23 @@ static int announce(struct vgb_worker *w)
     return vgb_msg_send(w->sock, &m, NULL, 0, 0);
 }
 
+/* Short of memory, the host should end the worker of the greedy client, not the broker or QEMU. */
+static void be_first_to_go(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0 && write(fd, "500", 3) != 3)
+        vgb_log(VGB_DEBUG, "oom_score_adj: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
 static int serve(struct vgb_worker *w, const struct options *o)
 {
     struct vgb_msg serving = {.type = VGB_M_SERVING};
     char err[400];
 
+    be_first_to_go();
     w->sock = o->fd;
     w->wake_fd = -1;
     w->doorbell = -1;

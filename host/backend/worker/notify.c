@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "vgb_fd.h"
 
 #define TEXT_MAX 2048u /* bytes of text in one notification; longer output takes several */
 
@@ -97,17 +100,33 @@ static void print_sink(void *ctx, const char *text, size_t len)
     }
 }
 
-static void *output_reader(void *arg)
+static int output_fd = -1; /* read end of what the provider prints, non-blocking */
+static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void vgb_notify_drain_output(struct vgb_worker *w)
 {
-    struct vgb_worker *w = ((void **)arg)[0];
-    int fd = (int)(intptr_t)((void **)arg)[1];
     char buf[TEXT_MAX];
     ssize_t n;
 
-    free(arg);
-    while ((n = read(fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
+    if (output_fd < 0)
+        return;
+    pthread_mutex_lock(&output_lock);
+    while ((n = read(output_fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
         if (n > 0)
             print_sink(w, buf, (size_t)n);
+    }
+    pthread_mutex_unlock(&output_lock);
+}
+
+/* Keeps the pipe from filling up while the dispatcher is busy elsewhere. */
+static void *output_reader(void *arg)
+{
+    struct pollfd p = {.fd = output_fd, .events = POLLIN};
+
+    while (poll(&p, 1, -1) >= 0 || errno == EINTR) {
+        if (p.revents & (POLLERR | POLLHUP))
+            break;
+        vgb_notify_drain_output(arg);
     }
     return NULL;
 }
@@ -115,25 +134,22 @@ static void *output_reader(void *arg)
 /* NVIDIA's device printf goes to the process's standard output: make that a pipe to ourselves. */
 static int capture_stdout(struct vgb_worker *w)
 {
-    int p[2];
     pthread_t t;
-    void **arg = malloc(2 * sizeof(*arg));
+    int p[2];
 
-    if (!arg || pipe2(p, O_CLOEXEC)) {
-        free(arg);
+    if (pipe2(p, O_CLOEXEC))
         return -1;
-    }
-    arg[0] = w;
-    arg[1] = (void *)(intptr_t)p[0];
-    if (dup2(p[1], 1) < 0 || pthread_create(&t, NULL, output_reader, arg)) {
-        free(arg);
+    output_fd = p[0];
+    if (!vgb_set_nonblock(p[0]) || dup2(p[1], 1) < 0 ||
+        pthread_create(&t, NULL, output_reader, w)) {
+        output_fd = -1;
         close(p[0]);
         close(p[1]);
         return -1;
     }
     close(p[1]);
     pthread_detach(t);
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdout, NULL, _IONBF, 0);
     return 0;
 }
 

@@ -151,6 +151,7 @@ static void complete(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
     if (wait->finish)
         r = wait->finish(w, wait, r);
     vgb_note_result(w, r);
+    vgb_notify_drain_output(w);
     if (wait->slot == VGP_NO_REPLY) {
         if (r != CUDA_SUCCESS)
             vgb_async_error(w, wait->call, r);

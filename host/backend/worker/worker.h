@@ -142,6 +142,9 @@ bool vgb_notify(struct vgb_worker *w, enum vgp_notify_type type, uint64_t cookie
 void vgb_notify_detail(struct vgb_worker *w, const char *text);
 /* Sends what the provider prints (device printf) to the guest. Before the sandbox. */
 int vgb_notify_capture_output(struct vgb_worker *w);
+/* What was printed so far is in the notification ring when this returns: before the reply of the
+ * call that printed it. Any thread. */
+void vgb_notify_drain_output(struct vgb_worker *w);
 
 /* ---- wait.c: what completes later ---- */
 
@@ -333,6 +336,7 @@ struct vgb_worker {
     struct vgb_thread_stream *thread_streams;
     unsigned nthread_streams;
     atomic_int sticky; /* first sticky CUresult, also in the window */
+    _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     uint64_t lost_prints;
     char label[32];
     uint64_t spin_ns;        /* adaptive polling budget */
@@ -357,6 +361,8 @@ CUresult vgb_set_context(struct vgb_worker *w, CUcontext ctx);
 CUresult vgb_note_result(struct vgb_worker *w, CUresult r);
 /* The call had no reply and failed. */
 void vgb_async_error(struct vgb_worker *w, uint16_t call, CUresult r);
+/* Sends what found no room; dispatcher, now and then. */
+void vgb_async_error_retry(struct vgb_worker *w);
 bool vgb_is_sticky(CUresult r);
 /* The provider stream of a wire value (0, 1, 2 or a handle). */
 CUresult vgb_stream_get(struct vgb_call *c, uint64_t value, CUstream *out);
