@@ -122,7 +122,7 @@ stage-build:
 
 stage-test:
 	@$(TOP)/tests/lib/run-checks.sh scripts $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) \
-		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(CROSS_TESTS)
+		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-10) $(CROSS_TESTS)
 
 # run-checks.sh asks for one folder's check.
 check-%:
@@ -131,6 +131,10 @@ check-%:
 # The kernel's own rules, with the kernel source that the driver's check has fetched.
 check-kernel-lint:
 	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
+
+# The device's objects in the other supported QEMU.
+check-qemu-10:
+	@$(call sub,qemu-device,check-10)
 
 .PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device \
 	kernel/vgpu_drv tests/demo
