@@ -2,7 +2,7 @@
 /* Driver API: context management and primary contexts. */
 #include <stdlib.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_PRIORITY_LEAST 0
 #define SG_PRIORITY_GREATEST (-5)
@@ -300,6 +300,9 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
         c = NULL;
         return r;
     }
+    r = sg_capture_check_ctx(c);
+    if (r != CUDA_SUCCESS)
+        return r;
     sg_ctx_drain(c);
     return (CUresult)atomic_load(&c->sticky);
 }

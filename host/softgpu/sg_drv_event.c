@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
@@ -48,6 +48,8 @@ static void event_free(struct sg_obj *obj)
 
     sg_obj_put((struct sg_obj *)e->stream);
     pthread_mutex_destroy(&e->lock);
+    sg_front_clear(e->front);
+    free(e->front);
     free(e);
 }
 
@@ -60,8 +62,10 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
         ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
     e = calloc(1, sizeof(*e));
-    if (!e)
+    if (!e || !(e->front = calloc(1, sizeof(*e->front)))) {
+        free(e);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sg_obj_init(&e->obj, SG_T_EVENT, ctx, event_free);
     pthread_mutex_init(&e->lock, NULL);
     e->flags = Flags;
@@ -153,12 +157,15 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
     SG_EVENT(e, hEvent);
     if (e->obj.owner != s->ctx)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (flags) /* only meaningful in a capture */
-        return CUDA_ERROR_INVALID_VALUE;
+    if (flags) /* only meaningful in a capture, and there it would make an event node */
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuEventRecordWithFlags: EXTERNAL");
+    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_record(s, e, &r))
+        return r;
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = record_run;
+    o->op.node_type = -1;
     o->op.issued = record_issued;
     o->op.drop = record_drop;
     sg_obj_get(&e->obj);
@@ -201,6 +208,8 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     uint64_t seq;
 
     SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_CAPTURED_EVENT;
     if (!event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     bool done = atomic_load(&s->completed) >= seq;
@@ -215,6 +224,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     uint64_t seq;
 
     SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_CAPTURED_EVENT;
     if (!event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     sg_stream_wait(s, seq);
@@ -285,12 +296,15 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_EVENT(e, hEvent);
+    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
+        return r;
     if (!event_state(e, &from, &seq) || from == s || atomic_load(&from->completed) >= seq)
         return CUDA_SUCCESS;
     op = calloc(1, sizeof(*op));
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     op->run = nothing_run;
+    op->node_type = -1;
     op->drop = nothing_drop;
     if (!sg_op_add_dep(op, from, seq)) {
         free(op);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 /* What the forms of launch have in common. */
 struct request {
@@ -42,7 +42,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .block = {o->block[0], o->block[1], o->block[2]},
         .dynamic_shared = o->dynamic,
         .params = o->params,
-        .mem = s->ctx,
+        .mem = o->func->mod->ctx,
         .cooperative = o->cooperative,
         .max_instructions = sg_config.watchdog,
         .abort_flag = &s->ctx->abort,
@@ -161,23 +161,19 @@ static CUresult gather(const struct request *q, const struct sg_func *f, unsigne
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const struct request *q)
+/* Everything that is checked at once; then the operation. */
+static CUresult build(struct sg_ctx *ctx, const struct request *q, struct sg_op **out)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     SG_AUTO struct sg_func *f = NULL;
     struct launch_op *o;
-    CUresult r;
+    CUresult r = sg_func_get(ctx, q->f, &f);
 
-    SG_CTX(ctx);
-    r = sg_func_get(ctx, q->f, &f);
     if (r != CUDA_SUCCESS)
         return r;
     if (f->mod->ctx != ctx)
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch of %s: it belongs to another context",
                        f->info.name);
-    r = sg_stream_get(ctx, q->stream, &s);
-    if (r == CUDA_SUCCESS)
-        r = check_shape(q, f);
+    r = check_shape(q, f);
     if (r == CUDA_SUCCESS && q->cooperative)
         r = check_resident(q, f);
     if (r == CUDA_SUCCESS)
@@ -193,6 +189,7 @@ static CUresult launch(const struct request *q)
         return r;
     }
     o->op.run = launch_run;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_KERNEL;
     o->op.drop = launch_drop;
     memcpy(o->grid, q->grid, sizeof(o->grid));
     memcpy(o->block, q->block, sizeof(o->block));
@@ -200,7 +197,61 @@ static CUresult launch(const struct request *q)
     o->cooperative = q->cooperative;
     sg_obj_get(&f->obj);
     o->func = f;
-    return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+    *out = &o->op;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(const struct request *q)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!q->f)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = sg_stream_get(ctx, q->stream, &s);
+    if (r == CUDA_SUCCESS)
+        r = build(ctx, q, &op);
+    return r == CUDA_SUCCESS ? sg_issue(s, op, SG_ISSUE_ASYNC) : r;
+}
+
+/* ---- for graph nodes ---- */
+
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct request q = {p->func ? p->func : (CUfunction)p->kern,
+                        {p->gridDimX, p->gridDimY, p->gridDimZ},
+                        {p->blockDimX, p->blockDimY, p->blockDimZ},
+                        p->sharedMemBytes, NULL, false, p->kernelParams, p->extra};
+
+    return build(ctx, &q, out);
+}
+
+/* The parameters point into op; *storage is the array that holds the pointers. */
+CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage)
+{
+    struct launch_op *o = (struct launch_op *)op;
+    uint32_t n = o->func->info.nparams;
+    void **ptrs = realloc(*storage, (n + 1) * sizeof(*ptrs));
+
+    if (!ptrs)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *storage = ptrs;
+    for (uint32_t i = 0; i < n; i++)
+        ptrs[i] = o->params + o->func->info.params[i].offset;
+    memset(p, 0, sizeof(*p));
+    p->func = SG_HANDLE(CUfunction, o->func);
+    p->gridDimX = o->grid[0];
+    p->gridDimY = o->grid[1];
+    p->gridDimZ = o->grid[2];
+    p->blockDimX = o->block[0];
+    p->blockDimY = o->block[1];
+    p->blockDimZ = o->block[2];
+    p->sharedMemBytes = o->dynamic;
+    p->kernelParams = ptrs;
+    p->ctx = SG_HANDLE(CUcontext, o->func->mod->ctx);
+    return CUDA_SUCCESS;
 }
 
 /* ---- entry points ---- */

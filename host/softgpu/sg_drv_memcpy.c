@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 /* Up to here the caller does the work itself when nothing is in its way: it is cheaper than
  * waking a thread (memmove moves that much in some 100 us). */
@@ -84,6 +84,19 @@ static bool stage(struct copy_op *o)
     return true;
 }
 
+static struct copy_op *copy_new(const struct copy *c)
+{
+    struct copy_op *o = calloc(1, sizeof(*o));
+
+    if (o) {
+        o->op.run = copy_run;
+        o->op.node_type = CU_GRAPH_NODE_TYPE_MEMCPY;
+        o->op.drop = copy_drop;
+        o->c = *c;
+    }
+    return o;
+}
+
 static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct copy *c, bool async,
                            bool src_pageable, bool dst_pageable)
 {
@@ -95,13 +108,12 @@ static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct cop
 
     if (r != CUDA_SUCCESS)
         return r;
-    o = calloc(1, sizeof(*o));
+    o = copy_new(c);
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    o->op.run = copy_run;
-    o->op.drop = copy_drop;
-    o->c = *c;
-    if (async && !dst_pageable) {
+    if (async && atomic_load(&sg_captures) && s->front->capture) {
+        mode = SG_ISSUE_ASYNC; /* a node reads its source when the graph runs */
+    } else if (async && !dst_pageable) {
         if (!src_pageable)
             mode = bytes <= SG_INLINE_BYTES ? SG_ISSUE_INLINE : SG_ISSUE_ASYNC;
         else if (!sg_stream_idle(s) && stage(o))
@@ -348,27 +360,35 @@ static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool wr
     return check_place(place, *addr, span, write, pageable);
 }
 
+static CUresult resolve(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
+                        struct copy *c, bool *src_pageable, bool *dst_pageable)
+{
+    uint64_t daddr, saddr, dslice, sslice;
+    CUresult r = check_side(dst, w, h, d, true, &daddr, &dslice, dst_pageable);
+
+    if (r == CUDA_SUCCESS)
+        r = check_side(src, w, h, d, false, &saddr, &sslice, src_pageable);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *c = (struct copy){.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
+                       .width = w, .height = h, .depth = d,
+                       .dst_pitch = dst->pitch, .dst_slice = dslice,
+                       .src_pitch = src->pitch, .src_slice = sslice};
+    return CUDA_SUCCESS;
+}
+
 static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
                         CUstream stream, bool async)
 {
-    uint64_t daddr, saddr, dslice, sslice;
     bool dst_pageable, src_pageable;
+    struct copy c;
     CUresult r;
 
     SG_CTX(ctx);
     if (!w || !h || !d)
         return CUDA_SUCCESS;
-    r = check_side(dst, w, h, d, true, &daddr, &dslice, &dst_pageable);
-    if (r == CUDA_SUCCESS)
-        r = check_side(src, w, h, d, false, &saddr, &sslice, &src_pageable);
-    if (r != CUDA_SUCCESS)
-        return r;
-    struct copy c = {.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
-                     .width = w, .height = h, .depth = d,
-                     .dst_pitch = dst->pitch, .dst_slice = dslice,
-                     .src_pitch = src->pitch, .src_slice = sslice};
-
-    return copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+    r = resolve(dst, src, w, h, d, &c, &src_pageable, &dst_pageable);
+    return r != CUDA_SUCCESS ? r : copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
 }
 
 static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream, bool async)
@@ -421,19 +441,47 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream stream
     return copy2d(p, true, SG_PTSZ(stream), true);
 }
 
+static void sides3d(const CUDA_MEMCPY3D *p, struct side *dst, struct side *src)
+{
+    *src = (struct side){p->srcMemoryType,
+                         p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                         p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
+    *dst = (struct side){p->dstMemoryType,
+                         p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                         p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
+}
+
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
+{
+    bool src_pageable, dst_pageable;
+    struct side dst, src;
+    struct copy_op *o;
+    struct copy c;
+    CUresult r;
+
+    if (p->srcLOD || p->dstLOD || !p->WidthInBytes || !p->Height || !p->Depth)
+        return CUDA_ERROR_INVALID_VALUE;
+    sides3d(p, &dst, &src);
+    r = resolve(&dst, &src, p->WidthInBytes, p->Height, p->Depth, &c, &src_pageable,
+                &dst_pageable);
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = copy_new(&c);
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = &o->op;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 {
+    struct side dst, src;
+
     SG_CTX(ctx);
     (void)ctx;
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    struct side src = {p->srcMemoryType,
-                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
-                       p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
-    struct side dst = {p->dstMemoryType,
-                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
-                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
-
+    sides3d(p, &dst, &src);
     return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
 }
 

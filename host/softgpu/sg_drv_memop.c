@@ -104,6 +104,7 @@ static CUresult issue(CUstream h, const struct memop *list, unsigned n)
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = memop_run;
+    o->op.node_type = -1;
     o->op.drop = memop_drop;
     o->n = n;
     for (unsigned i = 0; i < n; i++)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_INLINE_BYTES (1u << 20) /* as for copies: see sg_drv_memcpy.c */
 
@@ -46,18 +46,13 @@ static void set_drop(struct sg_op *op)
     free(op);
 }
 
-static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
-                    size_t height, CUstream stream, bool async)
+static CUresult build(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
+                      size_t height, struct set_op **out)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     struct sg_mem_info info;
     uint64_t row, span;
     struct set_op *o;
-    CUresult r;
 
-    SG_CTX(ctx);
-    if (!width || !height)
-        return CUDA_SUCCESS;
     if (dst % elem || (height > 1 && pitch % elem) ||
         __builtin_mul_overflow((uint64_t)width, elem, &row) || (height > 1 && pitch < row) ||
         __builtin_mul_overflow((uint64_t)pitch, height - 1, &span) ||
@@ -66,13 +61,11 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
     if (!dst || !sg_mem_covers(dst, span, &info) || !info.writable)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "memset of %llu bytes at 0x%llx: not in one "
                        "allocation", (unsigned long long)span, (unsigned long long)dst);
-    r = sg_stream_get(ctx, stream, &s);
-    if (r != CUDA_SUCCESS)
-        return r;
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = set_run;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_MEMSET;
     o->op.drop = set_drop;
     o->dst = (uint8_t *)dst;
     o->pitch = pitch;
@@ -80,9 +73,42 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
     o->height = height;
     o->elem = elem;
     o->value = value;
+    *out = o;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct set_op *o;
+    CUresult r;
+
+    if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width ||
+        !p->height)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = build(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
+    if (r == CUDA_SUCCESS)
+        *out = &o->op;
+    return r;
+}
+
+static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
+                    size_t height, CUstream stream, bool async)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct set_op *o;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!width || !height)
+        return CUDA_SUCCESS;
+    r = sg_stream_get(ctx, stream, &s);
+    if (r == CUDA_SUCCESS)
+        r = build(dst, pitch, elem, value, width, height, &o);
+    if (r != CUDA_SUCCESS)
+        return r;
     return sg_issue(s, &o->op, !async ? SG_ISSUE_SYNC
-                               : row * height <= SG_INLINE_BYTES ? SG_ISSUE_INLINE
-                                                                 : SG_ISSUE_ASYNC);
+                               : width * height <= SG_INLINE_BYTES / elem ? SG_ISSUE_INLINE
+                                                                          : SG_ISSUE_ASYNC);
 }
 
 /* The five variants of each width: sync, its per-thread twin, and the same for Async and 2D. */

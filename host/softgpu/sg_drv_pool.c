@@ -178,6 +178,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = free_run;
+    o->op.node_type = -1;
     o->op.drop = free_drop;
     o->op.run_always = true;
     o->addr = dptr;

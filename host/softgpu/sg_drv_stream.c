@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_PRIORITY_GREATEST (-5) /* as cuCtxGetStreamPriorityRange says */
 
@@ -72,8 +72,13 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
+    CUresult r;
+
     SG_STREAM(s, hStream);
     SG_STICKY(s);
+    r = sg_capture_check_wait(s);
+    if (r != CUDA_SUCCESS)
+        return r;
     sg_stream_drain(s);
     SG_STICKY(s);
     return CUDA_SUCCESS;
@@ -83,8 +88,12 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
     SG_STREAM(s, hStream);
     bool idle = sg_stream_idle(s);
+    CUresult r;
 
     SG_STICKY(s);
+    r = sg_capture_check_wait(s);
+    if (r != CUDA_SUCCESS)
+        return r;
     return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -231,45 +240,7 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
     return CUDA_SUCCESS;
 }
 
-/* ---- capture: no stream is ever capturing here ---- */
-
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    SG_STREAM(s, hStream);
-    if (!captureStatus)
-        return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *status,
-                                           cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out,
-                                           const CUgraphEdgeData **edgeData_out,
-                                           size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)edgeData_out;
-    (void)numDependencies_out; /* all only written while capturing */
-    return cuStreamIsCapturing(hStream, status);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *status,
-                                           cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out,
-                                           size_t *numDependencies_out)
-{
-    return cuStreamGetCaptureInfo_v3(hStream, status, id_out, graph_out, dependencies_out, NULL,
-                                     numDependencies_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *status,
-                                        cuuint64_t *id_out)
-{
-    return cuStreamGetCaptureInfo_v3(hStream, status, id_out, NULL, NULL, NULL, NULL);
-}
+/* ---- capture: the rest of it is in sg_drv_capture.c ---- */
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
@@ -332,6 +303,7 @@ static CUresult host_issue(CUstream h, CUhostFn fn, CUstreamCallback callback, v
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = host_run;
+    o->op.node_type = callback ? -1 : CU_GRAPH_NODE_TYPE_HOST;
     o->op.drop = host_drop;
     o->op.run_always = true;
     o->fn = fn;
@@ -339,6 +311,25 @@ static CUresult host_issue(CUstream h, CUhostFn fn, CUstreamCallback callback, v
     o->handle = h;
     o->user = user;
     return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+}
+
+CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct host_op *o;
+
+    if (!p->fn)
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = host_run;
+    o->op.drop = host_drop;
+    o->op.run_always = true;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_HOST;
+    o->fn = p->fn;
+    o->user = p->userData;
+    *out = &o->op;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
@@ -417,36 +408,6 @@ CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream h, CUstreamAttrID attr,
 CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {
     return cuStreamCopyAttributes(SG_PTSZ(dst), SG_PTSZ(src));
-}
-
-CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream h, CUstreamCaptureStatus *status)
-{
-    return cuStreamIsCapturing(SG_PTSZ(h), status);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream h, CUstreamCaptureStatus *status,
-                                             cuuint64_t *id_out)
-{
-    return cuStreamGetCaptureInfo(SG_PTSZ(h), status, id_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream h, CUstreamCaptureStatus *status,
-                                                cuuint64_t *id_out, CUgraph *graph_out,
-                                                const CUgraphNode **dependencies_out,
-                                                size_t *numDependencies_out)
-{
-    return cuStreamGetCaptureInfo_v2(SG_PTSZ(h), status, id_out, graph_out, dependencies_out,
-                                     numDependencies_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream h, CUstreamCaptureStatus *status,
-                                                cuuint64_t *id_out, CUgraph *graph_out,
-                                                const CUgraphNode **dependencies_out,
-                                                const CUgraphEdgeData **edgeData_out,
-                                                size_t *numDependencies_out)
-{
-    return cuStreamGetCaptureInfo_v3(SG_PTSZ(h), status, id_out, graph_out, dependencies_out,
-                                     edgeData_out, numDependencies_out);
 }
 
 CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream h, CUhostFn fn, void *userData)

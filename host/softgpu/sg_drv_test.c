@@ -119,6 +119,7 @@ static void test_before_init(void **state)
     IS(cuStreamSynchronize(NULL), NOT_INITIALIZED);
     IS(cuEventQuery(NULL), NOT_INITIALIZED);
     IS(cuGraphCreate(NULL, 0), NOT_INITIALIZED);
+    IS(cuTexObjectDestroy(0), NOT_INITIALIZED);
     OK(cuDriverGetVersion(&v));
     assert_int_equal(v, 13000);
     IS(cuDriverGetVersion(NULL), INVALID_VALUE);
@@ -576,6 +577,7 @@ int main(int argc, char **argv)
     failed += cmocka_run_group_tests(base_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("memory", memory_tests, n_memory_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("graphs", graph_tests, n_graph_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("modules", module_tests, n_module_tests, NULL, NULL);
     return failed != 0;
 }

@@ -270,6 +270,7 @@ struct sg_op {
     void (*issued)(struct sg_op *op, struct sg_stream *s); /* under the issue lock; may be NULL */
     void (*drop)(struct sg_op *op);                        /* releases what it holds; frees op */
     bool run_always; /* also when the context has failed */
+    int node_type;   /* CUgraphNodeType it is captured as, -1: cannot be captured */
     struct sg_dep *deps;
     unsigned ndeps, cap_deps;
 };
@@ -284,6 +285,7 @@ struct sg_stream {
     bool legacy, per_thread;
     CUsynchronizationPolicy sync_policy;
     CUaccessPolicyWindow window;
+    struct sg_front *front; /* capture state, see sg_graph.h; guarded by sg_graph_lock */
     _Atomic uint64_t submitted; /* written under ctx->issue */
     _Atomic uint64_t completed;
     pthread_mutex_t lock; /* guards the fields below */
@@ -302,6 +304,7 @@ CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out);
 CUresult sg_stream_get_any(CUstream h, struct sg_stream **out);
 /* Issues op (owned from here on, also on failure). SYNC and inline: the operation's own result. */
 CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode);
+void sg_op_end(struct sg_op *op); /* drops op without (or after) running it */
 bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq);
 bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
@@ -322,6 +325,7 @@ struct sg_event {
     pthread_mutex_t lock;
     struct sg_stream *stream; /* of the latest record, a reference; NULL: never recorded */
     uint64_t seq, record;     /* its operation; number of records so far */
+    struct sg_front *front; /* of a captured stream, see sg_graph.h; guarded by sg_graph_lock */
     uint64_t stamp_ns, stamp_record; /* time, and which record it belongs to */
 };
 uint64_t sg_now_ns(void);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 /* Operations that may be pending in a stream before issuing another one waits. NVIDIA's driver
  * waits too (at about 1024 launches); without a bound a client could fill all memory. */
@@ -35,6 +35,8 @@ static void stream_free(struct sg_obj *obj)
     pthread_cond_destroy(&s->done);
     if (!s->legacy)
         sg_obj_put(&s->ctx->obj);
+    sg_front_clear(s->front);
+    free(s->front);
     free(s);
 }
 
@@ -43,8 +45,10 @@ CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct 
 {
     struct sg_stream *s = calloc(1, sizeof(*s));
 
-    if (!s)
+    if (!s || !(s->front = calloc(1, sizeof(*s->front)))) {
+        free(s);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sg_obj_init(&s->obj, SG_T_STREAM, ctx, stream_free);
     s->ctx = ctx;
     s->flags = flags;
@@ -129,7 +133,7 @@ bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
     return true;
 }
 
-static void op_end(struct sg_op *op)
+void sg_op_end(struct sg_op *op)
 {
     for (unsigned i = 0; i < op->ndeps; i++)
         sg_obj_put(&op->deps[i].stream->obj);
@@ -160,7 +164,7 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
     if (r == CUDA_SUCCESS || op->run_always)
         r = op->run(op, s);
     /* Drop first: whoever waits for completion may rely on everything having been released. */
-    op_end(op);
+    sg_op_end(op);
     complete(s, seq);
     return r;
 }
@@ -252,15 +256,23 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
     struct sg_ctx *ctx = s->ctx;
     uint64_t submitted = atomic_load(&s->submitted);
     bool queued = false;
+    CUresult r;
 
+    if (atomic_load(&sg_captures) && sg_capture_op(s, op, mode == SG_ISSUE_SYNC, &r))
+        return r;
     if (submitted > SG_STREAM_PENDING_MAX)
         sg_stream_wait(s, submitted - SG_STREAM_PENDING_MAX);
     pthread_mutex_lock(&ctx->issue);
     if (!atomic_load(&ctx->alive) || !add_implicit_deps(op, s)) {
         pthread_mutex_unlock(&ctx->issue);
-        op_end(op);
+        sg_op_end(op);
         return atomic_load(&ctx->alive) ? CUDA_ERROR_OUT_OF_MEMORY
                                         : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (atomic_load(&sg_captures) && (r = sg_capture_check_legacy(s)) != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&ctx->issue);
+        sg_op_end(op);
+        return r;
     }
     op->seq = atomic_load(&s->submitted) + 1;
     atomic_store(&s->submitted, op->seq);
@@ -280,6 +292,7 @@ void sg_stream_retire(struct sg_stream *s)
 {
     bool has_thread;
 
+    sg_capture_abandon(s);
     sg_obj_unregister(&s->obj);
     pthread_mutex_lock(&s->lock);
     s->dying = true;

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stream capture: operations become nodes instead of being run. A stream is part of a capture from
+ * cuStreamBeginCapture, or from waiting for an event that was recorded in a captured stream, until
+ * the capture ends.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_graph.h"
+
+_Atomic unsigned sg_captures;
+
+void sg_capture_put(struct sg_capture *c)
+{
+    if (c && atomic_fetch_sub(&c->refs, 1) == 1) {
+        sg_obj_put((struct sg_obj *)c->graph);
+        free(c);
+    }
+}
+
+void sg_front_clear(struct sg_front *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        sg_obj_put(&f->nodes[i]->obj);
+    free(f->nodes);
+    sg_capture_put(f->capture);
+    memset(f, 0, sizeof(*f));
+}
+
+CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes,
+                      size_t n)
+{
+    struct sg_front next = {.capture = c};
+
+    if (n) {
+        next.nodes = malloc(n * sizeof(*next.nodes));
+        if (!next.nodes)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sg_obj_get(&nodes[i]->obj);
+        next.nodes[next.n++] = nodes[i];
+    }
+    atomic_fetch_add(&c->refs, 1);
+    sg_front_clear(f);
+    *f = next;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from)
+{
+    struct sg_node **grown = realloc(f->nodes, (f->n + from->n + 1) * sizeof(*grown));
+
+    if (!grown)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    f->nodes = grown;
+    for (size_t i = 0; i < from->n; i++) {
+        size_t k = 0;
+
+        while (k < f->n && f->nodes[k] != from->nodes[i])
+            k++;
+        if (k == f->n) {
+            sg_obj_get(&from->nodes[i]->obj);
+            f->nodes[f->n++] = from->nodes[i];
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+void sg_capture_close(struct sg_capture *c)
+{
+    c->ended = true;
+    c->origin = NULL;
+    atomic_fetch_sub(&sg_captures, 1);
+    /* The fronts hold the capture: keep it until the last one is cleared. */
+    atomic_fetch_add(&c->refs, 1);
+    for (size_t i = 0; i < c->nstreams; i++) {
+        sg_front_clear(c->streams[i]->front);
+        sg_obj_put(&c->streams[i]->obj);
+    }
+    free(c->streams);
+    c->streams = NULL;
+    c->nstreams = 0;
+    sg_capture_put(c);
+}
+
+void sg_capture_abandon(struct sg_stream *s)
+{
+    struct sg_capture *c;
+
+    if (!atomic_load(&sg_captures))
+        return;
+    pthread_mutex_lock(&sg_graph_lock);
+    c = s->front->capture;
+    if (c) {
+        c->invalid = true;
+        if (c->origin == s) {
+            if (c->first == 0)
+                sg_obj_unregister(&c->graph->obj);
+            sg_capture_close(c);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+CUresult sg_capture_check_ctx(struct sg_ctx *ctx)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (!atomic_load(&sg_captures))
+        return r;
+    pthread_mutex_lock(&ctx->issue);
+    pthread_mutex_lock(&sg_graph_lock);
+    for (struct sg_stream *s = ctx->streams; s; s = s->next) {
+        if (s->front->capture) {
+            s->front->capture->invalid = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    pthread_mutex_unlock(&ctx->issue);
+    return r;
+}
+
+bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r)
+{
+    struct sg_node *n;
+    struct sg_capture *c;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    c = s->front->capture;
+    if (!c) {
+        pthread_mutex_unlock(&sg_graph_lock);
+        return false;
+    }
+    if (c->invalid) {
+        *r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (sync || op->node_type < 0) {
+        c->invalid = true;
+        *r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else {
+        *r = sg_node_new(c->graph, (CUgraphNodeType)op->node_type, op, s->front->nodes,
+                         s->front->n, &n);
+        op = NULL;
+        if (*r == CUDA_SUCCESS) {
+            *r = sg_front_set(s->front, c, &n, 1);
+            sg_obj_put(&n->obj);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (op)
+        sg_op_end(op);
+    return true;
+}
+
+CUresult sg_capture_check_legacy(struct sg_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (!s->legacy)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    for (struct sg_stream *o = s->ctx->streams; o; o = o->next) {
+        if (o->front->capture && !(o->flags & CU_STREAM_NON_BLOCKING)) {
+            o->front->capture->invalid = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult sg_capture_check_wait(struct sg_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (!atomic_load(&sg_captures))
+        return r;
+    if (s->legacy) {
+        pthread_mutex_lock(&s->ctx->issue);
+        r = sg_capture_check_legacy(s);
+        pthread_mutex_unlock(&s->ctx->issue);
+        return r;
+    }
+    pthread_mutex_lock(&sg_graph_lock);
+    if (s->front->capture) {
+        s->front->capture->invalid = true;
+        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* Records that the event stands for the front of s. False: s is not captured. */
+bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r)
+{
+    bool captured;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    captured = s->front->capture != NULL;
+    if (captured)
+        *r = s->front->capture->invalid
+                 ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                 : sg_front_set(e->front, s->front->capture, s->front->nodes, s->front->n);
+    else
+        sg_front_clear(e->front); /* the event is an ordinary one again */
+    pthread_mutex_unlock(&sg_graph_lock);
+    return captured;
+}
+
+/* Takes s into the capture of e. Under the lock. */
+static CUresult join(struct sg_stream *s, const struct sg_front *from)
+{
+    struct sg_capture *c = from->capture;
+    struct sg_stream **grown = realloc(c->streams, (c->nstreams + 1) * sizeof(*grown));
+    CUresult r;
+
+    if (!grown)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    c->streams = grown;
+    r = sg_front_set(s->front, c, from->nodes, from->n);
+    if (r == CUDA_SUCCESS) {
+        sg_obj_get(&s->obj);
+        c->streams[c->nstreams++] = s;
+    }
+    return r;
+}
+
+/* False: neither the stream nor the event has to do with a capture. */
+bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r)
+{
+    bool handled = true;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_capture *sc = s->front->capture, *ec = e->front->capture;
+
+    if (!sc && !ec) {
+        handled = false;
+    } else if (!ec) {
+        sc->invalid = true; /* the event belongs to work outside */
+        *r = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    } else if (ec->ended) {
+        *r = CUDA_ERROR_CAPTURED_EVENT;
+    } else if (ec->invalid) {
+        *r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (s->legacy) {
+        ec->invalid = true;
+        *r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    } else if (!sc) {
+        *r = join(s, e->front);
+    } else if (sc != ec) {
+        sc->invalid = ec->invalid = true;
+        *r = CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    } else {
+        *r = sg_front_merge(s->front, e->front);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return handled;
+}

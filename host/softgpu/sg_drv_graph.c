@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: building and looking at graphs. Running them is in sg_drv_graphexec.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sg_graph.h"
+
+#define SG_GRAPH(var, h)                                                                           \
+    SG_AUTO struct sg_graph *var = NULL;                                                           \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_check_init();                                                         \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+        var = SG_LOOKUP((h), SG_T_GRAPH);                                                          \
+        if (!var)                                                                                  \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+    } while (0)
+#define SG_NODE(var, h)                                                                            \
+    SG_AUTO struct sg_node *var = NULL;                                                            \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_check_init();                                                         \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+        var = SG_LOOKUP((h), SG_T_NODE);                                                           \
+        if (!var)                                                                                  \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+    } while (0)
+
+CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    SG_INIT();
+    if (!phGraph || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_graph *g = sg_graph_new();
+
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *phGraph = SG_HANDLE(CUgraph, g);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
+{
+    SG_GRAPH(g, hGraph);
+    return sg_obj_unregister(&g->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- nodes ---- */
+
+/* Adds a node with op, which it takes over. *node_out comes with a reference. */
+static CUresult add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                    CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
+                    struct sg_node **node_out)
+{
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
+    struct sg_node **deps = NULL, *node;
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (g && out && (!n || dependencies))
+        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+    if (r == CUDA_SUCCESS) {
+        r = sg_node_new(g, type, op, deps, n, &node);
+        op = NULL;
+    }
+    if (r == CUDA_SUCCESS) {
+        if (child) {
+            sg_obj_get(&child->obj);
+            node->child = child;
+        }
+        *out = SG_HANDLE(CUgraphNode, node);
+        if (node_out)
+            *node_out = node; /* with the reference */
+        else
+            sg_obj_put(&node->obj);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (op)
+        sg_op_end(op);
+    sg_nodes_put(deps, n);
+    return r;
+}
+
+/* The context of a node: the one named, else the current one. */
+static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (h) {
+        *out = SG_LOOKUP(h, SG_T_CTX);
+        return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    r = sg_current(out);
+    if (r == CUDA_SUCCESS)
+        sg_obj_get(&(*out)->obj);
+    else
+        *out = NULL;
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                         const CUgraphNode *dependencies, size_t numDependencies,
+                                         const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    SG_AUTO struct sg_ctx *ctx = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    if (!nodeParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = node_ctx(nodeParams->ctx, &ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_launch_op(ctx, nodeParams, &op);
+    return r != CUDA_SUCCESS ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
+                                       CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
+}
+
+static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+    CUDA_KERNEL_NODE_PARAMS out = {0};
+
+    memcpy(&out, p, sizeof(*p)); /* the second version appends two fields */
+    return out;
+}
+
+CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    if (!nodeParams)
+        return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, NULL);
+    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
+
+    return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
+}
+
+CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!copyParams || !c)
+        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = sg_copy_op(copyParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.copy = *copyParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!memsetParams || !c)
+        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = sg_set_op(memsetParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.set = *memsetParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode *dependencies, size_t numDependencies,
+                                    const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    if (!nodeParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_host_op(nodeParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.host = *nodeParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies)
+{
+    SG_INIT();
+    return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
+               NULL, NULL);
+}
+
+/* A copy of g: operations are shared, edges are the same. Under the lock. */
+static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        struct sg_node *from = g->nodes[i], *n;
+        CUresult r = sg_node_new(to, from->type, NULL, NULL, 0, &n);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+        sg_gop_put(n->gop);
+        n->gop = from->gop;
+        sg_gop_get(n->gop);
+        n->child = from->child;
+        if (n->child)
+            sg_obj_get(&n->child->obj);
+        n->has_params = from->has_params;
+        n->params = from->params;
+        n->original = from->obj.handle;
+        sg_obj_put(&n->obj);
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        for (size_t k = 0; k < g->nodes[i]->ndeps; k++) {
+            if (!sg_node_add_dep(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index]))
+                return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult clone(struct sg_graph *g, struct sg_graph **out)
+{
+    struct sg_graph *to = sg_graph_new();
+    CUresult r;
+
+    if (!to)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = clone_locked(g, to);
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (r != CUDA_SUCCESS) {
+        sg_obj_unregister(&to->obj);
+        sg_obj_put(&to->obj);
+        return r;
+    }
+    *out = to;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    SG_AUTO struct sg_graph *to = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, originalGraph);
+    if (!phGraphClone)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = clone(g, &to);
+    if (r == CUDA_SUCCESS)
+        *phGraphClone = SG_HANDLE(CUgraph, to);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+                                        CUgraph hClonedGraph)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GRAPH(g, hClonedGraph);
+    if (!phNode || !hOriginalNode)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->nodes[i]->original == (uint64_t)(uintptr_t)hOriginalNode) {
+            *phNode = SG_HANDLE(CUgraphNode, g->nodes[i]);
+            r = CUDA_SUCCESS;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* The child is copied at the call, as documented; the copy belongs to the node. */
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                          const CUgraphNode *dependencies, size_t numDependencies,
+                                          CUgraph childGraph)
+{
+    SG_AUTO struct sg_graph *copy = NULL;
+    CUresult r;
+
+    SG_GRAPH(child, childGraph);
+    r = clone(child, &copy);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
+            copy, NULL);
+    if (r != CUDA_SUCCESS)
+        sg_obj_unregister(&copy->obj);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    SG_NODE(n, hNode);
+    if (!phGraph || !n->child)
+        return CUDA_ERROR_INVALID_VALUE;
+    *phGraph = SG_HANDLE(CUgraph, n->child);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_NODE(n, hNode);
+    pthread_mutex_lock(&sg_graph_lock);
+    if (n->graph) {
+        sg_node_remove(n);
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    SG_NODE(n, hNode);
+    if (!type)
+        return CUDA_ERROR_INVALID_VALUE;
+    *type = n->type;
+    return CUDA_SUCCESS;
+}
+
+/* ---- parameters ---- */
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
+                                               CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_launch_describe(n->gop->op, nodeParams, &n->kernel_params);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode,
+                                            CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+    CUresult r = cuGraphKernelNodeGetParams_v2(hNode, nodeParams ? &p : NULL);
+
+    if (r == CUDA_SUCCESS)
+        memcpy(nodeParams, &p, sizeof(*nodeParams));
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    SG_AUTO struct sg_ctx *ctx = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = node_ctx(nodeParams->ctx, &ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_launch_op(ctx, nodeParams, &op);
+    if (r == CUDA_SUCCESS) {
+        pthread_mutex_lock(&sg_graph_lock);
+        sg_node_set_op(n, op, &r);
+        pthread_mutex_unlock(&sg_graph_lock);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    if (!nodeParams)
+        return cuGraphKernelNodeSetParams_v2(hNode, NULL);
+    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
+
+    return cuGraphKernelNodeSetParams_v2(hNode, &p);
+}
+
+static CUresult check_params(const struct sg_node *n, CUgraphNodeType type, const void *out)
+{
+    if (!out || n->type != type)
+        return CUDA_ERROR_INVALID_VALUE;
+    return n->has_params ? CUDA_SUCCESS
+                         : sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                                   "parameters of a captured copy, memset or host node");
+}
+
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.copy;
+    return r;
+}
+
+CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.set;
+    return r;
+}
+
+CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.host;
+    return r;
+}
+
+/* ---- edges and lists: with a NULL array they count, else fill up to *n and zero the rest ---- */
+
+struct list {
+    CUgraphNode *a, *b; /* b NULL: nodes, not edges */
+    size_t room, n;
+};
+
+static void put(struct list *l, const struct sg_node *a, const struct sg_node *b)
+{
+    if (l->a && l->n < l->room) {
+        l->a[l->n] = SG_HANDLE(CUgraphNode, a);
+        if (l->b)
+            l->b[l->n] = SG_HANDLE(CUgraphNode, b);
+    }
+    l->n++;
+}
+
+static CUresult finish(struct list *l, CUgraphEdgeData *edge, size_t *n)
+{
+    if (l->a) {
+        for (size_t i = l->n; i < l->room; i++) {
+            l->a[i] = NULL;
+            if (l->b)
+                l->b[i] = NULL;
+        }
+        for (size_t i = 0; edge && i < l->room; i++)
+            memset(&edge[i], 0, sizeof(edge[i]));
+    }
+    *n = l->a && l->n > l->room ? l->room : l->n;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {nodes, NULL, nodes ? *numNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++)
+        put(&l, g->nodes[i], NULL);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, NULL, numNodes);
+}
+
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numRootNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {rootNodes, NULL, rootNodes ? *numRootNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        if (!g->nodes[i]->ndeps)
+            put(&l, g->nodes[i], NULL);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, NULL, numRootNodes);
+}
+
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                    CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numEdges || !from != !to)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {from, to, from ? *numEdges : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
+            put(&l, g->nodes[i]->deps[k], g->nodes[i]);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numEdges);
+}
+
+CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                 size_t *numEdges)
+{
+    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+                                               CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    SG_NODE(n, hNode);
+    if (!numDependencies)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {dependencies, NULL, dependencies ? *numDependencies : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t k = 0; k < n->ndeps; k++)
+        put(&l, n->deps[k], NULL);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
+                                            size_t *numDependencies)
+{
+    return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                                 CUgraphEdgeData *edgeData,
+                                                 size_t *numDependentNodes)
+{
+    SG_NODE(n, hNode);
+    if (!numDependentNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {dependentNodes, NULL, dependentNodes ? *numDependentNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; n->graph && i < n->graph->n; i++) {
+        for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
+            if (n->graph->nodes[i]->deps[k] == n)
+                put(&l, n->graph->nodes[i], NULL);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numDependentNodes);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                              size_t *numDependentNodes)
+{
+    return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
+}
+
+static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                      const CUgraphEdgeData *edge, size_t n, bool remove)
+{
+    struct sg_node **a = NULL, **b = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, hGraph);
+    if (n && (!from || !to))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].from_port || edge[i].to_port || edge[i].type)
+            return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
+    }
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_nodes_get_locked(g, from, n, &a);
+    if (r == CUDA_SUCCESS)
+        r = sg_nodes_get_locked(g, to, n, &b);
+    for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {
+        size_t k = 0;
+
+        while (k < b[i]->ndeps && b[i]->deps[k] != a[i])
+            k++;
+        bool there = k < b[i]->ndeps;
+
+        if (a[i] == b[i] || there != remove)
+            r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
+        else if (remove)
+            b[i]->deps[k] = b[i]->deps[--b[i]->ndeps];
+        else if (!sg_node_add_dep(b[i], a[i]))
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_nodes_put(a, n);
+    sg_nodes_put(b, n);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, const CUgraphEdgeData *edgeData,
+                                           size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                        const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                              const CUgraphNode *to,
+                                              const CUgraphEdgeData *edgeData,
+                                              size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, true);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, true);
+}

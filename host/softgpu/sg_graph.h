@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Graphs and stream capture. A node holds the very operation that a stream would have run; running a
+ * graph runs its operations one after the other, in an order that its edges allow.
+ *
+ * One lock, sg_graph_lock, guards all graphs, nodes and captures; it is taken after a context's issue
+ * lock and before an event's.
+ */
+#ifndef SG_GRAPH_H
+#define SG_GRAPH_H
+
+#include "sg_int.h"
+
+extern pthread_mutex_t sg_graph_lock;
+
+/* An operation shared by nodes, their clones and programs. */
+struct sg_gop {
+    _Atomic uint32_t refs;
+    struct sg_op *op; /* NULL: nothing to run */
+};
+
+struct sg_node {
+    struct sg_obj obj;
+    struct sg_graph *graph; /* valid while the node is in it, else NULL */
+    CUgraphNodeType type;
+    struct sg_gop *gop;
+    struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
+    struct sg_node **deps;  /* nodes of the same graph */
+    size_t ndeps, cap_deps, index;
+    uint64_t original; /* handle of the node that this is a clone of */
+    bool has_params;   /* made by a call with parameters, not by capture */
+    union {
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS set;
+        CUDA_HOST_NODE_PARAMS host;
+    } params;
+    void **kernel_params; /* what GetParams handed out; freed with the node */
+    bool mark;
+};
+
+struct sg_graph {
+    struct sg_obj obj;
+    struct sg_node **nodes; /* each a reference */
+    size_t n, cap;
+};
+
+/* What an executable graph runs; does not change once made. */
+struct sg_program {
+    _Atomic uint32_t refs;
+    size_t n;
+    struct sg_step {
+        struct sg_gop *gop;
+        CUgraphNodeType type;
+        uint64_t node; /* handle of the node it came from */
+    } step[];
+};
+
+struct sg_capture {
+    _Atomic uint32_t refs;
+    struct sg_graph *graph; /* a reference */
+    struct sg_stream *origin; /* one of streams */
+    struct sg_stream **streams; /* each a reference */
+    size_t nstreams;
+    size_t first; /* index of the first node that was captured */
+    CUstreamCaptureMode mode;
+    pthread_t thread;
+    unsigned long long id;
+    bool invalid, ended;
+};
+
+/* The last nodes of a captured stream: what comes next depends on them. */
+struct sg_front {
+    struct sg_capture *capture; /* a reference, or NULL */
+    struct sg_node **nodes;     /* each a reference */
+    size_t n;
+};
+
+struct sg_graph *sg_graph_new(void); /* registered, with a reference for the caller; or NULL */
+/* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
+CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
+                     struct sg_node *const *deps, size_t ndeps, struct sg_node **out);
+bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep); /* once; false: no memory */
+void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r);
+void sg_node_remove(struct sg_node *n); /* out of its graph, with its edges */
+CUresult sg_program_new(struct sg_graph *g, struct sg_program **out); /* 1: a cycle */
+void sg_program_put(struct sg_program *p);
+struct sg_gop *sg_gop_new(struct sg_op *op); /* takes op over; NULL: no memory, op ended */
+void sg_gop_get(struct sg_gop *gop);
+void sg_gop_put(struct sg_gop *gop);
+
+/* The nodes of g behind handles, each with a reference; 1 when one is not in g. */
+CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                      struct sg_node ***out);
+CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                             struct sg_node ***out);
+void sg_nodes_put(struct sg_node **nodes, size_t n); /* NULL is fine */
+
+void sg_front_clear(struct sg_front *f);
+CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes,
+                      size_t n);
+CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from);
+void sg_capture_put(struct sg_capture *c);
+
+/* ---- asked by streams and events ---- */
+
+extern _Atomic unsigned sg_captures; /* captures in progress; 0: nothing below needs asking */
+/* Takes op into the capture that s is part of. False: s is not captured; *r says how it went. */
+bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r);
+/* Under the issue lock of s: work on the legacy stream is refused while blocking ones capture. */
+CUresult sg_capture_check_legacy(struct sg_stream *s);
+/* For calls that wait or ask: 900 (and the capture is lost) on a captured stream. */
+CUresult sg_capture_check_wait(struct sg_stream *s);
+CUresult sg_capture_check_ctx(struct sg_ctx *ctx); /* the same for all streams of a context */
+void sg_capture_abandon(struct sg_stream *s);      /* s is being destroyed */
+void sg_capture_close(struct sg_capture *c);       /* lets its streams go; under the lock */
+bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
+bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
+
+/* ---- operations for nodes: as the calls of the same name would issue them ---- */
+
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);
+CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
+CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out);
+CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out);
+CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out);
+
+#endif
