@@ -10,13 +10,14 @@ SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_init.c sg_ptx_kernel.c \
 	sg_ptx_body.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
-	sg_ptx_sel_mem.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_exec_warp.c sg_exec_cta.c \
+	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_exec_warp.c sg_exec_cta.c \
 	sg_exec_pool.c sg_exec_mem.c sg_printf.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
 	sg_exec_ops_cvt.c
 # handlers compiled per instruction set
-SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c
+SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c \
+	sg_exec_ops_mma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
 SG_EXEC_ISAS := base
@@ -61,7 +62,8 @@ SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx2_test sg_exec_o
 	sg_exec_nvcc_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
-SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx))
+SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
+	$(O)/matrix_80.ptx)
 
 $(O)/sg_exec_op_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
@@ -73,7 +75,9 @@ $(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
 	ln -sf sg_exec_op_test $@
 
 $(O)/sg_exec_nvcc_test: | $(SG_EXEC_TEST_PTX)
-$(SG_EXEC_TEST_PTX): $(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)
+$(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
+$(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 
 .PHONY: sg_ptxrun

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Real kernels: sg_exec_nvcc_test [FILE.ptx...] runs those of tests-ptx/basic.cu, as compiled by
- * nvcc, and compares them with the CPU. Without arguments: basic_75.ptx ... beside the program.
+ * Real kernels: sg_exec_nvcc_test [FILE.ptx...] runs those of tests-ptx/basic.cu and matrix.cu, as
+ * compiled by nvcc, and compares them with the CPU. Without arguments: basic_75.ptx ... beside the program.
  */
 #include "sg_exec_test.h"
+
+#include "sg_half.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -235,6 +237,133 @@ static void printing(void)
     tm_free_all();
 }
 
+/* ---- matrix instructions: small whole numbers, so every result is exact ---- */
+
+static uint16_t half(int v)
+{
+    return sg_f32_to_f16((float)v, 0);
+}
+
+static int num(int i, int j)
+{
+    return (i * 7 + j * 5 + i * j) % 9 - 4;
+}
+
+/* kind 0: f32 c and d, b by columns; 1: f16 c and d, b by rows */
+static void mma_f16(const char *name, int kind)
+{
+    uint16_t *a = tm_alloc(512), *b = tm_alloc(256);
+    void *c = tm_alloc(512), *d = tm_alloc(512);
+    struct { void *a, *b, *c, *d; } p = {a, b, c, d};
+    OPEN(name)
+
+    for (int i = 0; i < 16; i++) {
+        for (int k = 0; k < 16; k++)
+            a[i * 16 + k] = half(num(i, k));
+        for (int j = 0; j < 8; j++) {
+            b[kind ? i * 8 + j : j * 16 + i] = half(num(i + 3, j));
+            if (kind)
+                ((uint16_t *)c)[i * 8 + j] = half(i - j);
+            else
+                ((float *)c)[i * 8 + j] = (float)(i - j);
+        }
+    }
+    r = tk_run(&t, 1, 32, &p, &f);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            int want = i - j;
+
+            for (int k = 0; k < 16; k++)
+                want += num(i, k) * num(k + 3, j);
+            err += kind ? ((uint16_t *)d)[i * 8 + j] != half(want)
+                        : ((float *)d)[i * 8 + j] != (float)want;
+        }
+    CLOSE(name);
+}
+
+static void mma_s8(void)
+{
+    signed char *a = tm_alloc(512), *b = tm_alloc(256);
+    int *d = tm_alloc(512);
+    struct { void *a, *b, *d; } p = {a, b, d};
+    OPEN("mma_s8")
+
+    for (int i = 0; i < 512; i++)
+        a[i] = (signed char)(i * 37);
+    for (int i = 0; i < 256; i++)
+        b[i] = (signed char)(i * 91 + 5);
+    r = tk_run(&t, 1, 32, &p, &f);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            int want = 0;
+
+            for (int k = 0; k < 32; k++)
+                want += a[i * 32 + k] * b[j * 32 + k];
+            err += d[i * 8 + j] != want;
+        }
+    CLOSE("mma_s8");
+}
+
+static void mma_tf32(void)
+{
+    float *a = tm_alloc(512), *b = tm_alloc(256), *d = tm_alloc(512);
+    struct { void *a, *b, *d; } p = {a, b, d};
+    OPEN("mma_tf32")
+
+    for (int i = 0; i < 128; i++)
+        a[i] = (float)num(i / 8, i % 8);
+    for (int i = 0; i < 64; i++)
+        b[i] = (float)num(i % 8 + 1, i / 8);
+    r = tk_run(&t, 1, 32, &p, &f);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            float want = 0;
+
+            for (int k = 0; k < 8; k++)
+                want += a[i * 8 + k] * b[j * 8 + k];
+            err += d[i * 8 + j] != want;
+        }
+    CLOSE("mma_tf32");
+}
+
+/* kind 0: f32, b by columns, result doubled; 1: f16 from shared memory, b by rows, d by columns */
+static void wmma(const char *name, int kind)
+{
+    uint16_t *a = tm_alloc(512), *b = tm_alloc(512);
+    float *c = tm_alloc(1024);
+    void *d = tm_alloc(1024);
+    struct { void *a, *b, *c, *d; } p = {a, b, kind ? d : c, d};
+    OPEN(name)
+
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) {
+            a[i * 16 + j] = half(num(i, j));
+            b[kind ? i * 16 + j : j * 16 + i] = half(num(i + 1, j));
+            c[i * 16 + j] = (float)(i - j);
+        }
+    r = tk_run(&t, 1, 32, &p, &f);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) {
+            int want = kind ? 1 : i - j;
+
+            for (int k = 0; k < 16; k++)
+                want += num(i, k) * num(k + 1, j);
+            err += kind ? ((uint16_t *)d)[j * 16 + i] != half(want)
+                        : ((float *)d)[i * 16 + j] != (float)(2 * want);
+        }
+    CLOSE(name);
+}
+
+static void matrices(void)
+{
+    mma_f16("mma_f16", 0);
+    mma_f16("mma_f16_trans", 1);
+    mma_s8();
+    mma_tf32();
+    wmma("wmma_f16", 0);
+    wmma("wmma_f16_shared", 1);
+}
+
 static void one_file(const char *path)
 {
     FILE *in = fopen(path, "rb");
@@ -251,28 +380,33 @@ static void one_file(const char *path)
         free(text);
         return;
     }
-    vector_add();
-    matmul();
-    reduce();
-    histogram();
-    mandel("mandelF", false);
-    mandel("mandelD", true);
-    scan();
-    structs();
-    maths();
-    printing();
+    if (strstr(label, "matrix")) {
+        matrices();
+    } else {
+        vector_add();
+        matmul();
+        reduce();
+        histogram();
+        mandel("mandelF", false);
+        mandel("mandelD", true);
+        scan();
+        structs();
+        maths();
+        printing();
+    }
     free(text);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"basic_75.ptx", "basic_80.ptx", "basic_90.ptx"};
+    static const char *const names[] = {"basic_75.ptx", "basic_80.ptx", "basic_90.ptx",
+                                        "matrix_80.ptx"};
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
     char path[4096];
 
     for (int i = 1; i < argc; i++)
         one_file(argv[i]);
-    for (int i = 0; i < 3 && argc < 2; i++) {
+    for (int i = 0; i < 4 && argc < 2; i++) {
         snprintf(path, sizeof(path), "%.*s%s", dir ? (int)(dir - argv[0] + 1) : 0,
                  dir ? argv[0] : "", names[i]);
         one_file(path);

@@ -69,7 +69,7 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
 
 #define TABLES(isa)                                                          \
     extern const struct sg_opdef sg_ops_int_##isa[], sg_ops_flt_##isa[], sg_ops_mem_##isa[],       \
-        sg_ops_half_##isa[];
+        sg_ops_half_##isa[], sg_ops_mma_##isa[];
 TABLES(base)
 #ifdef SG_HAVE_AVX2
 TABLES(avx2)
@@ -140,6 +140,7 @@ static void ops_make(void)
         add_table(sg_ops_flt_##isa);                                         \
         add_table(sg_ops_mem_##isa);                                         \
         add_table(sg_ops_half_##isa);                                        \
+        add_table(sg_ops_mma_##isa);                                         \
     }
     ADD(base)
 #ifdef SG_HAVE_AVX2

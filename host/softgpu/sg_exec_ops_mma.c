@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: mma.sync, ldmatrix, stmatrix, movmatrix. Fragments are spread to plain matrices by the
+ * layouts of the PTX ISA (lane = 4 * group + t), multiplied, and gathered again. The order of
+ * additions is not specified by CUDA; here it is ascending in k, in f32.
+ */
+#include "sg_exec_op.h"
+#include "sg_half.h"
+#include "sg_mma.h"
+
+#define GROUP(lane) ((lane) >> 2)
+#define T(lane) ((lane) & 3)
+
+/* The r-th register of a lane, from the fields d a b c. */
+static inline const u32 *reg(const struct sg_warp *w, const struct sg_insn *in, int r)
+{
+    const u32 op = r == 0 ? in->d : r == 1 ? in->a : r == 2 ? in->b : in->c;
+
+    return sg_src_ptr(w, op);
+}
+
+static f32 from_e4m3(u32 v)
+{
+    const u32 e = v >> 3 & 15, m = v & 7;
+    const f64 r = e ? ldexp(1.0 + m / 8.0, (int)e - 7) : ldexp(m / 8.0, -6);
+
+    if ((v & 0x7f) == 0x7f)
+        return __builtin_nanf("");
+    return (f32)(v & 0x80 ? -r : r);
+}
+
+/* One element of a register: part p of a type with several elements to the register. */
+static inline f32 element(u32 v, int p, u8 type)
+{
+    f32 f;
+
+    switch (type) {
+    case SG_MMA_F16: return sg_f16_to_f32((u16)(v >> (16 * p)));
+    case SG_MMA_BF16: return sg_bf16_to_f32((u16)(v >> (16 * p)));
+    case SG_MMA_E4M3: return from_e4m3(v >> (8 * p) & 255);
+    case SG_MMA_E5M2: return sg_f16_to_f32((u16)((v >> (8 * p) & 255) << 8));
+    default: /* tf32: the low bits are ignored */
+        v &= 0xffffe000u;
+        memcpy(&f, &v, 4);
+        return f;
+    }
+}
+
+static inline int per_reg(u8 type)
+{
+    return type == SG_MMA_F16 || type == SG_MMA_BF16 ? 2 : type == SG_MMA_TF32 ? 1 : 4;
+}
+
+/*
+ * Where part p of register r of a lane lies. a: registers alternate between the upper and lower 8
+ * rows, then go on in k; b: registers go on in k.
+ */
+#define A_ROW(f, lane, r) (GROUP(lane) + ((f)->m == 16 && ((r) & 1) ? 8 : 0))
+#define A_COL(f, lane, r, p, n) (T(lane) * (n) + (p) + ((f)->m == 16 ? (r) >> 1 : (r)) * 4 * (n))
+#define B_ROW(lane, r, p, n) (T(lane) * (n) + (p) + (r) * 4 * (n))
+#define C_ROW(lane, r) (GROUP(lane) + ((r) >> 1) * 8)
+#define C_COL(lane, r) (T(lane) * 2 + ((r) & 1))
+
+HANDLER(mma_float)
+{
+    const struct sg_mma_form *f = &sg_mma_forms[in->aux];
+    const int na = per_reg(f->a), nb = per_reg(f->b);
+    f32 a[16][32], b[32][8], c[16][8];
+    u32 out[4][SG_LANES];
+
+    for (int r = 0; r < f->na; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            for (int p = 0; p < na; p++)
+                a[A_ROW(f, i, r)][A_COL(f, i, r, p, na)] = element(reg(w, in, r)[i], p, f->a);
+    for (int r = 0; r < f->nb; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            for (int p = 0; p < nb; p++)
+                b[B_ROW(i, r, p, nb)][GROUP(i)] = element(reg(w, in + 1, r)[i], p, f->b);
+    for (int i = 0; i < SG_LANES; i++)
+        for (int r = 0; r < 4; r++) {
+            const u32 v = f->c == 'f' ? reg(w, in + 2, r)[i] : reg(w, in + 2, r >> 1)[i];
+
+            if (f->c == 'f')
+                memcpy(&c[C_ROW(i, r)][C_COL(i, r)], &v, 4);
+            else
+                c[C_ROW(i, r)][C_COL(i, r)] = sg_f16_to_f32((u16)(v >> (16 * (r & 1))));
+        }
+    for (int i = 0; i < f->m; i++)
+        for (int k = 0; k < f->k; k++)
+            for (int j = 0; j < 8; j++)
+                c[i][j] += a[i][k] * b[k][j];
+    for (int i = 0; i < SG_LANES; i++)
+        for (int r = 0; r < 4; r++) {
+            const f32 v = c[C_ROW(i, r)][C_COL(i, r)];
+
+            if (f->c == 'f')
+                memcpy(&out[r][i], &v, 4);
+            else if (r & 1)
+                out[r >> 1][i] |= (u32)sg_f32_to_f16(v, 0) << 16;
+            else
+                out[r >> 1][i] = sg_f32_to_f16(v, 0);
+        }
+    for (int r = 0; r < f->nc; r++) {
+        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+
+        LANES d[i] = LANE_ON(u32, w->wmask, i) ? out[r][i] : d[i];
+    }
+    return SG_NEXT;
+}
+
+HANDLER(mma_int)
+{
+    const struct sg_mma_form *f = &sg_mma_forms[in->aux];
+    s32 a[16][32], b[32][8];
+    s64 c[16][8];
+
+    for (int r = 0; r < f->na; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            for (int p = 0; p < 4; p++) {
+                const u8 v = (u8)(reg(w, in, r)[i] >> (8 * p));
+
+                a[A_ROW(f, i, r)][A_COL(f, i, r, p, 4)] = f->a == SG_MMA_S8 ? (s8)v : v;
+            }
+    for (int r = 0; r < f->nb; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            for (int p = 0; p < 4; p++) {
+                const u8 v = (u8)(reg(w, in + 1, r)[i] >> (8 * p));
+
+                b[B_ROW(i, r, p, 4)][GROUP(i)] = f->b == SG_MMA_S8 ? (s8)v : v;
+            }
+    for (int r = 0; r < f->nc; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            c[C_ROW(i, r)][C_COL(i, r)] = (s32)reg(w, in + 2, r)[i];
+    for (int i = 0; i < f->m; i++) {
+        s32 sum[8] = {0};
+
+        for (int k = 0; k < f->k; k++)
+            for (int j = 0; j < 8; j++)
+                sum[j] += a[i][k] * b[k][j];
+        for (int j = 0; j < 8; j++)
+            c[i][j] += sum[j];
+    }
+    for (int r = 0; r < f->nc; r++) {
+        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+
+        for (int i = 0; i < SG_LANES; i++) {
+            s64 v = c[C_ROW(i, r)][C_COL(i, r)];
+
+            if (in->imm)
+                v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
+            if (w->wmask >> i & 1)
+                d[i] = (u32)v;
+        }
+    }
+    return SG_NEXT;
+}
+
+/* m8n8k4 */
+HANDLER(mma_f64)
+{
+    const f64 *pa = sg_src_ptr(w, in->d), *pb = sg_src_ptr(w, in[1].d);
+    const f64 *pc[2] = {sg_src_ptr(w, in[2].d), sg_src_ptr(w, in[2].a)};
+    f64 *pd[2] = {(f64 *)(void *)(w->base[0] + in[3].d), (f64 *)(void *)(w->base[0] + in[3].a)};
+    f64 c[8][8];
+
+    for (int i = 0; i < SG_LANES; i++)
+        for (int r = 0; r < 2; r++) {
+            const int row = GROUP(i), col = T(i) * 2 + r;
+            f64 v = pc[r][i];
+
+            for (int k = 0; k < 4; k++)
+                v = __builtin_fma(pa[row * 4 + k], pb[col * 4 + k], v);
+            c[row][col] = v;
+        }
+    for (int i = 0; i < SG_LANES; i++)
+        for (int r = 0; r < 2; r++)
+            if (w->wmask >> i & 1)
+                pd[r][i] = c[GROUP(i)][T(i) * 2 + r];
+    return SG_NEXT;
+}
+
+/* ---- wmma ---- */
+
+/* Register r of operand list that begins with the ext at in. */
+static inline u32 *wreg(const struct sg_warp *w, const struct sg_insn *in, u32 r)
+{
+    return (u32 *)(uintptr_t)reg(w, in + r / 4, (int)(r % 4));
+}
+
+static inline u32 nexts(const struct sg_wmma *x)
+{
+    return (x->nregs + 3) / 4;
+}
+
+/* Bits of element j of a lane. */
+static u32 frag_get(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes)
+{
+    const u32 per = 4 / bytes, v = wreg(w, in, j / per)[lane];
+
+    return bytes == 4 ? v : v >> (8 * bytes * (j % per)) & ((1u << 8 * bytes) - 1);
+}
+
+static void frag_put(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes,
+                     u32 v)
+{
+    const u32 per = 4 / bytes, shift = 8 * bytes * (j % per);
+    u32 *p = &wreg(w, in, j / per)[lane];
+    const u32 mask = bytes == 4 ? SG_FULL : ((1u << 8 * bytes) - 1) << shift;
+
+    *p = (*p & ~mask) | (v << shift & mask);
+}
+
+static int wmma_move(struct sg_warp *w, const struct sg_insn *in, bool load)
+{
+    const u32 aux = in->aux;
+    const struct sg_wmma x = sg_wmma_of(SG_WMMA_SHAPE(aux), SG_WMMA_WHICH(aux), SG_WMMA_TYPE(aux));
+    const u32 bytes = sg_wmma_bytes(x.type), each = x.rows * x.cols / SG_LANES;
+    const u32 room = x.nregs * 4 / bytes;
+
+    for (u32 lane = 0; lane < SG_LANES; lane++) {
+        const u64 base = SRC(u64, a)[lane] + (u64)in->imm;
+        const u32 stride = SRC(u32, b)[lane];
+
+        if (!(w->mask >> lane & 1))
+            continue;
+        for (u32 j = 0; j < each; j++) {
+            const u32 e = lane * each + j, row = e / x.cols, col = e % x.cols;
+            const u64 at = SG_WMMA_COL(aux) ? (u64)col * stride + row : (u64)row * stride + col;
+            u32 local, v = 0;
+            void *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(aux), base + at * bytes,
+                                 bytes, bytes, !load, &local);
+
+            if (!p)
+                return SG_FAULTED;
+            if (local)
+                return sg_fault_addr(w, in, lane, 717, SG_SP_LOCAL, base, bytes, !load);
+            if (load) {
+                memcpy(&v, p, bytes);
+                for (u32 k = j; k < room; k += each)
+                    frag_put(w, in + 1, lane, k, bytes, v);
+            } else {
+                v = frag_get(w, in + 1, lane, j, bytes);
+                memcpy(p, &v, bytes);
+            }
+        }
+    }
+    return SG_NEXT;
+}
+
+HANDLER(wmma_load)
+{
+    return wmma_move(w, in, true);
+}
+
+HANDLER(wmma_store)
+{
+    return wmma_move(w, in, false);
+}
+
+static f64 wmma_value(u32 v, u8 type)
+{
+    f32 f;
+
+    switch (type) {
+    case SG_MMA_S8: return (f64)(s8)v;
+    case SG_MMA_U8: return (f64)(u8)v;
+    case 'i': return (f64)(s32)v;
+    case 'h': return (f64)sg_f16_to_f32((u16)v);
+    case 'f':
+        memcpy(&f, &v, 4);
+        return (f64)f;
+    default: return (f64)element(v, 0, type);
+    }
+}
+
+HANDLER(wmma_mma)
+{
+    const u32 shape = in->aux & 15;
+    const struct sg_wmma a = sg_wmma_of(shape, 'a', (u8)in->imm);
+    const struct sg_wmma b = sg_wmma_of(shape, 'b', (u8)(in->imm >> 8));
+    const struct sg_wmma c = sg_wmma_of(shape, 'c', (u8)(in->imm >> 16));
+    const struct sg_wmma d = sg_wmma_of(shape, 'c', (u8)(in->imm >> 24));
+    const struct sg_insn *ia = in + 1, *ib = ia + nexts(&a), *ic = ib + nexts(&b),
+                         *id = ic + nexts(&c);
+    f32 ma[32 * 16], mb[16 * 32];
+    u32 out[SG_LANES * 8];
+
+    /* bytes and halves are exact in f32, and so are sums of products of bytes in f64 */
+    for (u32 e = 0; e < a.rows * a.cols; e++) {
+        const u32 each = a.rows * a.cols / SG_LANES;
+
+        ma[e] = (f32)wmma_value(frag_get(w, ia, e / each, e % each, sg_wmma_bytes(a.type)), a.type);
+    }
+    for (u32 e = 0; e < b.rows * b.cols; e++) {
+        const u32 each = b.rows * b.cols / SG_LANES;
+
+        mb[e] = (f32)wmma_value(frag_get(w, ib, e / each, e % each, sg_wmma_bytes(b.type)), b.type);
+    }
+    for (u32 e = 0; e < c.rows * c.cols; e++) {
+        const u32 each = c.rows * c.cols / SG_LANES, row = e / c.cols, col = e % c.cols;
+        f64 v = wmma_value(frag_get(w, ic, e / each, e % each, sg_wmma_bytes(c.type)), c.type);
+        f32 f;
+
+        for (u32 k = 0; k < a.cols; k++)
+            v += (f64)ma[row * a.cols + k] * (f64)mb[k * b.cols + col];
+        if (d.type == 'i') {
+            if (in->aux & 16)
+                v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
+            out[e] = (u32)(s64)v;
+        } else if (d.type == 'h') {
+            out[e] = sg_f64_to_f16(v, 0);
+        } else {
+            f = (f32)v;
+            memcpy(&out[e], &f, 4);
+        }
+    }
+    for (u32 e = 0; e < d.rows * d.cols; e++) {
+        const u32 each = d.rows * d.cols / SG_LANES, lane = e / each;
+
+        if (w->wmask >> lane & 1)
+            frag_put(w, id, lane, e % each, sg_wmma_bytes(d.type), out[e]);
+    }
+    return SG_NEXT;
+}
+
+/* The operands of the instruction before; nothing to do. */
+HANDLER(ext)
+{
+    (void)w;
+    (void)in;
+    return SG_NEXT;
+}
+
+/* Lane i of matrix j holds two 16-bit elements of row i / 4, or of column i / 4 when transposed. */
+HANDLER(ldmatrix)
+{
+    const u32 n = in->aux & 15, dst[4] = {in->d, in->b, in->c, in->e};
+    const u32 *pa = SRC(u32, a);
+    u16 m[4][8][8];
+
+    for (u32 i = 0; i < n * 8; i++) {
+        u32 local;
+        const void *p = sg_resolve(w, in, i, SG_SP_SHARED, (u32)(pa[i] + (u32)in->imm), 16, 16,
+                                   false, &local);
+
+        if (!p)
+            return SG_FAULTED;
+        memcpy(m[i / 8][i % 8], p, 16);
+    }
+    for (u32 j = 0; j < n; j++) {
+        u32 *d = (u32 *)(void *)(w->base[0] + dst[j]);
+
+        for (int i = 0; i < SG_LANES; i++) {
+            const int g = GROUP(i), t = T(i) * 2;
+            const u32 v = in->aux & 16 ? (u32)m[j][t][g] | (u32)m[j][t + 1][g] << 16
+                                       : (u32)m[j][g][t] | (u32)m[j][g][t + 1] << 16;
+
+            if (w->wmask >> i & 1)
+                d[i] = v;
+        }
+    }
+    return SG_NEXT;
+}
+
+HANDLER(stmatrix)
+{
+    const u32 n = in->aux & 15, src[4] = {in->d, in->b, in->c, in->e};
+    const u32 *pa = SRC(u32, a);
+    u16 m[4][8][8];
+
+    for (u32 j = 0; j < n; j++) {
+        const u32 *s = sg_src_ptr(w, src[j]);
+
+        for (int i = 0; i < SG_LANES; i++) {
+            const int g = GROUP(i), t = T(i) * 2;
+
+            m[j][in->aux & 16 ? t : g][in->aux & 16 ? g : t] = (u16)s[i];
+            m[j][in->aux & 16 ? t + 1 : g][in->aux & 16 ? g : t + 1] = (u16)(s[i] >> 16);
+        }
+    }
+    for (u32 i = 0; i < n * 8; i++) {
+        u32 local;
+        void *p = sg_resolve(w, in, i, SG_SP_SHARED, (u32)(pa[i] + (u32)in->imm), 16, 16, true,
+                             &local);
+
+        if (!p)
+            return SG_FAULTED;
+        memcpy(p, m[i / 8][i % 8], 16);
+    }
+    return SG_NEXT;
+}
+
+HANDLER(movmatrix)
+{
+    const u32 *pa = SRC(u32, a);
+    u16 m[8][8];
+
+    for (int i = 0; i < SG_LANES; i++) {
+        m[GROUP(i)][T(i) * 2] = (u16)pa[i];
+        m[GROUP(i)][T(i) * 2 + 1] = (u16)(pa[i] >> 16);
+    }
+    STORE(u32, (u32)m[(i & 3) * 2][i >> 2] | (u32)m[(i & 3) * 2 + 1][i >> 2] << 16);
+    return SG_NEXT;
+}
+
+const struct sg_opdef SG_TABLE(mma)[] = {
+    ROW(mma_float, "mma.float") ROW(mma_int, "mma.int") ROW(mma_f64, "mma.f64") ROW(ext, "ext")
+    ROW(ldmatrix, "ldmatrix") ROW(stmatrix, "stmatrix") ROW(movmatrix, "movmatrix")
+    ROW(wmma_load, "wmma.load") ROW(wmma_store, "wmma.store") ROW(wmma_mma, "wmma.mma") {NULL, NULL},
+};

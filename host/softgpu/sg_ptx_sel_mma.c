@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: matrix instructions of a warp (PTX ISA 9.7.14). */
+#include "sg_mma.h"
+#include "sg_ptx_sel.h"
+
+#define F(shape, a, b, c, m, k, na, nb, nc) {shape, SG_MMA_##a, SG_MMA_##b, c, m, k, na, nb, nc}
+
+const struct sg_mma_form sg_mma_forms[] = {
+    F("m16n8k16", F16, F16, 'f', 16, 16, 4, 2, 4), F("m16n8k16", F16, F16, 'h', 16, 16, 4, 2, 2),
+    F("m16n8k16", BF16, BF16, 'f', 16, 16, 4, 2, 4), F("m16n8k8", F16, F16, 'f', 16, 8, 2, 1, 4),
+    F("m16n8k8", F16, F16, 'h', 16, 8, 2, 1, 2), F("m16n8k8", BF16, BF16, 'f', 16, 8, 2, 1, 4),
+    F("m16n8k8", TF32, TF32, 'f', 16, 8, 4, 2, 4), F("m16n8k4", TF32, TF32, 'f', 16, 4, 2, 1, 4),
+    F("m16n8k32", S8, S8, 'i', 16, 32, 4, 2, 4), F("m16n8k32", U8, U8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k32", S8, U8, 'i', 16, 32, 4, 2, 4), F("m16n8k32", U8, S8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k16", S8, S8, 'i', 16, 16, 2, 1, 4), F("m16n8k16", U8, U8, 'i', 16, 16, 2, 1, 4),
+    F("m16n8k16", S8, U8, 'i', 16, 16, 2, 1, 4), F("m16n8k16", U8, S8, 'i', 16, 16, 2, 1, 4),
+    F("m8n8k16", S8, S8, 'i', 8, 16, 1, 1, 2), F("m8n8k16", U8, U8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k16", S8, U8, 'i', 8, 16, 1, 1, 2), F("m8n8k16", U8, S8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k4", F64, F64, 'd', 8, 4, 1, 1, 2), F("m16n8k32", E4M3, E4M3, 'f', 16, 32, 4, 2, 4),
+    F("m16n8k32", E5M2, E5M2, 'f', 16, 32, 4, 2, 4), F("m16n8k32", E4M3, E5M2, 'f', 16, 32, 4, 2, 4),
+    F("m16n8k32", E5M2, E4M3, 'f', 16, 32, 4, 2, 4), {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+static int mma_type(enum sg_type t)
+{
+    switch (t) {
+    case SG_TY_F16: return SG_MMA_F16;
+    case SG_TY_BF16: return SG_MMA_BF16;
+    case SG_TY_TF32: return SG_MMA_TF32;
+    case SG_TY_S8: return SG_MMA_S8;
+    case SG_TY_U8: return SG_MMA_U8;
+    case SG_TY_F64: return SG_MMA_F64;
+    case SG_TY_E4M3: return SG_MMA_E4M3;
+    case SG_TY_E5M2: return SG_MMA_E5M2;
+    default: return -1;
+    }
+}
+
+/* The registers of operand i in the fields of one instruction; a single register may stand alone. */
+static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t,
+                          bool dst)
+{
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
+    struct sg_opel one = {d->ops[i].kind, d->ops[i].v, d->ops[i].imm};
+    const struct sg_opel *el = d->ops[i].kind == SG_O_VEC ? d->ops[i].el : &one;
+    uint32_t have = d->ops[i].kind == SG_O_VEC ? d->ops[i].nel : 1;
+
+    if (have != n) {
+        sg_dec_syntax(d, "%s: operand %u has %u registers, %u expected", d->oc.full, i + 1, have, n);
+        return 0;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        f[k] = dst ? sg_dst_el(d, &el[k], t) : sg_src_el(d, &el[k], t);
+        mask |= 1u << k;
+    }
+    return sg_emit_x(d, op, f, dst ? mask : 0, dst ? 0 : mask);
+}
+
+static int emit_mma(struct sg_dec *d)
+{
+    int ta = mma_type(sg_ty(d, 1)), tb = mma_type(sg_ty(d, 2));
+    enum sg_type td = sg_ty(d, 0), tc = sg_ty(d, 3), tr;
+    uint8_t c = td == SG_TY_F32 ? 'f' : td == SG_TY_F16 ? 'h' : td == SG_TY_S32 ? 'i'
+                : td == SG_TY_F64 ? 'd' : 0;
+    const struct sg_mma_form *f;
+    bool sat;
+    uint32_t i;
+
+    if (d->oc.ntypes != 4 || ta < 0 || tb < 0 || !c || td != tc || d->nops != 4)
+        return sg_dec_refuse(d, NULL);
+    if (!sg_mod(d, "sync") || !sg_mod(d, "row") || !sg_mod(d, "col"))
+        return sg_dec_refuse(d, NULL);
+    sg_mod(d, "aligned");
+    sat = sg_mod(d, "satfinite");
+    for (f = sg_mma_forms; f->shape; f++)
+        if (f->a == ta && f->b == tb && f->c == c && sg_mod(d, f->shape))
+            break;
+    if (!f->shape)
+        return sg_dec_refuse(d, NULL);
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
+    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr, false);
+    emit_regs(d, "ext", 2, f->nb, tr, false);
+    emit_regs(d, "ext", 3, f->nc, tr, false);
+    emit_regs(d, "ext", 0, f->nc, tr, true);
+    if (!d->err) {
+        d->insns[i].aux = (uint32_t)(f - sg_mma_forms);
+        d->insns[i].imm = sat;
+    }
+    return d->err;
+}
+
+/* ldmatrix d, [a] and stmatrix [a], d */
+static int emit_ldst_matrix(struct sg_dec *d)
+{
+    bool load = d->oc.base[0] == 'l', trans = sg_mod(d, "trans");
+    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr, f[5] = {NONE, NONE, NONE, NONE, NONE};
+    uint32_t *const r[4] = {&f[0], &f[2], &f[3], &f[4]};
+    struct sg_opnd *o = &d->ops[at], *v = &d->ops[reg];
+
+    n = sg_mod(d, "x1") ? 1 : sg_mod(d, "x2") ? 2 : sg_mod(d, "x4") ? 4 : 0;
+    if (!n || !sg_mod(d, "sync") || !sg_mod(d, "m8n8") || sg_ty(d, 0) != SG_TY_B16)
+        return sg_dec_refuse(d, NULL);
+    sg_mod(d, "aligned");
+    if (!sg_mod(d, "shared") && !sg_mod(d, "shared::cta"))
+        return sg_dec_refuse(d, "only shared memory is available");
+    if (o->kind != SG_O_ADDR || o->base == SG_O_NONE || (v->kind == SG_O_VEC ? v->nel : 1) != n)
+        return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
+    if (o->base == SG_O_SYM) {
+        addr = sg_sym_address(d, o, SG_TY_U32);
+        o->imm = 0;
+    } else if (d->vregs[o->v].cls == SG_C_64) {
+        addr = sg_temp(d, SG_TY_U32);
+        sg_emit(d, "cvt.sat.u32.u64", addr, o->v, NONE, NONE);
+    } else {
+        addr = o->v;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        struct sg_opel el = {v->kind, v->v, v->imm};
+
+        if (v->kind == SG_O_VEC)
+            el = v->el[k];
+        *r[k] = load ? sg_dst_el(d, &el, SG_TY_B32) : sg_src_el(d, &el, SG_TY_B32);
+    }
+    f[1] = addr;
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    i = sg_emit_x(d, load ? "ldmatrix" : "stmatrix", f,
+                  load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
+                  load ? SG_F_A : SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    if (!d->err) {
+        d->insns[i].aux = n | (trans ? 16 : 0);
+        d->insns[i].imm = (int64_t)o->imm;
+    }
+    return d->err;
+}
+
+static int emit_movmatrix(struct sg_dec *d)
+{
+    sg_mod(d, "sync");
+    sg_mod(d, "aligned");
+    if (!sg_mod(d, "m8n8") || !sg_mod(d, "trans") || sg_ty(d, 0) != SG_TY_B16)
+        return sg_dec_refuse(d, NULL);
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, "movmatrix", sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), NONE, NONE);
+    return d->err;
+}
+
+/* ---- wmma ---- */
+
+/* n registers of operand i, four to an "ext" */
+static void emit_exts(struct sg_dec *d, uint32_t i, uint32_t n, bool dst)
+{
+    struct sg_opnd whole = d->ops[i];
+
+    if (n <= 4) {
+        emit_regs(d, "ext", i, n, SG_TY_B32, dst);
+        return;
+    }
+    if (whole.kind != SG_O_VEC || whole.nel != n) {
+        sg_dec_syntax(d, "%s: operand %u: %u registers expected", d->oc.full, i + 1, n);
+        return;
+    }
+    for (uint32_t k = 0; k < n; k += 4) {
+        d->ops[i].nel = 4;
+        memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
+        emit_regs(d, "ext", i, 4, SG_TY_B32, dst);
+    }
+    d->ops[i] = whole;
+}
+
+static int wmma_shape(struct sg_dec *d)
+{
+    static const char *const s[] = {"m16n16k16", "m32n8k16", "m8n32k16", "m16n16k8"};
+
+    for (int i = 0; i < 4; i++)
+        if (sg_mod(d, s[i]))
+            return i;
+    return -1;
+}
+
+static int wmma_type(enum sg_type t, bool acc)
+{
+    if (acc)
+        return t == SG_TY_F32 ? 'f' : t == SG_TY_F16 ? 'h' : t == SG_TY_S32 ? 'i' : -1;
+    return t == SG_TY_F64 ? -1 : mma_type(t);
+}
+
+/* wmma.load.x d, [p]{, stride} and wmma.store.d [p], c{, stride} */
+static int wmma_ldst(struct sg_dec *d, bool load, int shape)
+{
+    char which = sg_mod(d, "a") ? 'a' : sg_mod(d, "b") ? 'b' : 'c';
+    bool col = sg_mod(d, "col");
+    int type = wmma_type(sg_ty(d, 0), which == 'c');
+    enum sg_space sp = sg_mod(d, "global") ? SG_SP_GLOBAL
+                       : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED
+                                                                         : SG_SP_GENERIC;
+    struct sg_opnd *o = &d->ops[load ? 1 : 0];
+    struct sg_wmma x;
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
+
+    sg_mod(d, "c");
+    sg_mod(d, "d");
+    sg_mod(d, "row");
+    if (type < 0 || d->nops < 2)
+        return sg_dec_refuse(d, NULL);
+    if (o->kind != SG_O_ADDR || o->base == SG_O_NONE)
+        return sg_dec_syntax(d, "%s: an address expected", d->oc.full);
+    x = sg_wmma_of((uint32_t)shape, which, (uint8_t)type);
+    if (o->base == SG_O_SYM) {
+        f[1] = sg_sym_address(d, o, SG_TY_U64);
+        o->imm = 0;
+    } else if (d->vregs[o->v].cls == SG_C_32) {
+        f[1] = sg_temp(d, SG_TY_U64);
+        sg_emit(d, "cvt.u64.u32", f[1], o->v, NONE, NONE);
+    } else {
+        f[1] = o->v;
+    }
+    f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, col ? x.rows : x.cols);
+    i = sg_emit_x(d, load ? "wmma.load" : "wmma.store", f, 0, SG_F_A | SG_F_B);
+    emit_exts(d, load ? 0 : 1, x.nregs, load);
+    if (!d->err) {
+        d->insns[i].imm = (int64_t)o->imm;
+        d->insns[i].aux = SG_WMMA_AUX(shape, which, type, col, sp);
+    }
+    return d->err;
+}
+
+/* wmma.mma d, a, b, c */
+static int wmma_mma(struct sg_dec *d, int shape)
+{
+    int td = wmma_type(sg_ty(d, 0), true), tc, ta = SG_MMA_F16, tb = SG_MMA_F16;
+    uint32_t i, n = d->oc.ntypes;
+
+    tc = wmma_type(sg_ty(d, n - 1), true);
+    if (n == 4) {
+        ta = wmma_type(sg_ty(d, 1), false);
+        tb = wmma_type(sg_ty(d, 2), false);
+    }
+    sg_mod(d, "row");
+    sg_mod(d, "col");
+    if ((n != 2 && n != 4) || ta < 0 || tb < 0 || td < 0 || tc < 0 || d->nops != 4)
+        return sg_dec_refuse(d, NULL);
+    i = sg_emit(d, "wmma.mma", NONE, NONE, NONE, NONE);
+    emit_exts(d, 1, sg_wmma_of((uint32_t)shape, 'a', (uint8_t)ta).nregs, false);
+    emit_exts(d, 2, sg_wmma_of((uint32_t)shape, 'b', (uint8_t)tb).nregs, false);
+    emit_exts(d, 3, sg_wmma_of((uint32_t)shape, 'c', (uint8_t)tc).nregs, false);
+    emit_exts(d, 0, sg_wmma_of((uint32_t)shape, 'c', (uint8_t)td).nregs, true);
+    if (!d->err) {
+        d->insns[i].aux = (uint32_t)shape | (sg_mod(d, "satfinite") ? 16 : 0);
+        d->insns[i].imm = (int64_t)((uint32_t)ta | (uint32_t)tb << 8 | (uint32_t)tc << 16 |
+                                    (uint32_t)td << 24);
+    }
+    return d->err;
+}
+
+static int emit_wmma(struct sg_dec *d)
+{
+    bool load = sg_mod(d, "load"), store = sg_mod(d, "store");
+    int shape = wmma_shape(d);
+
+    if (!sg_mod(d, "sync") || shape < 0)
+        return sg_dec_refuse(d, NULL);
+    sg_mod(d, "aligned");
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    if (load || store)
+        return wmma_ldst(d, load, shape);
+    return sg_mod(d, "mma") ? wmma_mma(d, shape) : sg_dec_refuse(d, NULL);
+}
+
+const struct sg_family sg_families_mma[] = {
+    {"wmma", emit_wmma, 2, 4, SG_FAM_CTL},
+    {"mma", emit_mma, 4, 5, SG_FAM_CTL},
+    {"ldmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
+    {"stmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
+    {"movmatrix", emit_movmatrix, 2, 2, SG_FAM_CTL},
+    {NULL, NULL, 0, 0, 0},
+};
