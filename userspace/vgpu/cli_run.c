@@ -26,7 +26,8 @@ static void help(void)
            "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
            "                          the physical one where the host has one (default " VGPU_CLI_GPU
            ")\n"
-           "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE\n"
+           "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
+           "                          --trace=refusals: only calls that failed, and why\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
     vgpu_cli_help_paths();
