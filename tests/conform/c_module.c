@@ -107,6 +107,68 @@ CASE(module_sass_only, CF_CTX)
     OK("sync", cuCtxSynchronize());
 }
 
+/*
+ * An instruction that the software GPU does not have: refused by name, at the load, the launch or the
+ * next synchronisation, and never a kernel that did nothing. A physical GPU simply runs it.
+ */
+CASE(module_instruction, CF_CTX | CF_UB)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_75\n.address_size 64\n"
+        ".visible .entry f(.param .u64 p)\n{\n"
+        "  .reg .u64 %d<2>; .reg .b32 %r<9>;\n"
+        "  ld.param.u64 %d0, [p];\n"
+        "  wmma.load.a.sync.aligned.row.m16n16k16.global.u8 {%r1, %r2}, [%d0];\n"
+        "  st.global.u32 [%d0], 7;\n  ret;\n}\n";
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr p = 0;
+    void *params[] = {&p};
+    uint32_t v = 1;
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemsetD8(p, 0, 4096));
+    CUresult r = cuModuleLoadData(&m, text);
+    if (!r)
+        r = cuModuleGetFunction(&f, m, "f");
+    if (!r)
+        r = cf_launch(f, 1, 32, 0, NULL, params);
+    if (!r)
+        r = cuCtxSynchronize();
+    RC_IN("refused", r, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_PTX);
+    OK("read", cuMemcpyDtoH(&v, p, 4));
+    cf_u64("did_nothing", v, 0);
+    OK("sync", cuCtxSynchronize());
+    OK("goes_on", cf_fill(p, 100, 3, NULL));
+    cf_true("result", cf_filled(p, 100, 3));
+    OK("free", cuMemFree(p));
+}
+
+/* The same refusal first seen by something else than a context's synchronisation. */
+CASE(module_instruction_late, CF_CTX | CF_UB)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_75\n.address_size 64\n"
+        ".visible .entry f()\n{\n  .reg .b32 %r<9>; .reg .u64 %d<2>;\n  mov.u64 %d0, 0;\n"
+        "  wmma.load.a.sync.aligned.row.m16n16k16.global.u8 {%r1, %r2}, [%d0];\n  ret;\n}\n";
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr p = 0;
+    uint32_t v = 1;
+    CUresult r = cuModuleLoadData(&m, text);
+
+    NEED(cuMemAlloc(&p, 64));
+    if (!r)
+        r = cuModuleGetFunction(&f, m, "f");
+    if (!r)
+        r = cf_launch(f, 1, 32, 0, NULL, NULL);
+    if (!r)
+        r = cuMemcpyDtoH(&v, p, 4);
+    RC_IN("refused", r, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_PTX);
+    OK("sync", cuCtxSynchronize());
+    OK("free", cuMemFree(p));
+}
+
 CASE(module_jit_log, CF_CTX)
 {
     CUmodule m = NULL;
