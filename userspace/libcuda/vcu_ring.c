@@ -17,9 +17,11 @@
  * there within a few microseconds; on a machine with no core to spare the yield lets the worker run.
  */
 #define SPIN_MIN_NS 1000u
-#define SPIN_MAX_NS 40000u
-#define YIELDS 24
+#define SPIN_MAX_NS 8000u
+#define YIELDS 100
 #define YIELD_MAX_NS 60000
+#define CROWDED_NS 500000
+#define CROWDED_FOR_NS 50000000
 /* No wake-up is defined for "the ring has room": look again this often. */
 #define SPACE_POLL_NS 200000
 /* A sleeper looks at the worker's state at least this often, should a wake-up get lost. */
@@ -434,6 +436,32 @@ bool vcu_ring_ready(struct vcu_call *c)
     return vcu_ring_dead(c->ring) != CUDA_SUCCESS;
 }
 
+/* Lets the worker run where there is no core to spare; true when the reply came meanwhile. */
+static bool poll_yielding(struct vcu_call *c)
+{
+    struct vcu_ring *r = c->ring;
+    uint64_t start = now_ns(), before = start, now;
+
+    if (start < atomic_load_explicit(&r->crowded_until, memory_order_relaxed))
+        return false;
+    for (int i = 0; i < YIELDS; i++) {
+        sched_yield();
+        if (reply_there(c))
+            return true;
+        now = now_ns();
+        if (now - before > CROWDED_NS) {
+            /* Somebody else used up a time slice: a sleeper is woken sooner than a yielder gets its
+               turn. No more yielding for a while. */
+            atomic_store_explicit(&r->crowded_until, now + CROWDED_FOR_NS, memory_order_relaxed);
+            break;
+        }
+        if (now - start > YIELD_MAX_NS)
+            break;
+        before = now;
+    }
+    return false;
+}
+
 /* Polls without sleeping; true when the reply came. Adapts how long the next call spins. */
 static bool poll_reply(struct vcu_call *c)
 {
@@ -459,16 +487,7 @@ static bool poll_reply(struct vcu_call *c)
         if (budget > SPIN_MIN_NS)
             atomic_store_explicit(&r->spin_ns, budget / 2, memory_order_relaxed);
     }
-    for (uint64_t start = now_ns(), i = 0; i < YIELDS; i++) {
-        sched_yield();
-        if (reply_there(c))
-            return true;
-        /* Somebody else ran meanwhile: on a busy machine a sleeper is woken sooner than a yielder
-           gets its turn. */
-        if (now_ns() - start > YIELD_MAX_NS)
-            break;
-    }
-    return false;
+    return poll_yielding(c);
 }
 
 static bool notifications_pending(const struct vcu_ring *r)

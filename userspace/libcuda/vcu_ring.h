@@ -55,6 +55,7 @@ struct vcu_ring {
     _Atomic int async_error; /* 0, or the error that the next synchronising call returns */
     _Atomic uint32_t spin_ns; /* adaptive: how long a reply is polled for without yielding */
     uint32_t spin_max_ns;
+    _Atomic uint64_t crowded_until; /* CLOCK_MONOTONIC: until then yielding is not worth it */
 };
 
 /* A call between begin and end. */

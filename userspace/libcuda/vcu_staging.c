@@ -13,7 +13,7 @@
 
 /* Pieces: enough to keep both sides busy, few enough to leave reply slots for other threads. */
 #define MAX_CHUNKS 24
-#define CHUNK_MAX (256u << 10) /* a piece stays in the processor caches between the two copies */
+#define CHUNK_MAX (128u << 10) /* a piece stays in the processor caches between the two copies */
 #define CHUNK_MIN (16u << 10)
 
 enum chunk_state { CHUNK_FREE, CHUNK_TAKEN, CHUNK_PENDING };
