@@ -42,20 +42,20 @@ enum vcu_state {
 struct vcu_device {
     char name[256];
     CUuuid uuid;
-    uint64_t total_memory;                 /* bytes */
-    int attributes[VCU_MAX_ATTRIBUTES];    /* 0 where the host driver did not know it */
-    char pci_bus_id[16];                   /* "0000:01:00.0" */
-    uint64_t primary;                      /* handle of the primary context; never changes */
+    uint64_t total_memory;              /* bytes */
+    int attributes[VCU_MAX_ATTRIBUTES]; /* 0 where the host driver did not know it */
+    char pci_bus_id[16];                /* "0000:01:00.0" */
+    uint64_t primary;                   /* handle of the primary context; never changes */
 };
 
 struct vcu_client {
-    _Atomic int state;            /* enum vcu_state */
-    pthread_mutex_t init_lock;    /* serialises cuInit */
+    _Atomic int state;         /* enum vcu_state */
+    pthread_mutex_t init_lock; /* serialises cuInit */
     struct vcu_transport transport;
     struct vcu_ring ring;
-    bool connected;               /* transport and ring are usable (written before state) */
-    int host_driver_version;      /* the provider's cuDriverGetVersion */
-    char provider[64];            /* the provider's name, for the trace */
+    bool connected;          /* transport and ring are usable (written before state) */
+    int host_driver_version; /* the provider's cuDriverGetVersion */
+    char provider[64];       /* the provider's name, for the trace */
     int device_count;
     struct vcu_device devices[VCU_MAX_DEVICES];
 };
@@ -66,9 +66,11 @@ extern __thread int vcu_per_thread;
 
 /* Connects and learns the devices; idempotent. Returns what cuInit returns. */
 CUresult vcu_client_init(void);
-/* CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED or CUDA_ERROR_DEINITIALIZED. Every entry point's first check. */
+/* CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED or CUDA_ERROR_DEINITIALIZED. Every entry point's first
+ * check. */
 CUresult vcu_check_init(void);
-/* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context. */
+/* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context.
+ */
 CUresult vcu_check_context(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
@@ -78,13 +80,13 @@ CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
 #define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
 
 struct vcu_thread {
-    uint32_t number;       /* dense, from 0; names the per-thread default stream on the wire */
-    bool in_callback;      /* runs a host function: CUDA calls are not permitted */
-    uint32_t depth;        /* context stack */
-    uint32_t capacity;     /* of `heap`, entries */
+    uint32_t number;   /* dense, from 0; names the per-thread default stream on the wire */
+    bool in_callback;  /* runs a host function: CUDA calls are not permitted */
+    uint32_t depth;    /* context stack */
+    uint32_t capacity; /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
     uint64_t *heap;
-    uint8_t *payload;      /* private copy of a large reply */
+    uint8_t *payload; /* private copy of a large reply */
 };
 /* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
 struct vcu_thread *vcu_thread(void);
@@ -134,15 +136,15 @@ const char *vcu_error_text(CUresult r);
 /* Local record of a context; reached through its handle. */
 struct vcu_context {
     uint64_t handle;
-    uint64_t id;            /* cuCtxGetId: unique in the process, never reused */
+    uint64_t id; /* cuCtxGetId: unique in the process, never reused */
     int device;
     unsigned flags;
     unsigned api_version;
     bool primary;
-    _Atomic int retained;   /* primary: retain count; others: 1 until destroyed */
-    _Atomic int sticky;     /* 0, or the error that makes the context unusable */
-    unsigned cache_config;  /* CUfunc_cache, kept locally */
-    unsigned shared_config; /* CUsharedconfig, kept locally */
+    _Atomic int retained;    /* primary: retain count; others: 1 until destroyed */
+    _Atomic int sticky;      /* 0, or the error that makes the context unusable */
+    unsigned cache_config;   /* CUfunc_cache, kept locally */
+    unsigned shared_config;  /* CUsharedconfig, kept locally */
     struct vcu_cls *storage; /* vcu_export_table.c: context-local storage, under its own lock */
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
@@ -174,7 +176,8 @@ void vcu_hostfunc_post(uint64_t cookie, uint32_t status);
 
 /* ---- vcu_submit.c --------------------------------------------------------------------------- */
 
-/* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated"). */
+/* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated").
+ */
 bool vcu_error_is_sticky(CUresult r);
 
 /* Has the reply of a published submission come (or will it never)? Does not sleep. */
@@ -186,14 +189,17 @@ bool vcu_submit_ready(struct vgp_submit *s);
 /* Divides the staging area; once per connection. */
 CUresult vcu_staging_init(void);
 
-/* ---- vcu_device.c ----------------------------------------------------------------------------- */
+/* ---- vcu_device.c -----------------------------------------------------------------------------
+ */
 
 /* Takes back the attributes of what this version does not serve, so that programs do not try. */
 void vcu_device_limit_attributes(struct vcu_device *d);
 
-/* ---- vcu_memory.c, vcu_module.c: when a context ends ------------------------------------------ */
+/* ---- vcu_memory.c, vcu_module.c: when a context ends ------------------------------------------
+ */
 
-/* Forgets the allocations, or the modules and functions, of a context that is reset or destroyed. */
+/* Forgets the allocations, or the modules and functions, of a context that is reset or destroyed.
+ */
 void vcu_memory_forget(uint64_t context);
 void vcu_modules_forget(uint64_t context);
 
@@ -232,7 +238,10 @@ struct vcu_range_set {
     pthread_rwlock_t lock;
     void *root; /* tsearch(3) tree: red-black in glibc */
 };
-#define VCU_RANGE_SET_INIT { PTHREAD_RWLOCK_INITIALIZER, NULL }
+#define VCU_RANGE_SET_INIT                                                                         \
+    {                                                                                              \
+        PTHREAD_RWLOCK_INITIALIZER, NULL                                                           \
+    }
 /* False when it overlaps another range or memory is short. */
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);
 /* Removes the range that starts exactly there; *out gets it. False when there is none. */

@@ -185,8 +185,8 @@ static CUresult greet(void)
     CUresult res;
 
     snprintf(label, sizeof(label), "%s", program_invocation_short_name);
-    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version, &count, &features, vcu.provider,
-                            sizeof(vcu.provider));
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
+                            &count, &features, vcu.provider, sizeof(vcu.provider));
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
     vcu.host_driver_version = version;

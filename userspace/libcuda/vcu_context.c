@@ -298,8 +298,8 @@ CUresult vcu_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, i
     return vcu_cuCtxCreate_v2(pctx, flags, dev);
 }
 
-CUresult vcu_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-                            unsigned int flags, CUdevice dev)
+CUresult vcu_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                            CUdevice dev)
 {
     CUresult res = vcu_check_init();
 

@@ -76,10 +76,10 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
                            uint32_t when)
 {
     struct vgp_submit s;
-    CUresult res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
-                                    c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
-                                    c->src.height, c->width, c->height, c->depth, c->stream, when,
-                                    NULL, 0);
+    CUresult res =
+        vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, c->dst.pitch,
+                         c->dst.height, c->src.addr, c->src.pitch, c->src.height, c->width,
+                         c->height, c->depth, c->stream, when, NULL, 0);
 
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
@@ -112,7 +112,8 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
     return res;
 }
 
-/* A rectangle of rows [y, y + rows) and bytes [x, x + width) of plane z, small enough for a piece. */
+/* A rectangle of rows [y, y + rows) and bytes [x, x + width) of plane z, small enough for a piece.
+ */
 struct piece {
     uint64_t z, y, x, width, rows;
 };

@@ -305,7 +305,7 @@ CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
         return res;
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = v != NULL && strcasecmp(v, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
-                                                     : CU_MODULE_LAZY_LOADING;
+    *mode =
+        v != NULL && strcasecmp(v, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }

@@ -115,7 +115,8 @@ static const struct error_text errors[] = {
       "the hardware resources required to support device connections have been exhausted" },
     { 810, "CUDA_ERROR_MPS_CLIENT_TERMINATED", "the MPS client has been terminated by the server" },
     { 811, "CUDA_ERROR_CDP_NOT_SUPPORTED",
-      "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it" },
+      "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not "
+      "support it" },
     { 812, "CUDA_ERROR_CDP_VERSION_MISMATCH",
       "unsupported interaction between different versions of CUDA Dynamic Parallelism" },
     { 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
@@ -137,7 +138,8 @@ static const struct error_text errors[] = {
       "attempt to terminate a thread-local capture sequence from another thread" },
     { 909, "CUDA_ERROR_TIMEOUT", "wait operation timed out" },
     { 910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
-      "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update" },
+      "the graph update was not performed because it included changes which violated constraints "
+      "specific to instantiated graph update" },
     { 911, "CUDA_ERROR_EXTERNAL_DEVICE",
       "an async error has occured in external entity outside of CUDA" },
     { 912, "CUDA_ERROR_INVALID_CLUSTER_SIZE",

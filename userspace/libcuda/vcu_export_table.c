@@ -41,8 +41,19 @@ static int cudart_primary_context(CUcontext *out, CUdevice dev)
 
 #define CUDART_SLOTS 13
 const void *const vcu_cudart_interface_table[CUDART_SLOTS] = {
-    SIZE_WORD(CUDART_SLOTS), REFUSED, (const void *)cudart_primary_context,
-    REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED,
+    SIZE_WORD(CUDART_SLOTS),
+    REFUSED,
+    (const void *)cudart_primary_context,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
+    REFUSED,
 };
 
 /* ---- a094798c: TOOLS_RUNTIME_CALLBACK_HOOKS -------------------------------------------------- */
@@ -64,8 +75,8 @@ static void hooks_domain(uint32_t **flags, size_t *n)
 }
 
 static const void *const hooks_table[] = {
-    SIZE_WORD(7), REFUSED, (const void *)hooks_api, REFUSED, REFUSED, REFUSED,
-    (const void *)hooks_domain,
+    SIZE_WORD(7), REFUSED, (const void *)hooks_api,    REFUSED,
+    REFUSED,      REFUSED, (const void *)hooks_domain,
 };
 
 /* ---- 42d85a81: TOOLS_TLS --------------------------------------------------------------------- */
@@ -76,7 +87,10 @@ static int tls_current_context(CUcontext *out)
 }
 
 static const void *const tls_table[] = {
-    SIZE_WORD(4), REFUSED, (const void *)tls_current_context, REFUSED,
+    SIZE_WORD(4),
+    REFUSED,
+    (const void *)tls_current_context,
+    REFUSED,
 };
 
 /* ---- c693336e: CONTEXT_LOCAL_STORAGE --------------------------------------------------------- */
@@ -193,7 +207,10 @@ void vcu_cls_clear(struct vcu_context *context)
 
 /* This table has no size word. */
 static const void *const cls_table[] = {
-    (const void *)cls_put, (const void *)cls_delete, (const void *)cls_get, REFUSED,
+    (const void *)cls_put,
+    (const void *)cls_delete,
+    (const void *)cls_get,
+    REFUSED,
 };
 
 /* ---- 263e8860: CONTEXT_CHECKS ---------------------------------------------------------------- */
@@ -214,16 +231,22 @@ static uint32_t checks_flag(void)
 }
 
 static const void *const checks_table[] = {
-    SIZE_WORD(4), REFUSED, (const void *)checks_context, (const void *)checks_flag,
+    SIZE_WORD(4),
+    REFUSED,
+    (const void *)checks_context,
+    (const void *)checks_flag,
 };
 
 /* ---- d4082055: INTEGRITY_CHECK (vcu_integrity.c) --------------------------------------------- */
 
 const void *const vcu_integrity_table[] = {
-    SIZE_WORD(3), (const void *)vcu_integrity_check, REFUSED,
+    SIZE_WORD(3),
+    (const void *)vcu_integrity_check,
+    REFUSED,
 };
 
-/* ---- 21318c60: TOOLS_CONTEXT ------------------------------------------------------------------ */
+/* ---- 21318c60: TOOLS_CONTEXT ------------------------------------------------------------------
+ */
 
 static int tools_context_id(CUcontext ctx, uint64_t *id)
 {
@@ -238,9 +261,9 @@ static int tools_context_id(CUcontext ctx, uint64_t *id)
 }
 
 /*
- * A stream object stands for (context, stream). Live handles are unique already; the special streams
- * 0, 1 and 2 are told apart by context and, for 2, by thread. The object is the id itself: never
- * dereferenced by the callers.
+ * A stream object stands for (context, stream). Live handles are unique already; the special
+ * streams 0, 1 and 2 are told apart by context and, for 2, by thread. The object is the id itself:
+ * never dereferenced by the callers.
  */
 static int tools_stream_object(CUcontext ctx, CUstream stream, void **object, uint32_t per_thread)
 {
@@ -274,30 +297,29 @@ static int tools_stream_id(CUcontext ctx, void *object, uint64_t *id)
 
 #define TOOLS_CONTEXT_SLOTS 95
 static const void *const tools_context_table[TOOLS_CONTEXT_SLOTS] = {
-    [0] = SIZE_WORD(TOOLS_CONTEXT_SLOTS),
-    [1 ... 3] = REFUSED,
-    [4] = (const void *)tools_context_id,
-    [5 ... 38] = REFUSED,
-    [39] = (const void *)tools_stream_id,
-    [40 ... 50] = REFUSED,
-    [51] = (const void *)tools_stream_object,
-    [52 ... 94] = REFUSED,
+    [0] = SIZE_WORD(TOOLS_CONTEXT_SLOTS),     [1 ... 3] = REFUSED,
+    [4] = (const void *)tools_context_id,     [5 ... 38] = REFUSED,
+    [39] = (const void *)tools_stream_id,     [40 ... 50] = REFUSED,
+    [51] = (const void *)tools_stream_object, [52 ... 94] = REFUSED,
 };
 
-/* ---- 1734dc26: no public name; cublasLt asks slot 4 for a map of SM groups -------------------- */
+/* ---- 1734dc26: no public name; cublasLt asks slot 4 for a map of SM groups --------------------
+ */
 
 static int sm_groups(uint8_t **map, void *unused[2])
 {
     (void)map;
     (void)unused;
-    return CUDA_ERROR_NOT_SUPPORTED; /* cublasLt then does without; a missing table would crash it */
+    return CUDA_ERROR_NOT_SUPPORTED; /* cublasLt then does without; a missing table would crash it
+                                      */
 }
 
 static const void *const sm_groups_table[] = {
     SIZE_WORD(8), REFUSED, REFUSED, REFUSED, (const void *)sm_groups, REFUSED, REFUSED, REFUSED,
 };
 
-/* ---- f8cff951: no public name; the runtime's own error log --------------------------------------- */
+/* ---- f8cff951: no public name; the runtime's own error log
+ * --------------------------------------- */
 
 /* "Insufficient driver: %d < %d" and the like: the runtime's diagnostics, for the trace. */
 static void runtime_log(const char *component, int level, const char *fmt, va_list *args)
@@ -369,8 +391,8 @@ CUresult vcu_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportT
     if (*ppExportTable != NULL)
         return CUDA_SUCCESS;
     b = (const unsigned char *)pExportTableId->bytes;
-    return VCU_REFUSE(CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
-                      "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-                      b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
-                      b[12], b[13], b[14], b[15]);
+    return VCU_REFUSE(
+        CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
+        "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+        b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }

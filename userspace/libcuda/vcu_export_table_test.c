@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Export tables: shapes and behaviour that the runtime was measured to need; the validity answer. */
+/* Export tables: shapes and behaviour that the runtime was measured to need; the validity answer.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,9 +80,8 @@ static void test_before_init(void **state)
     assert_int_equal(
         ((int (*)(CUcontext *, CUdevice))table("6bd5fb6c5bf4e74a8987d93912fd9df9")[2])(&ctx, 0),
         CUDA_ERROR_NOT_INITIALIZED);
-    assert_int_equal(((int (*)(void **, CUcontext,
-                               void *))table("c693336e1121df11a8c368f355d89593")[2])(&value, NULL,
-                                                                                      &ctx),
+    assert_int_equal(((int (*)(void **, CUcontext, void *))table(
+                         "c693336e1121df11a8c368f355d89593")[2])(&value, NULL, &ctx),
                      CUDA_ERROR_NOT_INITIALIZED);
 }
 
@@ -116,8 +116,8 @@ static void test_local_storage(void **state)
     assert_int_equal(put(ctx, &key1, &a, on_destroy), 0);
     assert_int_equal(get(&v, ctx, &key1), 0);
     assert_ptr_equal(v, &a);
-    assert_int_not_equal(get(&v, other, &key1), 0); /* per context */
-    assert_int_not_equal(get(&v, ctx, &key2), 0);   /* per key */
+    assert_int_not_equal(get(&v, other, &key1), 0);       /* per context */
+    assert_int_not_equal(get(&v, ctx, &key2), 0);         /* per key */
     assert_int_equal(put(ctx, &key1, &b, on_destroy), 0); /* replaces */
     assert_int_equal(get(&v, ctx, &key1), 0);
     assert_ptr_equal(v, &b);
@@ -143,16 +143,21 @@ static void test_md2(void **state)
         const char *text;
         uint8_t digest[16];
     } rows[] = {
-        { "", { 0x83, 0x50, 0xe5, 0xa3, 0xe2, 0x4c, 0x15, 0x3d, 0xf2, 0x27, 0x5c, 0x9f, 0x80, 0x69,
-                0x27, 0x73 } },
-        { "a", { 0x32, 0xec, 0x01, 0xec, 0x4a, 0x6d, 0xac, 0x72, 0xc0, 0xab, 0x96, 0xfb, 0x34, 0xc0,
-                 0xb5, 0xd1 } },
-        { "abc", { 0xda, 0x85, 0x3b, 0x0d, 0x3f, 0x88, 0xd9, 0x9b, 0x30, 0x28, 0x3a, 0x69, 0xe6,
-                   0xde, 0xd6, 0xbb } },
-        { "message digest", { 0xab, 0x4f, 0x49, 0x6b, 0xfb, 0x2a, 0x53, 0x0b, 0x21, 0x9f, 0xf3,
-                              0x30, 0x31, 0xfe, 0x06, 0xb0 } },
-        { "abcdefghijklmnopqrstuvwxyz", { 0x4e, 0x8d, 0xdf, 0xf3, 0x65, 0x02, 0x92, 0xab, 0x5a,
-                                          0x41, 0x08, 0xc3, 0xaa, 0x47, 0x94, 0x0b } },
+        { "",
+          { 0x83, 0x50, 0xe5, 0xa3, 0xe2, 0x4c, 0x15, 0x3d, 0xf2, 0x27, 0x5c, 0x9f, 0x80, 0x69,
+            0x27, 0x73 } },
+        { "a",
+          { 0x32, 0xec, 0x01, 0xec, 0x4a, 0x6d, 0xac, 0x72, 0xc0, 0xab, 0x96, 0xfb, 0x34, 0xc0,
+            0xb5, 0xd1 } },
+        { "abc",
+          { 0xda, 0x85, 0x3b, 0x0d, 0x3f, 0x88, 0xd9, 0x9b, 0x30, 0x28, 0x3a, 0x69, 0xe6, 0xde,
+            0xd6, 0xbb } },
+        { "message digest",
+          { 0xab, 0x4f, 0x49, 0x6b, 0xfb, 0x2a, 0x53, 0x0b, 0x21, 0x9f, 0xf3, 0x30, 0x31, 0xfe,
+            0x06, 0xb0 } },
+        { "abcdefghijklmnopqrstuvwxyz",
+          { 0x4e, 0x8d, 0xdf, 0xf3, 0x65, 0x02, 0x92, 0xab, 0x5a, 0x41, 0x08, 0xc3, 0xaa, 0x47,
+            0x94, 0x0b } },
         { "12345678901234567890123456789012345678901234567890123456789012345678901234567890",
           { 0xd5, 0x97, 0x6f, 0x79, 0xd8, 0x3d, 0x3a, 0x0d, 0xc9, 0x80, 0x6c, 0x3c, 0x66, 0xf3,
             0xef, 0xd8 } },
@@ -212,10 +217,10 @@ static void test_validity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_hooks),
-        cmocka_unit_test(test_before_init),   cmocka_unit_test(test_local_storage),
+        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_before_init), cmocka_unit_test(test_local_storage),
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
-        cmocka_unit_test(test_md2),           cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_md2),         cmocka_unit_test(test_hmac),
         cmocka_unit_test(test_validity),
 #endif
     };

@@ -29,7 +29,8 @@ static CUresult get_attribute(struct vcu_func *f, int *pi, CUfunction_attribute 
     return res;
 }
 
-static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value, int device)
+static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value,
+                              int device)
 {
     CUresult res;
 
@@ -205,9 +206,11 @@ CUresult vcu_cuFuncLoad(CUfunction function)
 }
 
 /* The block size with the most resident threads, found as the documentation describes it. */
-CUresult vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(
-    int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-    size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
+CUresult
+vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+                                              CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                              size_t dynamicSMemSize, int blockSizeLimit,
+                                              unsigned int flags)
 {
     const int *a;
     struct vcu_func *f;
@@ -255,6 +258,7 @@ CUresult vcu_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, 
                                               CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                               size_t dynamicSMemSize, int blockSizeLimit)
 {
-    return vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(
-        minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+    return vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                         blockSizeToDynamicSMemSize,
+                                                         dynamicSMemSize, blockSizeLimit, 0);
 }

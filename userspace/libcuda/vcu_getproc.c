@@ -29,8 +29,8 @@ static const struct vgp_proc *first_row(const char *name, unsigned *count)
     return *count == 0 ? NULL : &vgp_procs[low];
 }
 
-CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-                                 cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                 CUdriverProcAddressQueryResult *symbolStatus)
 {
     CUdriverProcAddressQueryResult ignored;
     const struct vgp_proc *row, *best = NULL;
@@ -58,10 +58,10 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
         return CUDA_ERROR_NOT_FOUND;
     }
     *symbolStatus = CU_GET_PROC_ADDRESS_SUCCESS;
-    *pfn = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 &&
-                   best->fn_per_thread != NULL
-               ? best->fn_per_thread
-               : best->fn;
+    *pfn =
+        (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && best->fn_per_thread != NULL
+            ? best->fn_per_thread
+            : best->fn;
     return CUDA_SUCCESS;
 }
 

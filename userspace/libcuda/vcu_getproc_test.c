@@ -14,7 +14,8 @@
 #include "../../protocol/vgp_guest_rt.h"
 #include "vcu.h"
 
-/* Names that need a display library's header: not in the table of cudaTypedefs.h's other headers. */
+/* Names that need a display library's header: not in the table of cudaTypedefs.h's other headers.
+ */
 static const char *name_of(const void *fn)
 {
     for (unsigned i = 0; i < vgp_proc_count; i++) {
@@ -109,13 +110,13 @@ static void test_streams(void **state)
                                       CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
                      CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuStreamSynchronize_ptsz);
-    assert_int_equal(cuGetProcAddress("cuStreamSynchronize", &fn, 13000,
-                                      CU_GET_PROC_ADDRESS_LEGACY_STREAM),
-                     CUDA_SUCCESS);
+    assert_int_equal(
+        cuGetProcAddress("cuStreamSynchronize", &fn, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM),
+        CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuStreamSynchronize);
-    assert_int_equal(cuGetProcAddress("cuMemAlloc", &fn, 13000,
-                                      CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
-                     CUDA_SUCCESS); /* has no twin: the plain one */
+    assert_int_equal(
+        cuGetProcAddress("cuMemAlloc", &fn, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
+        CUDA_SUCCESS); /* has no twin: the plain one */
     assert_ptr_equal(fn, (void *)cuMemAlloc_v2);
 }
 

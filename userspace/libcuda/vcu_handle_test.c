@@ -19,9 +19,9 @@ static void test_values(void **state)
     assert_int_equal(VGP_HANDLE_TYPE(h), VGP_H_EVENT);
     assert_int_not_equal(VGP_HANDLE_GEN(h), 0);
     assert_true(vgp_handle_live(h, VGP_H_EVENT));
-    assert_false(vgp_handle_live(h, VGP_H_MODULE)); /* wrong type asked for */
+    assert_false(vgp_handle_live(h, VGP_H_MODULE));             /* wrong type asked for */
     assert_false(vgp_handle_live(h ^ 1ull << 32, VGP_H_EVENT)); /* another generation */
-    assert_false(vgp_handle_live(h + 1, VGP_H_EVENT)); /* an index never used */
+    assert_false(vgp_handle_live(h + 1, VGP_H_EVENT));          /* an index never used */
     assert_false(vgp_handle_live(0, VGP_H_EVENT));
     assert_false(vgp_handle_live(h, (enum vgp_handle_type)200));
     vgp_handle_drop(h);

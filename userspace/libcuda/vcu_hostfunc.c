@@ -25,9 +25,9 @@ struct callback {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-static struct callback *waiting;                 /* launched, not yet asked for */
+static struct callback *waiting; /* launched, not yet asked for */
 static struct callback *ready, **ready_end = &ready;
-static unsigned outstanding;                     /* launched, not yet run */
+static unsigned outstanding; /* launched, not yet run */
 static bool started;
 static uint64_t next_cookie;
 
@@ -199,6 +199,5 @@ CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
         return CUDA_ERROR_INVALID_HANDLE;
     if (callback == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(
-        (struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
+    return launch((struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
 }

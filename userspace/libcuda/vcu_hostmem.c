@@ -23,7 +23,7 @@ static uint64_t page_size(void)
 
 static CUresult result_of(const char *call, int rc)
 {
-    CUresult res = rc == -ENODEV  ? CUDA_ERROR_DEVICE_UNAVAILABLE
+    CUresult res = rc == -ENODEV                    ? CUDA_ERROR_DEVICE_UNAVAILABLE
                    : rc == -EFAULT || rc == -EINVAL ? CUDA_ERROR_INVALID_VALUE
                                                     : CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -113,8 +113,8 @@ static CUresult take(void *p, bool registered, struct vcu_place *place)
 {
     struct vcu_place found;
 
-    if (!vcu_memory_find_host((uintptr_t)p, &found) ||
-        found.start != (uintptr_t)p || found.m.registered != registered)
+    if (!vcu_memory_find_host((uintptr_t)p, &found) || found.start != (uintptr_t)p ||
+        found.m.registered != registered)
         return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     if (!vcu_memory_take((uintptr_t)p, VCU_MEM_HOST, place))
         return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
@@ -238,8 +238,7 @@ CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) ||
-        place.m.registered)
+    if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
         return CUDA_ERROR_INVALID_VALUE;
     /* Under unified addressing all pinned memory is mapped, whatever was asked for. */
     *pFlags = place.m.flags | CU_MEMHOSTALLOC_DEVICEMAP;

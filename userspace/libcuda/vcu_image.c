@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long is a code image? cuModuleLoadData and cuLibraryLoadData get a bare pointer. It may point to
- * PTX text, a cubin (ELF), a fatbin, or the 24-byte wrapper that nvcc puts around a fatbin.
- * Only sizes are computed here; what the image contains is the worker's business.
+ * How long is a code image? cuModuleLoadData and cuLibraryLoadData get a bare pointer. It may point
+ * to PTX text, a cubin (ELF), a fatbin, or the 24-byte wrapper that nvcc puts around a fatbin. Only
+ * sizes are computed here; what the image contains is the worker's business.
  */
 #define _GNU_SOURCE
 #include "vcu.h"
@@ -79,9 +79,8 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
 
     *why = "ELF section headers";
     table = (uint64_t)eh.e_shnum * sizeof(Elf64_Shdr);
-    if (eh.e_shnum != 0 &&
-        (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > (1ull << 40) ||
-         !may_read(code, eh.e_shoff + table, limit)))
+    if (eh.e_shnum != 0 && (eh.e_shentsize != sizeof(Elf64_Shdr) || eh.e_shoff > (1ull << 40) ||
+                            !may_read(code, eh.e_shoff + table, limit)))
         return CUDA_ERROR_INVALID_IMAGE;
     if (eh.e_shnum != 0)
         grow(size, eh.e_shoff + table);
@@ -99,9 +98,8 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
 
     *why = "ELF program headers";
     table = (uint64_t)eh.e_phnum * sizeof(Elf64_Phdr);
-    if (eh.e_phnum != 0 &&
-        (eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phoff > (1ull << 40) ||
-         !may_read(code, eh.e_phoff + table, limit)))
+    if (eh.e_phnum != 0 && (eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phoff > (1ull << 40) ||
+                            !may_read(code, eh.e_phoff + table, limit)))
         return CUDA_ERROR_INVALID_IMAGE;
     if (eh.e_phnum != 0)
         grow(size, eh.e_phoff + table);

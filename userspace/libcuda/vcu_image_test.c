@@ -27,7 +27,9 @@ static CUresult measure(const void *p, uint64_t limit, uint64_t *size, enum vcu_
 /* An ELF file of 64 + 100 bytes of sections + 3 section headers (the last NOBITS and huge). */
 static uint64_t make_elf(uint8_t *out)
 {
-    Elf64_Ehdr eh = { .e_shoff = 168, .e_shnum = 3, .e_shentsize = sizeof(Elf64_Shdr),
+    Elf64_Ehdr eh = { .e_shoff = 168,
+                      .e_shnum = 3,
+                      .e_shentsize = sizeof(Elf64_Shdr),
                       .e_phentsize = sizeof(Elf64_Phdr) };
     Elf64_Shdr sh[3] = { { 0 },
                          { .sh_type = SHT_PROGBITS, .sh_offset = 64, .sh_size = 100 },

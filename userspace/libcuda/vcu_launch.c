@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Kernel launches. What the driver API reports at once is checked here, so that the launch itself
- * returns it and nothing is sent; everything else surfaces at the next synchronisation, as on a GPU.
- * Parameters are packed by the layout that came with the function: never guessed.
+ * returns it and nothing is sent; everything else surfaces at the next synchronisation, as on a
+ * GPU. Parameters are packed by the layout that came with the function: never guessed.
  */
 #include "vcu_launch.h"
 
@@ -13,10 +13,10 @@
 #include "../../protocol/generated/vgp_guest.h"
 
 /*
- * What a launch of a CUkernel with an impossible grid or block returns. The runtime launches CUkernel
- * handles and passes the driver's result on unchanged (measured for every code from 1 to 999 with
- * libcudart 13.0); its users see cudaErrorInvalidConfiguration, so that is what the driver returns
- * there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
+ * What a launch of a CUkernel with an impossible grid or block returns. The runtime launches
+ * CUkernel handles and passes the driver's result on unchanged (measured for every code from 1 to
+ * 999 with libcudart 13.0); its users see cudaErrorInvalidConfiguration, so that is what the driver
+ * returns there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
  */
 #define INVALID_CONFIGURATION ((CUresult)9)
 
@@ -192,7 +192,8 @@ CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
     return launch("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
 }
 
-/* Takes the attributes over. Those that name events or graph nodes are refused: they are not data. */
+/* Takes the attributes over. Those that name events or graph nodes are refused: they are not data.
+ */
 static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch *l)
 {
     if (config->numAttrs > VCU_MAX_LAUNCH_ATTRIBUTES ||

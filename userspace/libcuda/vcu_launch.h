@@ -12,7 +12,7 @@ struct vcu_launch {
     uint32_t grid[3], block[3];
     uint32_t shared; /* dynamic, bytes */
     CUstream stream;
-    uint32_t flags;  /* VGP_LAUNCH_* */
+    uint32_t flags; /* VGP_LAUNCH_* */
     uint32_t attributes;
     uint32_t *attribute_ids; /* the caller's; not used by plain launches */
     CUlaunchAttributeValue *attribute_values;

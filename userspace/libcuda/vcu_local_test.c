@@ -181,12 +181,21 @@ static void test_ranges(void **state)
 
 static void test_copy_forms(void **state)
 {
-    struct vcu_copy linear = { .dst = { true, 1, 100, 20 }, .src = { false, 1, 100, 20 },
-                               .width = 100, .height = 20, .depth = 3 };
-    struct vcu_copy rows = { .dst = { true, 1, 128, 20 }, .src = { false, 1, 100, 20 },
-                             .width = 100, .height = 20, .depth = 3 };
-    struct vcu_copy planes = { .dst = { true, 1, 100, 25 }, .src = { false, 1, 100, 20 },
-                               .width = 100, .height = 20, .depth = 3 };
+    struct vcu_copy linear = { .dst = { true, 1, 100, 20 },
+                               .src = { false, 1, 100, 20 },
+                               .width = 100,
+                               .height = 20,
+                               .depth = 3 };
+    struct vcu_copy rows = { .dst = { true, 1, 128, 20 },
+                             .src = { false, 1, 100, 20 },
+                             .width = 100,
+                             .height = 20,
+                             .depth = 3 };
+    struct vcu_copy planes = { .dst = { true, 1, 100, 25 },
+                               .src = { false, 1, 100, 20 },
+                               .width = 100,
+                               .height = 20,
+                               .depth = 3 };
 
     (void)state;
     vcu_copy_simplify(&linear);

@@ -75,14 +75,13 @@ static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint6
     if (f != NULL)
         goto found;
     h = vgp_handle_mint(type);
-    res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
-          : kernel
-              ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h, (CUlibrary)(uintptr_t)u->handle,
-                                             name, device, attributes, &n_attributes, layout,
-                                             &n_params)
-              : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h,
-                                              (CUmodule)(uintptr_t)u->handle, name, attributes,
-                                              &n_attributes, layout, &n_params);
+    res = h == 0   ? CUDA_ERROR_OUT_OF_MEMORY
+          : kernel ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h,
+                                                  (CUlibrary)(uintptr_t)u->handle, name, device,
+                                                  attributes, &n_attributes, layout, &n_params)
+                   : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h,
+                                                   (CUmodule)(uintptr_t)u->handle, name, attributes,
+                                                   &n_attributes, layout, &n_params);
     if (res == CUDA_SUCCESS) {
         f = func_new(name, attributes, n_attributes, layout, n_params);
         if (f == NULL)
@@ -306,7 +305,8 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     res = vgp_call_vgpLibraryGetManaged(library, name, &at, &size);
     if (res != CUDA_SUCCESS)
         return res;
-    /* The variable lives in the worker; the application would follow the pointer in this process. */
+    /* The variable lives in the worker; the application would follow the pointer in this process.
+     */
     return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLibraryGetManaged",
                       "__managed__ variables are not shared with the guest");
 }

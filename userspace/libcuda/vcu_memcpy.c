@@ -18,19 +18,20 @@ static bool on_device(uint64_t addr)
 
 CUresult vcu_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    return vcu_copy_linear("cuMemcpyHtoD", true, dstDevice, false, address(srcHost), ByteCount, NULL,
-                           false);
+    return vcu_copy_linear("cuMemcpyHtoD", true, dstDevice, false, address(srcHost), ByteCount,
+                           NULL, false);
 }
 
 CUresult vcu_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return vcu_copy_linear("cuMemcpyDtoH", false, address(dstHost), true, srcDevice, ByteCount, NULL,
-                           false);
+    return vcu_copy_linear("cuMemcpyDtoH", false, address(dstHost), true, srcDevice, ByteCount,
+                           NULL, false);
 }
 
 CUresult vcu_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    return vcu_copy_linear("cuMemcpyDtoD", true, dstDevice, true, srcDevice, ByteCount, NULL, false);
+    return vcu_copy_linear("cuMemcpyDtoD", true, dstDevice, true, srcDevice, ByteCount, NULL,
+                           false);
 }
 
 CUresult vcu_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
@@ -50,8 +51,8 @@ CUresult vcu_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t B
 CUresult vcu_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                                   CUstream hStream)
 {
-    return vcu_copy_linear("cuMemcpyDtoDAsync", true, dstDevice, true, srcDevice, ByteCount, hStream,
-                           true);
+    return vcu_copy_linear("cuMemcpyDtoDAsync", true, dstDevice, true, srcDevice, ByteCount,
+                           hStream, true);
 }
 
 CUresult vcu_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)

@@ -41,8 +41,7 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
     struct vcu_range r;
 
     if (!vcu_range_find(set_of(kind), start, &r) || r.start != start ||
-        ((struct vcu_memory *)r.data)->kind != kind ||
-        !vcu_range_remove(set_of(kind), start, &r))
+        ((struct vcu_memory *)r.data)->kind != kind || !vcu_range_remove(set_of(kind), start, &r))
         return false;
     place->start = r.start;
     place->size = r.size;
@@ -106,7 +105,8 @@ void vcu_memory_note_variable(uint64_t addr, uint64_t size)
     vcu_memory_add(addr, size, &m); /* already known: asked for a second time */
 }
 
-/* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's. */
+/* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's.
+ */
 static bool belongs(const struct vcu_range *range, void *arg)
 {
     struct vcu_memory *m = range->data;

@@ -20,11 +20,11 @@ struct vcu_memory {
     enum vcu_memory_kind kind;
     uint64_t context;
     int device;
-    uint64_t buffer_id;     /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
-    unsigned flags;         /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
-    bool registered;        /* host: by cuMemHostRegister: the memory is the application's */
-    bool in_place;          /* host: the worker maps it: copies need no staging */
-    uint64_t device_ptr;    /* host, managed: address of the range's start on the device, 0 = none */
+    uint64_t buffer_id;  /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
+    unsigned flags;      /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
+    bool registered;     /* host: by cuMemHostRegister: the memory is the application's */
+    bool in_place;       /* host: the worker maps it: copies need no staging */
+    uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
     struct vcu_shared_memory shared; /* host, managed */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules, libraries and the functions in them, as the guest remembers them. A function's attributes
- * and its parameter layout arrive with its lookup and are answered from here.
+ * Modules, libraries and the functions in them, as the guest remembers them. A function's
+ * attributes and its parameter layout arrive with its lookup and are answered from here.
  */
 #ifndef VCU_MODULE_H
 #define VCU_MODULE_H
@@ -19,17 +19,18 @@ struct vcu_param {
 
 /* A CUfunction or a CUkernel. Lives as long as its module or library. */
 struct vcu_func {
-    struct vcu_func *next;   /* of the same parent */
+    struct vcu_func *next; /* of the same parent */
     uint64_t handle;
-    uint64_t parent;         /* module (CUfunction) or library (CUkernel) handle */
-    _Atomic uint64_t function; /* kernel: its CUfunction in the current context, 0 = not asked yet */
+    uint64_t parent; /* module (CUfunction) or library (CUkernel) handle */
+    _Atomic uint64_t
+        function;            /* kernel: its CUfunction in the current context, 0 = not asked yet */
     struct vcu_func *kernel; /* function that came from a kernel: that kernel */
     uint64_t context;        /* function: owner */
     int device;              /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
     uint32_t param_count;
-    uint32_t param_bytes;    /* size of the packed parameter buffer */
+    uint32_t param_bytes; /* size of the packed parameter buffer */
     struct vcu_param *params;
     char name[];
 };

@@ -13,8 +13,9 @@
 
 /*
  * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive: halved each time it was in
- * vain, raised when it helped), then yield at most YIELDS times, then sleep. A reply of an idle machine is
- * there within a few microseconds; on a machine with no core to spare the yield lets the worker run.
+ * vain, raised when it helped), then yield at most YIELDS times, then sleep. A reply of an idle
+ * machine is there within a few microseconds; on a machine with no core to spare the yield lets the
+ * worker run.
  */
 #define SPIN_MIN_NS 1000u
 #define SPIN_MAX_NS 8000u
@@ -67,7 +68,8 @@ struct area {
 static bool areas_ok(const struct area *a, int n, uint64_t window)
 {
     for (int i = 0; i < n; i++) {
-        if (a[i].size == 0 || a[i].offset % 64 != 0 || !vgp_range_ok(a[i].offset, a[i].size, window))
+        if (a[i].size == 0 || a[i].offset % 64 != 0 ||
+            !vgp_range_ok(a[i].offset, a[i].size, window))
             return false;
         for (int k = 0; k < i; k++) {
             if (a[i].offset < a[k].offset + a[k].size && a[k].offset < a[i].offset + a[i].size)
@@ -346,8 +348,8 @@ static CUresult ring_reserve(struct vcu_ring *r, uint32_t total)
 }
 
 /*
- * Padding must be zero. It lies in the fixed arguments, after short leading arrays, and after the last
- * variable part: of a large record only these are cleared, the bulk is overwritten anyway.
+ * Padding must be zero. It lies in the fixed arguments, after short leading arrays, and after the
+ * last variable part: of a large record only these are cleared, the bulk is overwritten anyway.
  */
 #define CLEAR_FRONT 512u
 #define CLEAR_BACK 64u
@@ -492,8 +494,7 @@ static bool poll_reply(struct vcu_call *c)
 
 static bool notifications_pending(const struct vcu_ring *r)
 {
-    return load64(&r->shared->notify_tail) !=
-           __atomic_load_n(&r->notify_head, __ATOMIC_RELAXED);
+    return load64(&r->shared->notify_tail) != __atomic_load_n(&r->notify_head, __ATOMIC_RELAXED);
 }
 
 /* Announces a sleep: after this either the condition is seen or a wake-up will come. */

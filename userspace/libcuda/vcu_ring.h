@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guest's half of the client window: producer of call records, owner of reply slots, consumer of
- * notifications. Works on one struct vcu_ring, so that tests run it against a worker thread of their
- * own; the process has one (vcu.ring).
+ * The guest's half of the client window: producer of call records, owner of reply slots, consumer
+ * of notifications. Works on one struct vcu_ring, so that tests run it against a worker thread of
+ * their own; the process has one (vcu.ring).
  *
  * Lock order: ring lock; notify lock is never taken under it.
  */
@@ -36,9 +36,9 @@ struct vcu_ring {
     uint8_t *staging;
     uint64_t staging_size;
 
-    pthread_mutex_t lock;  /* producer side; held from begin to publish */
-    uint64_t tail;         /* private copy: shared memory is a mailbox */
-    uint64_t head;         /* last value read from the worker, validated */
+    pthread_mutex_t lock; /* producer side; held from begin to publish */
+    uint64_t tail;        /* private copy: shared memory is a mailbox */
+    uint64_t head;        /* last value read from the worker, validated */
 
     _Atomic uint64_t slot_used[VCU_MAX_SLOTS / 64];
     uint32_t slot_seq[VCU_MAX_SLOTS]; /* written by the slot's owner */
@@ -51,8 +51,8 @@ struct vcu_ring {
     vcu_notify_fn notify_fn;
     void *notify_arg;
 
-    _Atomic int dead;        /* 0, or the CUresult of every further call */
-    _Atomic int async_error; /* 0, or the error that the next synchronising call returns */
+    _Atomic int dead;         /* 0, or the CUresult of every further call */
+    _Atomic int async_error;  /* 0, or the error that the next synchronising call returns */
     _Atomic uint32_t spin_ns; /* adaptive: how long a reply is polled for without yielding */
     uint32_t spin_max_ns;
     _Atomic uint64_t crowded_until; /* CLOCK_MONOTONIC: until then yielding is not worth it */
@@ -61,12 +61,12 @@ struct vcu_ring {
 /* A call between begin and end. */
 struct vcu_call {
     struct vcu_ring *ring;
-    uint8_t *args;       /* `bytes` zeroed bytes after the record header */
+    uint8_t *args; /* `bytes` zeroed bytes after the record header */
     struct vgp_record *record;
-    uint32_t total;      /* record size */
-    uint32_t slot;       /* or VGP_NO_REPLY */
+    uint32_t total; /* record size */
+    uint32_t slot;  /* or VGP_NO_REPLY */
     uint32_t seq;
-    uint8_t phase;       /* enum vcu_call_phase */
+    uint8_t phase; /* enum vcu_call_phase */
 };
 enum vcu_call_phase { VCU_CALL_NONE = 0, VCU_CALL_OPEN = 1, VCU_CALL_SENT = 2 };
 

@@ -22,11 +22,11 @@
 #include "vcu_ring.h"
 
 #define WINDOW (4u << 20)
-#define CALL_ECHO 0x1234   /* reply payload = arguments */
-#define CALL_COUNT 0x1235  /* no reply; adds its first word to `sum` */
-#define CALL_DIE 0x1236    /* the worker ends without a reply */
-#define CALL_NEVER 0x1237  /* is never answered, the worker goes on */
-#define CALL_HUGE 0x1238   /* claims a payload larger than the slot */
+#define CALL_ECHO 0x1234  /* reply payload = arguments */
+#define CALL_COUNT 0x1235 /* no reply; adds its first word to `sum` */
+#define CALL_DIE 0x1236   /* the worker ends without a reply */
+#define CALL_NEVER 0x1237 /* is never answered, the worker goes on */
+#define CALL_HUGE 0x1238  /* claims a payload larger than the slot */
 
 /* One transport and worker per test. */
 static struct fixture {
@@ -180,8 +180,8 @@ static void *worker(void *arg)
             __atomic_store_n(&f.h->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
             continue;
         }
-        rec = (const struct vgp_record *)(f.base + f.h->ring_offset +
-                                          (head & (f.h->ring_size - 1)));
+        rec =
+            (const struct vgp_record *)(f.base + f.h->ring_offset + (head & (f.h->ring_size - 1)));
         if (rec->call != VGP_CALL_PAD && !serve_one(head)) {
             f.h->sticky_result = CUDA_ERROR_ILLEGAL_ADDRESS;
             f.h->dead_reason = VGPU_DEAD_EXITED;
@@ -357,7 +357,8 @@ static void *producer(void *arg)
 
 static void test_threads(void **state)
 {
-    pthread_t t[8]; /* as many as there are reply slots, and the main thread: they wait their turn */
+    pthread_t
+        t[8]; /* as many as there are reply slots, and the main thread: they wait their turn */
 
     (void)state;
     for (uintptr_t i = 0; i < 8; i++)
@@ -598,10 +599,10 @@ static void test_hostile_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_round_trip),     T(test_wrap_and_full),   T(test_full_ring_slow_worker),
-        T(test_record_limit),   T(test_threads),         T(test_sleep_and_wake),
-        T(test_many_outstanding), T(test_dead_worker),   T(test_lost_transport),
-        T(test_hostile_reply),  T(test_hostile_head),    T(test_notifications),
+        T(test_round_trip),           T(test_wrap_and_full),   T(test_full_ring_slow_worker),
+        T(test_record_limit),         T(test_threads),         T(test_sleep_and_wake),
+        T(test_many_outstanding),     T(test_dead_worker),     T(test_lost_transport),
+        T(test_hostile_reply),        T(test_hostile_head),    T(test_notifications),
         T(test_hostile_notification), T(test_hostile_headers),
     };
 

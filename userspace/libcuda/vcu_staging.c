@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The staging area, cut into equal pieces. A copy lends a piece to the worker with a record and gets
- * it back with the reply; several pieces are on their way at once. Pieces of asynchronous copies are
- * left behind (PENDING) and taken back by whoever needs one next.
+ * The staging area, cut into equal pieces. A copy lends a piece to the worker with a record and
+ * gets it back with the reply; several pieces are on their way at once. Pieces of asynchronous
+ * copies are left behind (PENDING) and taken back by whoever needs one next.
  */
 #include "vcu_memory.h"
 
@@ -56,7 +56,8 @@ uint64_t vcu_chunk_size(void)
     return chunk_bytes;
 }
 
-/* Ends the submission of a piece that was left behind; its error goes to the next synchronisation. */
+/* Ends the submission of a piece that was left behind; its error goes to the next synchronisation.
+ */
 static void retire(struct vcu_chunk *c)
 {
     CUresult res = vgp_recv_vgpCopy(&c->submit, NULL, NULL);

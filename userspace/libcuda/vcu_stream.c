@@ -80,7 +80,8 @@ CUresult vcu_cuStreamGetDevice(CUstream hStream, CUdevice *device)
     return vcu_cuCtxGetDevice_v2(device, (CUcontext)(uintptr_t)context);
 }
 
-/* ---- capture: not served, so no stream is ever capturing -------------------------------------- */
+/* ---- capture: not served, so no stream is ever capturing --------------------------------------
+ */
 
 CUresult vcu_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {

@@ -15,7 +15,8 @@ struct submit {
     struct vcu_call call;
     uint16_t number;
 };
-_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv is too small");
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv),
+               "priv is too small");
 
 static struct submit *part(struct vgp_submit *s)
 {
@@ -148,7 +149,8 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
     if (id == 0)
         id = atomic_fetch_add(&last_id, 1) + 1;
     for (uint64_t done = 0; done < size;) {
-        uint32_t part_size = size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
+        uint32_t part_size =
+            size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
         CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part_size);
 
         if (res != CUDA_SUCCESS) {

@@ -101,8 +101,8 @@ static size_t clamp(size_t n, int added)
 }
 
 /*
- * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our end,
- * and names that were asked for and not found (cuGetProcAddress says which itself).
+ * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our
+ * end, and names that were asked for and not found (cuGetProcAddress says which itself).
  */
 static bool is_failure(const char *name, CUresult r)
 {

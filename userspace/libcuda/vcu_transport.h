@@ -49,23 +49,24 @@ struct vcu_transport {
     const struct vcu_transport_ops *ops;
     void *window;
     uint64_t window_size;
-    int fd;               /* device or socket */
-    int bell_fd;          /* socket: eventfd */
-    volatile void *bell;  /* device: address of the doorbell word */
+    int fd;              /* device or socket */
+    int bell_fd;         /* socket: eventfd */
+    volatile void *bell; /* device: address of the doorbell word */
     void *bell_page;
     uint32_t bell_value;
     _Atomic uint64_t known_seq; /* device: latest wake-up counter that any thread has seen */
     _Atomic uint32_t next_region;
-    _Atomic int lock;     /* socket: one request at a time */
-    char why[384];        /* what went wrong, for people */
+    _Atomic int lock; /* socket: one request at a time */
+    char why[384];    /* what went wrong, for people */
 };
 
 extern const struct vcu_transport_ops vcu_transport_dev;
 extern const struct vcu_transport_ops vcu_transport_sock;
 
 /*
- * Chooses and opens: $VGPU_SOCKET if set, else /dev/vgpu0 if present, else $XDG_RUNTIME_DIR/vgpu.sock,
- * else /run/vgpu/vgpu.sock. Returns 0, or -ENODEV with t->why listing what was looked for.
+ * Chooses and opens: $VGPU_SOCKET if set, else /dev/vgpu0 if present, else
+ * $XDG_RUNTIME_DIR/vgpu.sock, else /run/vgpu/vgpu.sock. Returns 0, or -ENODEV with t->why listing
+ * what was looked for.
  */
 int vcu_transport_open(struct vcu_transport *t);
 

@@ -153,7 +153,7 @@ static int dev_share(struct vcu_transport *t, void *va, uint64_t length, bool re
     if (rc != 0) {
         snprintf(t->why, sizeof(t->why), "pin %llu bytes: %s%s", (unsigned long long)length,
                  strerror(-rc),
-                 rc == -ENOMEM  ? "; RLIMIT_MEMLOCK (ulimit -l) or the host's memory"
+                 rc == -ENOMEM   ? "; RLIMIT_MEMLOCK (ulimit -l) or the host's memory"
                  : rc == -EDQUOT ? "; the VM's quota of pinned memory"
                                  : "");
         return rc;

@@ -365,8 +365,8 @@ static int sock_alloc_shared(struct vcu_transport *t, uint64_t length, struct vc
 
 /*
  * Existing memory: whole pages are replaced by pages of a memfd with the same contents, at the same
- * address. (Whole pages only: neighbours in a shared page may be written by other threads meanwhile.
- * The caller has promised not to write to the range during the call.)
+ * address. (Whole pages only: neighbours in a shared page may be written by other threads
+ * meanwhile. The caller has promised not to write to the range during the call.)
  */
 static int sock_share(struct vcu_transport *t, void *va, uint64_t length, bool read_only,
                       struct vcu_shared_memory *m)
@@ -379,7 +379,8 @@ static int sock_share(struct vcu_transport *t, void *va, uint64_t length, bool r
     fd = make_memfd(length);
     if (fd < 0)
         return fd;
-    for (uint64_t done = 0; done < length;) { /* write(2) reports bad addresses, memcpy would crash */
+    for (uint64_t done = 0;
+         done < length;) { /* write(2) reports bad addresses, memcpy would crash */
         ssize_t n = pwrite(fd, (uint8_t *)va + done, length - done, (off_t)done);
 
         if (n <= 0) {
