@@ -116,6 +116,29 @@ void sg_capture_close(struct sg_capture *c);       /* lets its streams go; under
 bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
 bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
 
+/* ---- the objects behind handles, in entry points ---- */
+
+#define SG_GRAPH(var, h)                                                                           \
+    SG_AUTO struct sg_graph *var = NULL;                                                           \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_check_init();                                                         \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+        var = SG_LOOKUP((h), SG_T_GRAPH);                                                          \
+        if (!var)                                                                                  \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+    } while (0)
+#define SG_NODE(var, h)                                                                            \
+    SG_AUTO struct sg_node *var = NULL;                                                            \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_check_init();                                                         \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+        var = SG_LOOKUP((h), SG_T_NODE);                                                           \
+        if (!var)                                                                                  \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+    } while (0)
+
 /* ---- operations for nodes: as the calls of the same name would issue them ---- */
 
 CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);

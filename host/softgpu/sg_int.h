@@ -175,6 +175,13 @@ void sg_mem_uncharge(uint64_t size);
 /* Adds delta to what the pool behind a handle has in use (sg_drv_pool.c). */
 void sg_pool_account(uint64_t handle, int64_t delta);
 
+/* ---- addresses within the arena (sg_arena.c); the caller, sg_mem.c, serialises ---- */
+
+bool sg_arena_init(uint64_t start, uint64_t len);
+/* Takes len bytes aligned to align (a power of two) out of the first hole that has them. */
+bool sg_arena_take(uint64_t len, uint64_t align, uint64_t *out);
+void sg_arena_give(uint64_t start, uint64_t len);
+
 /* ---- contexts (sg_ctx.c) ---- */
 
 #define SG_NLIMITS 16

@@ -44,18 +44,12 @@ struct table {
     struct entry e[];
 };
 
-struct extent {
-    uint64_t start, len;
-};
-
 volatile uint64_t sg_mem_generation = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
 static struct table *table;
 static uint64_t sequence; /* odd while the table changes */
 static uint64_t arena, arena_len, used, next_id;
-static struct extent *holes; /* free parts of the arena, sorted */
-static uint32_t nholes, cap_holes;
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)
 {
@@ -268,94 +262,16 @@ CUresult sg_mem_init(void)
 
         if (p == MAP_FAILED)
             continue;
-        holes = malloc(64 * sizeof(*holes));
-        if (!holes || !table_reserve_locked()) {
+        if (!table_reserve_locked() || !sg_arena_init((uint64_t)(uintptr_t)p, want)) {
             munmap(p, want);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        cap_holes = 64;
         arena = (uint64_t)(uintptr_t)p;
         arena_len = want;
-        holes[0] = (struct extent){arena, arena_len};
-        nholes = 1;
         return CUDA_SUCCESS;
     }
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cannot reserve %llu bytes of address space",
                    (unsigned long long)sg_config.memory);
-}
-
-static bool holes_reserve_locked(void)
-{
-    struct extent *grown;
-
-    if (nholes + 2 <= cap_holes)
-        return true;
-    grown = realloc(holes, 2 * (size_t)cap_holes * sizeof(*holes));
-    if (!grown)
-        return false;
-    holes = grown;
-    cap_holes *= 2;
-    return true;
-}
-
-/* Takes len bytes aligned to align out of the first hole that has them. */
-static bool arena_take_locked(uint64_t len, uint64_t align, uint64_t *out)
-{
-    if (!holes_reserve_locked())
-        return false;
-    for (uint32_t i = 0; i < nholes; i++) {
-        struct extent h = holes[i];
-        uint64_t start = align_up(h.start, align);
-        uint64_t skip = start - h.start;
-
-        if (skip > h.len || h.len - skip < len)
-            continue;
-        uint64_t rest = h.len - skip - len;
-
-        if (skip && rest) {
-            memmove(&holes[i + 2], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
-            nholes++;
-            holes[i].len = skip;
-            holes[i + 1] = (struct extent){start + len, rest};
-        } else if (skip) {
-            holes[i].len = skip;
-        } else if (rest) {
-            holes[i] = (struct extent){start + len, rest};
-        } else {
-            memmove(&holes[i], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
-            nholes--;
-        }
-        *out = start;
-        return true;
-    }
-    return false;
-}
-
-static void arena_give_locked(uint64_t start, uint64_t len)
-{
-    uint32_t i = 0;
-
-    while (i < nholes && holes[i].start < start)
-        i++;
-    bool left = i > 0 && holes[i - 1].start + holes[i - 1].len == start;
-    bool right = i < nholes && start + len == holes[i].start;
-
-    if (left && right) {
-        holes[i - 1].len += len + holes[i].len;
-        memmove(&holes[i], &holes[i + 1], (nholes - i - 1) * sizeof(*holes));
-        nholes--;
-    } else if (left) {
-        holes[i - 1].len += len;
-    } else if (right) {
-        holes[i].start = start;
-        holes[i].len += len;
-    } else {
-        if (!holes_reserve_locked())
-            return; /* that part of the address space is lost, nothing else */
-        memmove(&holes[i + 1], &holes[i], (nholes - i) * sizeof(*holes));
-        holes[i] = (struct extent){start, len};
-        nholes++;
-    }
 }
 
 /* The gap behind an allocation: what runs off its end meets nothing for that long. */
@@ -397,14 +313,14 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
     if (rounded > sg_config.memory - used)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->block_len = rounded + guard_for(size);
-    if (!arena_take_locked(align_up(r->block_len, SG_ALIGN), align, &r->block))
+    if (!sg_arena_take(align_up(r->block_len, SG_ALIGN), align, &r->block))
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->block_len = align_up(r->block_len, SG_ALIGN);
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
     rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async ? r->info.owner : 0, 3);
     if (rc != CUDA_SUCCESS) {
-        arena_give_locked(r->block, r->block_len);
+        sg_arena_give(r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     used += rounded;
@@ -504,7 +420,7 @@ static void rec_free(struct rec *r)
     if (r->block_len) {
         scrub(r->info.base, r->info.size);
         pthread_mutex_lock(&lock);
-        arena_give_locked(r->block, r->block_len);
+        sg_arena_give(r->block, r->block_len);
         used -= align_up(r->info.size, SG_ALIGN);
         pthread_mutex_unlock(&lock);
     } else if (r->info.kind == SG_MEM_HOST) {

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: the nodes and edges of a graph. */
+#include <string.h>
+
+#include "sg_graph.h"
+
+/* With a NULL array these calls count, else they fill up to *n entries and zero the rest. */
+
+struct list {
+    CUgraphNode *a, *b; /* b NULL: nodes, not edges */
+    size_t room, n;
+};
+
+static void put(struct list *l, const struct sg_node *a, const struct sg_node *b)
+{
+    if (l->a && l->n < l->room) {
+        l->a[l->n] = SG_HANDLE(CUgraphNode, a);
+        if (l->b)
+            l->b[l->n] = SG_HANDLE(CUgraphNode, b);
+    }
+    l->n++;
+}
+
+static CUresult finish(struct list *l, CUgraphEdgeData *edge, size_t *n)
+{
+    if (l->a) {
+        for (size_t i = l->n; i < l->room; i++) {
+            l->a[i] = NULL;
+            if (l->b)
+                l->b[i] = NULL;
+        }
+        for (size_t i = 0; edge && i < l->room; i++)
+            memset(&edge[i], 0, sizeof(edge[i]));
+    }
+    *n = l->a && l->n > l->room ? l->room : l->n;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {nodes, NULL, nodes ? *numNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++)
+        put(&l, g->nodes[i], NULL);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, NULL, numNodes);
+}
+
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numRootNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {rootNodes, NULL, rootNodes ? *numRootNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        if (!g->nodes[i]->ndeps)
+            put(&l, g->nodes[i], NULL);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, NULL, numRootNodes);
+}
+
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                    CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numEdges || !from != !to)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {from, to, from ? *numEdges : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
+            put(&l, g->nodes[i]->deps[k], g->nodes[i]);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numEdges);
+}
+
+CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                 size_t *numEdges)
+{
+    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+                                               CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    SG_NODE(n, hNode);
+    if (!numDependencies)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {dependencies, NULL, dependencies ? *numDependencies : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t k = 0; k < n->ndeps; k++)
+        put(&l, n->deps[k], NULL);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
+                                            size_t *numDependencies)
+{
+    return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                                 CUgraphEdgeData *edgeData,
+                                                 size_t *numDependentNodes)
+{
+    SG_NODE(n, hNode);
+    if (!numDependentNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {dependentNodes, NULL, dependentNodes ? *numDependentNodes : 0, 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; n->graph && i < n->graph->n; i++) {
+        for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
+            if (n->graph->nodes[i]->deps[k] == n)
+                put(&l, n->graph->nodes[i], NULL);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, edgeData, numDependentNodes);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                              size_t *numDependentNodes)
+{
+    return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
+}
+
+static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                      const CUgraphEdgeData *edge, size_t n, bool remove)
+{
+    struct sg_node **a = NULL, **b = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, hGraph);
+    if (n && (!from || !to))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].from_port || edge[i].to_port || edge[i].type)
+            return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
+    }
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_nodes_get_locked(g, from, n, &a);
+    if (r == CUDA_SUCCESS)
+        r = sg_nodes_get_locked(g, to, n, &b);
+    for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {
+        size_t k = 0;
+
+        while (k < b[i]->ndeps && b[i]->deps[k] != a[i])
+            k++;
+        bool there = k < b[i]->ndeps;
+
+        if (a[i] == b[i] || there != remove)
+            r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
+        else if (remove)
+            b[i]->deps[k] = b[i]->deps[--b[i]->ndeps];
+        else if (!sg_node_add_dep(b[i], a[i]))
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_nodes_put(a, n);
+    sg_nodes_put(b, n);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, const CUgraphEdgeData *edgeData,
+                                           size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                        const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                              const CUgraphNode *to,
+                                              const CUgraphEdgeData *edgeData,
+                                              size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, true);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, true);
+}
