@@ -429,9 +429,34 @@ def test_stopped_backend(s):
     need(not os.path.exists(s.socket), "the socket is still there")
 
 
+def test_lying_backend(s):
+    """A backend that lies in every way: libcuda returns an error, without a crash or a hang."""
+    lies = subprocess.run([s.args.evil, "--list"], stdout=subprocess.PIPE).stdout.decode().split()
+    bad = []
+    socket = s.socket + ".evil"
+    env = dict(s.environment(), VGPU_SOCKET=socket)
+    for lie in lies:
+        server = s.popen(s.args.evil, socket, lie)
+        server.stdout.readline()
+        began = time.monotonic()
+        try:
+            done = subprocess.run([s.args.victim, "once"], env=env, timeout=15,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if done.returncode != 1 or b"returns" not in done.stdout:
+                bad.append("%s: status %d: %s" % (lie, done.returncode, done.stdout[:200]))
+        except subprocess.TimeoutExpired:
+            bad.append("%s: no end after %.0f s" % (lie, time.monotonic() - began))
+        server.kill()
+        server.wait()
+    for line in bad:
+        print("  " + line)
+    print("  %d lies" % len(lies))
+    need(not bad, "%d lies were believed, or worse" % len(bad))
+
+
 TESTS = [test_out_of_bounds, test_fuzz, test_process_killed, test_worker_killed, test_backend_killed,
          test_stopped_backend, test_churn, test_many, test_random_kills, test_random_worker_kills,
-         test_worker_stopped, test_memory_quota, test_client_limit, test_residue, test_storm]
+         test_worker_stopped, test_memory_quota, test_client_limit, test_residue, test_storm, test_lying_backend]
 
 
 def main():
@@ -446,6 +471,7 @@ def main():
     args.libcuda = libcuda and os.path.dirname(libcuda)
     args.victim = os.path.join(args.build, "victim")
     args.fuzz = os.path.join(args.build, "fuzz")
+    args.evil = os.path.join(args.build, "evil")
     chosen = [t for t in TESTS if not args.test or t.__name__[5:] in args.test]
     for what, part in (("vgpu-backend", args.backend), ("libcuda.so.1", args.libcuda)):
         if not part:
