@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../protocol/generated/vgp_calls.h"
 #include "../../protocol/generated/vgp_guest.h"
 
 struct vcu_client vcu = { .init_lock = PTHREAD_MUTEX_INITIALIZER };
@@ -87,7 +88,7 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
 {
     uint32_t status = 0;
     CUresult r;
-    const char *name;
+    const char *name, *call;
 
     (void)arg;
     switch (type) {
@@ -107,8 +108,9 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         if ((int)r <= 0 || (int)r > 9999)
             break;
         name = vcu_error_name(r);
-        vcu_why("worker", "an asynchronous call (number 0x%04x) failed: %s",
-                (unsigned)(cookie >> 32) & 0xffff, name == NULL ? "?" : name);
+        call = vgp_call_name((uint16_t)(cookie >> 32));
+        vcu_why("worker", "%s, which had returned already, failed: %s",
+                call == NULL ? "a call" : call, name == NULL ? "?" : name);
         atomic_store(&vcu.ring.async_error, (int)r);
         break;
     default:

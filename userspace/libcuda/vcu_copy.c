@@ -352,9 +352,14 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     from = extent(&c->src, c);
     if (to == 0 || from == 0 || c->dst.addr == 0 || c->src.addr == 0)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
-    if (c->dst.device)
-        return c->src.device ? device_to_device(c) : upload(c, from);
-    return c->src.device ? download(c, to) : host_to_host(c);
+    if (c->dst.device && c->src.device)
+        return device_to_device(c);
+    if (!c->dst.device && !c->src.device)
+        return host_to_host(c);
+    res = c->dst.device ? upload(c, from) : download(c, to);
+    if (res == CUDA_SUCCESS && !c->async) /* it has waited for earlier work: so here it surfaces */
+        res = vcu_ring_take_async_error(&vcu.ring);
+    return res;
 }
 
 CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The guest's half of the client window: records out, replies and notifications in. */
 #define _GNU_SOURCE
-#include "vcu_ring.h"
+#include "vcu_ring_int.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 
 /*
  * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive: halved each time it was in
@@ -25,16 +22,6 @@
 #define CROWDED_FOR_NS 50000000
 /* No wake-up is defined for "the ring has room": look again this often. */
 #define SPACE_POLL_NS 200000
-/* A sleeper looks at the worker's state at least this often, should a wake-up get lost. */
-#define SLEEP_SLICE_NS 500000000
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static inline void cpu_relax(void)
 {
@@ -43,16 +30,6 @@ static inline void cpu_relax(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
-}
-
-static uint32_t load32(const uint32_t *p)
-{
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-static uint64_t load64(const uint64_t *p)
-{
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
 static bool is_power_of_two(uint64_t v)
@@ -163,8 +140,7 @@ static CUresult result_of_reason(uint32_t reason)
     }
 }
 
-/* Marks the worker dead, once; tells the owner why. */
-static CUresult declare_dead(struct vcu_ring *r, uint32_t reason)
+CUresult vcu_ring_declare_dead(struct vcu_ring *r, uint32_t reason)
 {
     int result = __atomic_load_n(&r->shared->sticky_result, __ATOMIC_ACQUIRE);
     int expected = 0;
@@ -194,19 +170,18 @@ CUresult vcu_ring_dead(struct vcu_ring *r)
     if (dead != 0)
         return (CUresult)dead;
     if (load32(&r->shared->worker_state) == VGP_WORKER_DEAD)
-        return declare_dead(r, load32(&r->shared->dead_reason));
+        return vcu_ring_declare_dead(r, load32(&r->shared->dead_reason));
     return CUDA_SUCCESS;
 }
 
-/* One sleep in the transport; `seen` was read before the sleep was announced. */
-static void sleep_once(struct vcu_ring *r, uint64_t seen, int64_t slice_ns)
+void vcu_ring_sleep(struct vcu_ring *r, uint64_t seen, int64_t slice_ns)
 {
     int rc = r->transport->ops->wait(r->transport, seen, (int64_t)now_ns() + slice_ns);
 
     if (rc == -ENODEV) {
         uint32_t reason = load32(&r->shared->dead_reason);
 
-        declare_dead(r, reason != 0 ? reason : VGPU_DEAD_LOST);
+        vcu_ring_declare_dead(r, reason != 0 ? reason : VGPU_DEAD_LOST);
     }
 }
 
@@ -303,13 +278,13 @@ static CUresult wait_room(struct vcu_ring *r, uint64_t need)
         if (res != CUDA_SUCCESS)
             return res;
         if (!ring_room(r, &room))
-            return declare_dead(r, VGPU_DEAD_PROTOCOL);
+            return vcu_ring_declare_dead(r, VGPU_DEAD_PROTOCOL);
         if (room >= need)
             break;
         if (tries < 200)
             sched_yield();
         else
-            sleep_once(r, r->transport->ops->seen(r->transport), SPACE_POLL_NS);
+            vcu_ring_sleep(r, r->transport->ops->seen(r->transport), SPACE_POLL_NS);
     }
     return CUDA_SUCCESS;
 }
@@ -492,13 +467,12 @@ static bool poll_reply(struct vcu_call *c)
     return poll_yielding(c);
 }
 
-static bool notifications_pending(const struct vcu_ring *r)
+bool vcu_ring_notified(const struct vcu_ring *r)
 {
     return load64(&r->shared->notify_tail) != __atomic_load_n(&r->notify_head, __ATOMIC_RELAXED);
 }
 
-/* Announces a sleep: after this either the condition is seen or a wake-up will come. */
-static uint64_t announce_sleep(struct vcu_ring *r)
+uint64_t vcu_ring_announce_sleep(struct vcu_ring *r)
 {
     uint64_t seen = r->transport->ops->seen(r->transport);
 
@@ -520,7 +494,7 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
         return CUDA_ERROR_UNKNOWN;
     if (!poll_reply(c)) {
         while (!reply_there(c)) {
-            uint64_t seen = announce_sleep(r);
+            uint64_t seen = vcu_ring_announce_sleep(r);
             CUresult dead;
 
             if (reply_there(c))
@@ -531,20 +505,20 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
                     return dead;
                 break; /* it came just before the end */
             }
-            if (notifications_pending(r)) { /* a full notification ring would block the worker */
+            if (vcu_ring_notified(r)) { /* a full notification ring would block the worker */
                 vcu_ring_drain(r);
                 continue;
             }
-            sleep_once(r, seen, SLEEP_SLICE_NS);
+            vcu_ring_sleep(r, seen, SLEEP_SLICE_NS);
         }
     }
-    if (notifications_pending(r))
+    if (vcu_ring_notified(r))
         vcu_ring_drain(r); /* device printf of finished work is out before the call returns */
     reply = slot_reply(r, c->slot);
     n = __atomic_load_n(&reply->size, __ATOMIC_RELAXED);
     result = __atomic_load_n(&reply->result, __ATOMIC_RELAXED);
     if (n > r->slot_size - sizeof(*reply) || result < 0 || result > 9999)
-        return declare_dead(r, VGPU_DEAD_PROTOCOL);
+        return vcu_ring_declare_dead(r, VGPU_DEAD_PROTOCOL);
     *payload = reply + 1;
     *size = n;
     return (CUresult)result;
@@ -560,88 +534,4 @@ void vcu_ring_end(struct vcu_call *c)
             slot_give(c->ring, c->slot);
     }
     c->phase = VCU_CALL_NONE;
-}
-
-/* ---- notifications -------------------------------------------------------------------------- */
-
-static bool drain_one(struct vcu_ring *r, uint64_t tail)
-{
-    uint32_t pos = (uint32_t)r->notify_head & (r->notify_size - 1);
-    uint64_t avail = tail - r->notify_head;
-    uint32_t left = r->notify_size - pos;
-    struct vgp_notify n;
-    uint8_t data[4096];
-    uint32_t size;
-
-    if (avail < 16 || left < 16)
-        return false;
-    memcpy(&n, r->notify + pos, sizeof(n)); /* used from this copy only */
-    if (n.size < 16 || n.size % 16 != 0 || n.size > avail || n.size > left)
-        return false;
-    size = n.size - (uint32_t)sizeof(n);
-    /* Text longer than the buffer comes in pieces; other records are small. */
-    for (uint32_t off = 0; n.type != VGP_NOTIFY_PAD;) {
-        uint32_t part = size - off < sizeof(data) ? size - off : (uint32_t)sizeof(data);
-
-        memcpy(data, r->notify + pos + sizeof(n) + off, part);
-        if (n.type == VGP_NOTIFY_PRINT || n.type == VGP_NOTIFY_DETAIL) {
-            uint32_t length;
-
-            if (off == 0) {
-                if (part < 4)
-                    return false;
-                memcpy(&length, data, 4);
-                if (length > size - 4)
-                    return false;
-                size = length + 4;
-                part = size < part ? size : part;
-                r->notify_fn(r->notify_arg, n.type, n.cookie, data + 4, part - 4);
-            } else {
-                r->notify_fn(r->notify_arg, n.type, n.cookie, data, part);
-            }
-        } else {
-            r->notify_fn(r->notify_arg, n.type, n.cookie, data, part);
-        }
-        off += part;
-        if (off >= size)
-            break;
-    }
-    r->notify_head += n.size;
-    return true;
-}
-
-void vcu_ring_drain(struct vcu_ring *r)
-{
-    uint64_t tail;
-
-    pthread_mutex_lock(&r->notify_lock);
-    tail = load64(&r->shared->notify_tail);
-    while (r->notify_head != tail) {
-        if (tail - r->notify_head > r->notify_size || !drain_one(r, tail)) {
-            declare_dead(r, VGPU_DEAD_PROTOCOL);
-            r->notify_head = tail;
-        }
-        __atomic_store_n(&r->shared->notify_head, r->notify_head, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&r->notify_lock);
-}
-
-bool vcu_ring_wait_notify(struct vcu_ring *r, int64_t deadline_ns)
-{
-    for (;;) {
-        uint64_t seen = announce_sleep(r);
-
-        if (notifications_pending(r))
-            return true;
-        if (vcu_ring_dead(r) != CUDA_SUCCESS || (int64_t)now_ns() >= deadline_ns)
-            return false;
-        sleep_once(r, seen, SLEEP_SLICE_NS);
-    }
-}
-
-CUresult vcu_ring_take_async_error(struct vcu_ring *r)
-{
-    if (atomic_load_explicit(&r->async_error, memory_order_relaxed) == 0)
-        return CUDA_SUCCESS;
-    return (CUresult)atomic_exchange(&r->async_error, 0);
 }
