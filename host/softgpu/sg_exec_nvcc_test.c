@@ -237,6 +237,40 @@ static void printing(void)
     tm_free_all();
 }
 
+static void gridsync(void)
+{
+    const unsigned n = 23, rounds = 9;
+    unsigned *v = tm_alloc(n * 8), now[23], next[23];
+    struct { void *v; int rounds; } p = {v, (int)rounds};
+    OPEN("gridsync")
+
+    for (unsigned i = 0; i < n; i++)
+        v[i] = now[i] = i * i + 1;
+    t_cooperative = true;
+    r = tk_run(&t, n, 64, &p, &f);
+    t_cooperative = false;
+    for (unsigned k = 0; k < rounds; k++) {
+        for (unsigned i = 0; i < n; i++)
+            next[i] = now[i] + now[(i + 1) % n];
+        memcpy(now, next, sizeof(now));
+    }
+    for (unsigned i = 0; i < n; i++)
+        err += v[(rounds & 1) * n + i] != now[i];
+    CLOSE("gridsync");
+}
+
+static void virtuals(void)
+{
+    int *o = tm_alloc(64 * 4);
+    struct { void *o; } p = {o};
+    OPEN("virtuals")
+
+    r = tk_run(&t, 1, 64, &p, &f);
+    for (int i = 0; i < 64; i++)
+        err += o[i] != (i & 1 ? i * i : i + 100);
+    CLOSE("virtuals");
+}
+
 /* ---- matrix instructions: small whole numbers, so every result is exact ---- */
 
 static uint16_t half(int v)
@@ -392,6 +426,8 @@ static void one_file(const char *path)
         scan();
         structs();
         maths();
+        gridsync();
+        virtuals();
         printing();
     }
     free(text);

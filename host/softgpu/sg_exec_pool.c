@@ -7,6 +7,7 @@
 #include "sg_exec_core.h"
 #include "sg_ptx.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -464,6 +465,8 @@ static void run_all(struct sg_run *run)
     pthread_mutex_unlock(&pool.lock);
 }
 
+static pthread_mutex_t cooperative_lock = PTHREAD_MUTEX_INITIALIZER;
+
 int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
 {
     struct sg_run run = {.l = l, .k = l->kernel};
@@ -489,7 +492,12 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
         run.workspace[0] = GRID_WORKSPACE;
     }
     pthread_mutex_init(&run.fault_lock, NULL);
+    /* Cooperative launches hold threads until the last one has come: two at once could starve. */
+    if (l->cooperative)
+        pthread_mutex_lock(&cooperative_lock);
     run_all(&run);
+    if (l->cooperative)
+        pthread_mutex_unlock(&cooperative_lock);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);
     if (run.faulted)

@@ -6,6 +6,7 @@
 #include "sg_exec_test.h"
 #include "sg_ptx.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,53 @@ static void test_calls(void)
           1, 8, 8, 20 + 30 + 3 + 1 + 3);
 }
 
+struct job {
+    struct tk *t;
+    uint32_t *counter;
+    int result;
+};
+
+static void *job_main(void *arg)
+{
+    struct job *j = arg;
+
+    for (int i = 0; i < 50 && !j->result; i++) {
+        struct { void *p; } prm = {j->counter};
+        struct sg_fault f;
+
+        j->result = tk_run(j->t, 8, 64, &prm, &f);
+    }
+    return NULL;
+}
+
+/* Several launches of one kernel at once, from threads of the caller. */
+static void test_threads(void)
+{
+    pthread_t th[4];
+    struct job jobs[4];
+    struct tk t;
+    bool ok = true;
+
+    memset(mem, 0, COUNT * 4);
+    if (!tk_open(&t, KERNEL(".shared .align 4 .b32 s[64];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r10, %r1, 4, %r9;\nst.shared.u32 [%r10], %r1;\n"
+                 "bar.sync 0;\nxor.b32 %r11, %r1, 33;\nmad.lo.u32 %r11, %r11, 4, %r9;\n"
+                 "ld.shared.u32 %r12, [%r11];\nred.global.add.u32 [%rd0], %r12;"), "t")) {
+        t_result("launches at once", false, "decode");
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        jobs[i] = (struct job){&t, mem + i * 64, 0};
+        pthread_create(&th[i], NULL, job_main, &jobs[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(th[i], NULL);
+        ok &= !jobs[i].result && mem[i * 64] == 50 * 8 * 2016;
+    }
+    t_result("launches at once", ok, "%d %u", jobs[0].result, mem[0]);
+    tk_close(&t);
+}
+
 static void expect_fault(const char *name, const char *text, uint32_t block, int result,
                          uint32_t thread, const char *word)
 {
@@ -396,6 +444,7 @@ int main(int argc, char **argv)
     test_warp();
     test_blocks();
     test_calls();
+    test_threads();
     test_faults();
     test_output();
     test_refusals();

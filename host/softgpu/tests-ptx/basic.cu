@@ -174,3 +174,41 @@ __global__ void printing(int n)
         printf("block %d thread %u n=%d %.3f %s\n", blockIdx.x, threadIdx.x, n, 2.5, "text");
     assert(n < 1000);
 }
+
+#if __CUDA_ARCH__ >= 700 || !defined(__CUDA_ARCH__)
+#include <cooperative_groups.h>
+
+/* Each round, every block adds what its neighbour wrote in the round before. */
+extern "C" __global__ void gridsync(unsigned *v, int rounds)
+{
+    cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    unsigned n = gridDim.x;
+    for (int k = 0; k < rounds; k++) {
+        if (threadIdx.x == 0)
+            v[((k + 1) & 1) * n + blockIdx.x] =
+                v[(k & 1) * n + blockIdx.x] + v[(k & 1) * n + (blockIdx.x + 1) % n];
+        grid.sync();
+    }
+}
+#endif
+
+/* Virtual functions: calls through pointers in global memory. */
+struct shape {
+    __device__ virtual int area(int k) const = 0;
+};
+struct square : shape {
+    __device__ __noinline__ int area(int k) const override { return k * k; }
+};
+struct line : shape {
+    int w;
+    __device__ line(int n) : w(n) {}
+    __device__ __noinline__ int area(int k) const override { return k + w; }
+};
+
+extern "C" __global__ void virtuals(int *out)
+{
+    square s;
+    line l(100);
+    const shape *p = threadIdx.x & 1 ? (const shape *)&s : (const shape *)&l;
+    out[threadIdx.x] = p->area(threadIdx.x);
+}
