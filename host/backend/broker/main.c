@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
@@ -40,6 +41,17 @@ static void say_ready(void)
     if (write(vgb_opt.ready_fd, text, sizeof(text) - 1) < 0)
         vgb_log(VGB_WARN, "--ready-fd: %s", strerror(errno));
     vgb_close(&vgb_opt.ready_fd);
+}
+
+/* A client costs up to eight descriptors here: 256 of them do not fit into the usual 1024. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit r;
+
+    if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max < 65536 ? r.rlim_max : 65536;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
 }
 
 static int start(void)
@@ -81,6 +93,7 @@ int main(int argc, char **argv)
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* its descriptors reach all guest memory */
     if (vgb_opt.ready_fd > 2)
         fcntl(vgb_opt.ready_fd, F_SETFD, FD_CLOEXEC);
+    raise_descriptor_limit();
     r = start();
     while (!r && vgb_loop_once(vgb_pool_tick())) {
         if (vgb_pool_broken())

@@ -33,7 +33,6 @@ enum vu_request {
     VU_SET_VRING_ENABLE = 18,
     VU_GET_CONFIG = 24,
     VU_SET_CONFIG = 25,
-    VU_RESET_DEVICE = 34,
 };
 
 #define VU_VERSION 1u
@@ -47,7 +46,6 @@ enum vu_request {
 #define VU_PF_MQ 0
 #define VU_PF_REPLY_ACK 3
 #define VU_PF_CONFIG 9
-#define VU_PF_RESET_DEVICE 13
 
 #define VU_REGIONS 8u     /* of one memory table: what the protocol allows */
 #define VU_CONFIG_MAX 256u

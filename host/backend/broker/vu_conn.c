@@ -38,8 +38,7 @@ static uint64_t features(void)
 
 static uint64_t protocol_features(void)
 {
-    return UINT64_C(1) << VU_PF_MQ | UINT64_C(1) << VU_PF_REPLY_ACK | UINT64_C(1) << VU_PF_CONFIG |
-           UINT64_C(1) << VU_PF_RESET_DEVICE;
+    return UINT64_C(1) << VU_PF_MQ | UINT64_C(1) << VU_PF_REPLY_ACK | UINT64_C(1) << VU_PF_CONFIG;
 }
 
 static void queue_reset(struct vu_queue *q)
@@ -320,7 +319,6 @@ static bool dispatch(bool *replied)
     case VU_SET_MEM_TABLE: return set_mem_table();
     case VU_SET_CONFIG: return set_config();
     case VU_RESET_OWNER:
-    case VU_RESET_DEVICE:
         for (unsigned i = 0; i < VU_QUEUES; i++)
             vu_dev.queue[i].enabled = false;
         vu_dev.queue[VGPU_VQ_CONTROL].generation++;

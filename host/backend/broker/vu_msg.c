@@ -25,7 +25,6 @@ static const struct row {
     [VU_SET_VRING_ENABLE] = {"SET_VRING_ENABLE", 8, 8, 0, 0},
     [VU_GET_CONFIG] = {"GET_CONFIG", 12, sizeof(struct vu_payload_config), 0, 0},
     [VU_SET_CONFIG] = {"SET_CONFIG", 12, sizeof(struct vu_payload_config), 0, 0},
-    [VU_RESET_DEVICE] = {"RESET_DEVICE", 0, 0, 0, 0},
 };
 
 _Static_assert(sizeof(struct vu_header) == 12, "vhost-user header");

@@ -31,6 +31,7 @@ static void test_headers(void **state)
     assert_non_null(header(VU_GET_FEATURES, 1, 0, 1));
     assert_non_null(header(0, 1, 0, 0));
     assert_non_null(header(6, 1, 16, 0)); /* SET_LOG_BASE: not offered */
+    assert_non_null(header(34, 1, 0, 0)); /* RESET_DEVICE: not offered */
     assert_non_null(header(41, 1, 0, 0));
     assert_non_null(header(0xffffffff, 1, 0, 0));
     assert_null(header(VU_SET_VRING_ADDR, 1, 40, 0));

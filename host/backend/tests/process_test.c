@@ -365,6 +365,13 @@ static void test_map(void **state)
     assert_int_equal(m.status, 0);
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL),
                      CUDA_ERROR_INVALID_VALUE);
+    /* An address that the worker needs itself: another one, and it works. */
+    assert_int_equal(request(&g, VGP_SOCK_MAP, 2, (void *)0x400000, size, fd, &m), 0);
+    assert_int_equal(m.status, 0);
+    assert_int_not_equal(m.worker_va, 0x400000);
+    back.dst = 0x400000 + 300;
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL), 0);
+    assert_string_equal(p + 300, "in place");
     guest_close(&g);
     munmap(p, size);
     close(fd);

@@ -435,6 +435,58 @@ static void test_pin(void **state)
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), 0);
 }
 
+/* More runs than one message to the worker holds, read-only, out of scattered pages. */
+static void test_pin_many_runs(void **state)
+{
+    enum { RUNS = 300 };
+    static struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run runs[RUNS];
+    } q;
+    struct vm *v = *state;
+    struct guest g;
+    uint64_t va = 0, dptr;
+
+    q.pin = (struct vgpu_cmd_pin){.hdr = {.type = VGPU_CMD_PIN},
+                                  .region = 1,
+                                  .pin_flags = VGPU_PIN_READONLY,
+                                  .va = 0x7f2200000000,
+                                  .length = RUNS * 0x1000,
+                                  .nruns = RUNS};
+    for (unsigned i = 0; i < RUNS; i++) {
+        q.runs[i].addr = RAM_GPA + 0x140000 + i * 0x2000;
+        q.runs[i].len = 0x1000;
+        v->ram[0x140000 + i * 0x2000] = (uint8_t)(i % 251);
+    }
+    assert_int_equal(create(v, 0), VGPU_S_OK);
+    assert_int_equal(control(v, &q, sizeof(q), &va), VGPU_S_OK);
+    assert_int_equal(va, q.pin.va);
+    as_guest(v, 0, &g);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, RUNS, &dptr), 0);
+    /* One byte of each page: a column. */
+    struct vgp_args_vgpCopy c = {.srcKind = VGP_COPY_HOST,
+                                 .src = q.pin.va,
+                                 .srcPitch = 0x1000,
+                                 .dst = dptr,
+                                 .dstPitch = 1,
+                                 .widthBytes = 1,
+                                 .height = RUNS,
+                                 .when = VGP_WHEN_COMPLETE};
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), 0);
+    c = (struct vgp_args_vgpCopy){.dstKind = VGP_COPY_STAGING,
+                                  .src = dptr,
+                                  .widthBytes = RUNS,
+                                  .when = VGP_WHEN_COMPLETE};
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), 0);
+    for (unsigned i = 0; i < RUNS; i++)
+        assert_int_equal(g.win[g.s->staging_offset + i], i % 251);
+    c.dstKind = VGP_COPY_HOST; /* read-only */
+    c.dst = q.pin.va;
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+}
+
 static void test_events(void **state)
 {
     struct vm *v = *state;
@@ -552,6 +604,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_life_of_a_client),   T(test_bad_requests),          T(test_pin), T(test_events),
+        T(test_pin_many_runs),
         T(test_reset_ends_clients), T(test_qemu_ends_and_returns), T(test_garbage),
     };
 

@@ -103,19 +103,25 @@ static void print_sink(void *ctx, const char *text, size_t len)
 static int output_fd = -1; /* read end of what the provider prints, non-blocking */
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void vgb_notify_drain_output(struct vgb_worker *w)
+static void drain(struct vgb_worker *w)
 {
     char buf[TEXT_MAX];
     ssize_t n;
 
-    if (output_fd < 0)
-        return;
     pthread_mutex_lock(&output_lock);
     while ((n = read(output_fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
         if (n > 0)
             print_sink(w, buf, (size_t)n);
     }
     pthread_mutex_unlock(&output_lock);
+}
+
+void vgb_notify_drain_output(struct vgb_worker *w)
+{
+    if (output_fd < 0)
+        return;
+    fflush(stdout); /* the rest of a line; may wait for the reader below, which needs no such lock */
+    drain(w);
 }
 
 /* Keeps the pipe from filling up while the dispatcher is busy elsewhere. */
@@ -126,7 +132,7 @@ static void *output_reader(void *arg)
     while (poll(&p, 1, -1) >= 0 || errno == EINTR) {
         if (p.revents & (POLLERR | POLLHUP))
             break;
-        vgb_notify_drain_output(arg);
+        drain(arg);
     }
     return NULL;
 }
@@ -149,7 +155,7 @@ static int capture_stdout(struct vgb_worker *w)
     }
     close(p[1]);
     pthread_detach(t);
-    setvbuf(stdout, NULL, _IONBF, 0);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     return 0;
 }
 
