@@ -5,6 +5,7 @@
  * A primary context has one handle from cuInit on (the runtime makes it current before it retains
  * it); the worker hears of it at the first retain. The current context travels in each record.
  */
+#define _GNU_SOURCE
 #include "vcu.h"
 
 #include <stdlib.h>
@@ -19,8 +20,9 @@
      CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
 
 static _Atomic uint64_t next_id = 1;
-/* Serialises retain, release, reset, create and destroy: they are rare and must not interleave. */
-static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Serialises retain, release and reset: they are rare and must not interleave. Recursive, because
+   the destructors of context-local storage, which the runtime registers, may call any of them. */
+static pthread_mutex_t context_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* ---- the stack ------------------------------------------------------------------------------ */
 
@@ -199,8 +201,9 @@ CUresult vcu_cuDevicePrimaryCtxReset_v2(CUdevice dev)
     pthread_mutex_lock(&context_lock);
     if (c->retained != 0) {
         forget_contents(c);
+        if (c->retained != 0) /* a destructor may have released the last reference */
+            res = vgp_call_vgpPrimaryCtxReset(dev);
         c->retained = 0; /* the documentation: all references are gone, it is inactive */
-        res = vgp_call_vgpPrimaryCtxReset(dev);
     }
     pthread_mutex_unlock(&context_lock);
     return res;

@@ -48,7 +48,7 @@ static bool drain_one(struct vcu_ring *r, uint64_t tail)
         if (off >= size)
             break;
     }
-    r->notify_head += n.size;
+    __atomic_store_n(&r->notify_head, r->notify_head + n.size, __ATOMIC_RELAXED);
     return true;
 }
 
@@ -61,7 +61,7 @@ void vcu_ring_drain(struct vcu_ring *r)
     while (r->notify_head != tail) {
         if (tail - r->notify_head > r->notify_size || !drain_one(r, tail)) {
             vcu_ring_declare_dead(r, VGPU_DEAD_PROTOCOL);
-            r->notify_head = tail;
+            __atomic_store_n(&r->notify_head, tail, __ATOMIC_RELAXED);
         }
         __atomic_store_n(&r->shared->notify_head, r->notify_head, __ATOMIC_RELEASE);
     }
