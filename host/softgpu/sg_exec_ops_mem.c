@@ -123,6 +123,69 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define PUT(T, x) (*(volatile T *)(uintptr_t)(x))
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
+/*
+ * 32 checked addresses that are neither all consecutive nor all equal: by groups of 8, which often
+ * are (rows of 16 threads, for example).
+ */
+static inline void gather_g32(const u64 *ad, u32 *d)
+{
+#ifdef __AVX2__
+    const __m256i low = _mm256_set_epi64x(12, 8, 4, 0), high = _mm256_set_epi64x(28, 24, 20, 16);
+
+    for (int k = 0; k < SG_LANES; k += 8) {
+        const __m256i f = _mm256_set1_epi64x((long long)ad[k]);
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(ad + k));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(ad + k + 4));
+        const __m256i xa = _mm256_xor_si256(a, f), xb = _mm256_xor_si256(b, f);
+        const __m256i same = _mm256_or_si256(xa, xb);
+        const __m256i cons = _mm256_or_si256(_mm256_xor_si256(a, _mm256_add_epi64(f, low)),
+                                             _mm256_xor_si256(b, _mm256_add_epi64(f, high)));
+        const u32 *p = (const u32 *)(uintptr_t)ad[k];
+
+        if (_mm256_testz_si256(cons, cons)) {
+            memcpy(d + k, p, 32);
+        } else if (_mm256_testz_si256(same, same)) {
+            _mm256_storeu_si256((__m256i *)(void *)(d + k), _mm256_set1_epi32((int)*p));
+        } else {
+            for (int i = k; i < k + 8; i++)
+                d[i] = AT(u32, ad[i]);
+        }
+    }
+#else
+    for (int i = 0; i < SG_LANES; i++)
+        d[i] = AT(u32, ad[i]);
+#endif
+}
+
+static inline void gather_s32(const u8 *sh, const u32 *ad, u32 *d)
+{
+#ifdef __AVX2__
+    const __m256i step = _mm256_set_epi32(28, 24, 20, 16, 12, 8, 4, 0);
+
+    for (int k = 0; k < SG_LANES; k += 8) {
+        const __m256i f = _mm256_set1_epi32((int)ad[k]);
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(ad + k));
+        const __m256i same = _mm256_xor_si256(a, f);
+        const __m256i cons = _mm256_xor_si256(a, _mm256_add_epi32(f, step));
+
+        if (_mm256_testz_si256(cons, cons))
+            memcpy(d + k, sh + ad[k], 32);
+        else if (_mm256_testz_si256(same, same))
+            _mm256_storeu_si256((__m256i *)(void *)(d + k),
+                                _mm256_set1_epi32(*(const s32 *)(const void *)(sh + ad[k])));
+        else
+            _mm256_storeu_si256((__m256i *)(void *)(d + k),
+                                _mm256_i32gather_epi32((const int *)(const void *)sh, a, 1));
+    }
+#else
+    for (int i = 0; i < SG_LANES; i++)
+        d[i] = *(const u32 *)(const void *)(sh + ad[i]);
+#endif
+}
+
+static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size,
+                               bool write);
+
 #define LD_G(id, name, TD, T)                                                \
     HANDLER(ld_g_##id)                                                       \
     {                                                                        \
@@ -149,12 +212,18 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
                 return SG_NEXT;                                              \
             }                                                                \
         }                                                                    \
-        global_addresses(w, in, ad);                                         \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), false)))               \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!global_full(w, in, ad, sizeof(T), false)))         \
+                return sg_ld_slow(w, in);                                    \
+        } else if (global_addresses(w, in, ad),                              \
+                   UNLIKELY(!global_ok(w, in, ad, sizeof(T), false)))        \
             return sg_ld_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
-            for (int i = 0; i < SG_LANES; i++)                               \
-                d[i] = (TD)AT(T, ad[i]);                                     \
+            if (sizeof(T) == 4)                                              \
+                gather_g32(ad, (u32 *)(void *)d);                            \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    d[i] = (TD)AT(T, ad[i]);                                 \
         } else {                                                             \
             EACH(m) d[i] = (TD)AT(T, ad[i]);                                 \
         }                                                                    \
@@ -179,8 +248,11 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
                 return SG_NEXT;                                              \
             }                                                                \
         }                                                                    \
-        global_addresses(w, in, ad);                                         \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T), true)))                \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!global_full(w, in, ad, sizeof(T), true)))          \
+                return sg_st_slow(w, in);                                    \
+        } else if (global_addresses(w, in, ad),                              \
+                   UNLIKELY(!global_ok(w, in, ad, sizeof(T), true)))         \
             return sg_st_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
             for (int i = 0; i < SG_LANES; i++)                               \
@@ -196,9 +268,13 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
     HANDLER(ld_g_##id)                                                       \
     {                                                                        \
         u64 ad[SG_LANES];                                                    \
-        const u32 m = global_addresses(w, in, ad);                           \
+        const u32 m = w->mask;                                              \
         T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false)))    \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!global_full(w, in, ad, sizeof(T) * N, false)))     \
+                return sg_ld_slow(w, in);                                    \
+        } else if (global_addresses(w, in, ad),                              \
+                   UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false)))    \
             return sg_ld_slow(w, in);                                        \
         if (in->aux & SG_AUX_SPIN)                                           \
             w->spin = true;                                                  \
@@ -211,10 +287,14 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
     HANDLER(st_g_##id)                                                       \
     {                                                                        \
         u64 ad[SG_LANES];                                                    \
-        const u32 m = global_addresses(w, in, ad);                           \
+        const u32 m = w->mask;                                              \
         const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
                                N > 2 ? SRC(T, e) : NULL};                    \
-        if (UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!global_full(w, in, ad, sizeof(T) * N, true)))      \
+                return sg_st_slow(w, in);                                    \
+        } else if (global_addresses(w, in, ad),                              \
+                   UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \
             return sg_st_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             PUT(T, ad[i] + (u64)k * sizeof(T)) = s[k][i];                    \
@@ -279,6 +359,64 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
     return LIKELY(!(bad >> 31) && !(low & (size - 1)));
 }
 
+/* small_addresses and small_ok for a whole warp, in one pass */
+static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in, u32 *ad, u32 bytes,
+                              u32 size)
+{
+#ifdef __AVX2__
+    const u32 *pa = SRC(u32, a);
+    const __m256i off = _mm256_set1_epi32((int)in->imm), last = _mm256_set1_epi32((int)(bytes - size));
+    __m256i bad = _mm256_setzero_si256(), low = bad;
+
+    if (UNLIKELY(bytes < size))
+        return false;
+    for (int k = 0; k < SG_LANES; k += 8) {
+        const __m256i v = _mm256_add_epi32(
+            _mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
+
+        bad = _mm256_or_si256(bad, _mm256_or_si256(v, _mm256_sub_epi32(last, v)));
+        low = _mm256_or_si256(low, v);
+        _mm256_storeu_si256((__m256i *)(void *)(ad + k), v);
+    }
+    return LIKELY(!_mm256_movemask_ps(_mm256_castsi256_ps(bad)) &&
+                  _mm256_testz_si256(low, _mm256_set1_epi32((int)(size - 1))));
+#else
+    small_addresses(w, in, ad);
+    return small_ok(ad, bytes, size);
+#endif
+}
+
+/* The same for global addresses, against the cached allocation. */
+static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size,
+                               bool write)
+{
+#ifdef __AVX2__
+    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
+    const u64 *pa = SRC(u64, a);
+    const __m256i off = _mm256_set1_epi64x(in->imm), base = _mm256_set1_epi64x((long long)r->base);
+    const __m256i last = _mm256_set1_epi64x((long long)(r->end - size));
+    __m256i bad = _mm256_setzero_si256(), low = bad;
+
+    if (UNLIKELY(r->generation != sg_mem_generation || (write && !r->writable) ||
+                 r->end - r->base < size))
+        return false;
+    for (int k = 0; k < SG_LANES; k += 4) {
+        const __m256i v = _mm256_add_epi64(
+            _mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
+
+        bad = _mm256_or_si256(bad, _mm256_or_si256(_mm256_sub_epi64(v, base),
+                                                   _mm256_sub_epi64(last, v)));
+        low = _mm256_or_si256(low, v);
+        _mm256_storeu_si256((__m256i *)(void *)(ad + k), v);
+    }
+    return LIKELY(!_mm256_movemask_pd(_mm256_castsi256_pd(bad)) &&
+                  _mm256_testz_si256(low, _mm256_set1_epi64x(size - 1)));
+#else
+    global_addresses(w, in, ad);
+    return global_ok(w, in, ad, size, write);
+#endif
+}
+
 #define LD_S(id, name, TD, T)                                                \
     HANDLER(ld_s_##id)                                                       \
     {                                                                        \
@@ -306,12 +444,18 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
                 return SG_NEXT;                                              \
             }                                                                \
         }                                                                    \
-        small_addresses(w, in, ad);                                          \
-        if (UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                       \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T))))          \
+                return sg_ld_slow(w, in);                                    \
+        } else if (small_addresses(w, in, ad),                               \
+                   UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                \
             return sg_ld_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
-            for (int i = 0; i < SG_LANES; i++)                               \
-                d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);           \
+            if (sizeof(T) == 4)                                              \
+                gather_s32(sh, ad, (u32 *)(void *)d);                        \
+            else                                                             \
+                for (int i = 0; i < SG_LANES; i++)                           \
+                    d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
         } else {                                                             \
             EACH(m) d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
         }                                                                    \
@@ -337,8 +481,11 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
                 return SG_NEXT;                                              \
             }                                                                \
         }                                                                    \
-        small_addresses(w, in, ad);                                          \
-        if (UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                       \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T))))          \
+                return sg_st_slow(w, in);                                    \
+        } else if (small_addresses(w, in, ad),                               \
+                   UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                \
             return sg_st_slow(w, in);                                        \
         if (LIKELY(m == SG_FULL)) {                                          \
             for (int i = 0; i < SG_LANES; i++)                               \
@@ -353,10 +500,14 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
     HANDLER(ld_s_##id)                                                       \
     {                                                                        \
         u32 ad[SG_LANES];                                                    \
-        const u32 m = small_addresses(w, in, ad);                            \
+        const u32 m = w->mask;                                              \
         const u8 *sh = w->cta->shared;                                       \
         T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N)))\
+                return sg_ld_slow(w, in);                                    \
+        } else if (small_addresses(w, in, ad),                               \
+                   UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N)))\
             return sg_ld_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             d[k][i] = ((const T *)(const void *)(sh + ad[i]))[k];            \
@@ -367,11 +518,15 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
     HANDLER(st_s_##id)                                                       \
     {                                                                        \
         u32 ad[SG_LANES];                                                    \
-        const u32 m = small_addresses(w, in, ad);                            \
+        const u32 m = w->mask;                                              \
         u8 *sh = w->cta->shared;                                             \
         const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
                                N > 2 ? SRC(T, e) : NULL};                    \
-        if (UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
+        if (LIKELY(m == SG_FULL)) {                                          \
+            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N)))\
+                return sg_st_slow(w, in);                                    \
+        } else if (small_addresses(w, in, ad),                               \
+                   UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N)))\
             return sg_st_slow(w, in);                                        \
         EACH(m) for (int k = 0; k < N; k++)                                  \
             ((T *)(void *)(sh + ad[i]))[k] = s[k][i];                        \

@@ -140,15 +140,17 @@ static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uin
         p[i] = v;
 }
 
+/* Special registers that are the same for every block: nothing but this writes their slots. */
 static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
 {
+    static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
+                                    SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
     const struct sg_code *code = c->code;
     const struct sg_launch *l = run->l;
     uint64_t ws = (uintptr_t)run->workspace;
 
     for (uint32_t k = 0; k < 3; k++) {
         fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
-        fill(w, code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
         fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
         if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
             memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
@@ -164,19 +166,19 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     fill(w, code, SG_SR_ZERO, 0);
     fill(w, code, SG_SR_ONE, 1);
     fill(w, code, SG_SR_GRIDID, 0);
-    for (uint32_t i = 0; i < SG_LANES; i++) {
-        static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
-                                        SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
-        const uint32_t eq = 1u << i, lt = eq - 1;
-        const uint32_t v[] = {i, eq, lt | eq, lt, ~lt, ~(lt | eq)};
+    for (uint32_t k = 0; k < 6; k++) {
+        if (!(code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1))
+            continue;
+        for (uint32_t i = 0; i < SG_LANES; i++) {
+            const uint32_t eq = 1u << i, lt = eq - 1;
+            const uint32_t v[] = {i, eq, lt | eq, lt, ~lt, ~(lt | eq)};
 
-        for (uint32_t k = 0; k < 6; k++)
-            if (code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1)
-                ((uint32_t *)(void *)(w->base[0] + code->sreg_offset[which[k]]))[i] = v[k];
+            ((uint32_t *)(void *)(w->base[0] + code->sreg_offset[which[k]]))[i] = v[k];
+        }
     }
 }
 
-static void warp_start(struct sg_warp *w, struct sg_cta *c, const struct sg_run *run)
+static void warp_start(struct sg_warp *w, struct sg_cta *c)
 {
     uint32_t first = w->index * SG_LANES;
     uint32_t n = c->nthreads - first;
@@ -189,7 +191,8 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c, const struct sg_run 
     w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
     w->ip = c->code->insns;
     sg_warp_set_mask(w, w->alive);
-    warp_sregs(w, c, run);
+    for (uint32_t k = 0; k < 3; k++)
+        fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
 }
 
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
@@ -232,6 +235,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
             w->tid[1][j] = t / l->block[0] % l->block[1];
             w->tid[2][j] = t / l->block[0] / l->block[1];
         }
+        warp_sregs(w, c, run);
     }
 }
 
@@ -247,7 +251,7 @@ static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
     memset(c->bar, 0, sizeof(c->bar));
     memset(c->shared, 0, c->shared_bytes);
     for (uint32_t i = 0; i < c->nwarps; i++)
-        warp_start(&c->warps[i], c, run);
+        warp_start(&c->warps[i], c);
 }
 
 static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
