@@ -24,6 +24,7 @@
 #define START_TIMEOUT_NS (60ull * 1000000000u) /* NVIDIA's driver can take seconds per GPU */
 #define SERVE_TIMEOUT_NS (10ull * 1000000000u)
 #define RETRY_NS 1000000000u /* after a worker that did not become ready */
+#define REFILL_NS 30000000u /* while spares are left: the client that took one starts up first */
 #define OUT_MAX 4096u        /* queued messages: a worker that reads none of them is ended */
 
 extern char **environ;
@@ -40,7 +41,7 @@ static struct vgb_source log_pipe;
 static int log_write = -1;
 static struct vgb_ratelimit log_limit;
 static bool worked, broken;
-static uint64_t retry_at;
+static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
 
 bool vgb_pool_works(void)
@@ -405,17 +406,29 @@ static void on_exit_event(struct vgb_source *s, uint32_t events)
     fill();
 }
 
+static bool spare_left(void)
+{
+    for (struct vgb_proc *p = procs; p; p = p->next) {
+        if (p->state == VGB_PROC_READY)
+            return true;
+    }
+    return false;
+}
+
 struct vgb_proc *vgb_pool_take(struct vgb_client *c)
 {
     for (struct vgb_proc *p = procs; p; p = p->next) {
-        if (p->state == VGB_PROC_READY) {
-            p->state = VGB_PROC_ASSIGNED;
-            p->client = c;
-            p->since_ns = vgb_now_ns();
-            fill();
-            return p;
-        }
+        if (p->state != VGB_PROC_READY)
+            continue;
+        p->state = VGB_PROC_ASSIGNED;
+        p->client = c;
+        p->since_ns = vgb_now_ns();
+        /* Its replacement is started by the tick, after START was sent, or a little later. */
+        if (spare_left() && retry_at < p->since_ns + REFILL_NS)
+            retry_at = p->since_ns + REFILL_NS;
+        return p;
     }
+    retry_at = failures ? retry_at : 0;
     fill();
     return NULL;
 }
@@ -440,8 +453,11 @@ int vgb_pool_tick(void)
     }
     if (!broken && wanted()) {
         fill();
-        if (wanted())
-            next = 1000;
+        if (wanted()) {
+            int ms = now < retry_at ? (int)((retry_at - now) / 1000000u) + 1 : 1000;
+
+            next = next < 0 || ms < next ? ms : next;
+        }
     }
     return next;
 }

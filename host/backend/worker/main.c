@@ -15,8 +15,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <linux/types.h>
+
 #include "vgb_version.h"
 #include "vgp_worker.h"
+#include "vgpu_device.h"
 
 struct options {
     const char *provider;
@@ -160,7 +163,7 @@ static int serve(struct vgb_worker *w, const struct options *o)
     if (vgb_notify_capture_output(w))
         vgb_log(VGB_WARN, "the output of kernels will not reach the guest");
     if (!o->no_sandbox && vgb_sandbox_enter(vgb_cu.is_soft, err, sizeof(err)))
-        return refuse(w, err);
+        vgb_die(w, VGPU_DEAD_EXITED, "no sandbox, no service: %s", err);
     vgb_window_publish(&w->win);
     if (vgb_msg_send(w->sock, &serving, NULL, 0, 0))
         return 1;
