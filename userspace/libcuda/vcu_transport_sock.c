@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "../../protocol/vgp_ring.h"
 #include "../../protocol/vgp_sock.h"
 
@@ -106,8 +107,11 @@ static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
 static int map_window(struct vcu_transport *t, int fd, uint64_t size)
 {
     off_t real = lseek(fd, 0, SEEK_END);
+    int seals = fcntl(fd, F_GET_SEALS);
     void *p;
 
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+        return -EPROTO; /* it could shrink under us: a SIGBUS in the application */
     if (size < VGP_WINDOW_MIN || size > (1ull << 32) || real < 0 || (uint64_t)real < size)
         return -EPROTO;
     p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -296,7 +300,7 @@ static int request(struct vcu_transport *t, const struct vgp_sock_map *map, int 
     if (n < sizeof(mapped) || mapped.type != VGP_SOCK_MAPPED || mapped.region != map->region)
         return -EPROTO;
     if (mapped.status != 0)
-        return mapped.status == 5 ? -EDQUOT : -ENOMEM;
+        return mapped.status == VGPU_S_QUOTA ? -EDQUOT : -ENOMEM;
     if (worker_va != NULL)
         *worker_va = mapped.worker_va;
     return 0;
