@@ -111,6 +111,13 @@ killed_anywhere() {
     "$victim" once
 }
 check killed_anywhere killed_anywhere
+malformed_rings() {
+    "$victim" work 30 >beside.log 2>&1 &
+    pid=$!
+    "$build/faults/fuzz" /dev/vgpu0 --seeds 8 >fuzz.log 2>&1 || { grep FAIL fuzz.log | head -n 10; kill $pid; return 1; }
+    wait $pid || { cat beside.log; return 1; }
+}
+check malformed_rings malformed_rings
 check as_user tool user "$victim" once
 check as_user_lock_limit tool user "$victim" pin 4
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * fuzz SOCKET [--seeds N] [attack...]: malformed input of every kind, each from a client of its own.
+ * fuzz SOCKET|DEVICE [--seeds N] [attack...]: malformed input of every kind, each from a client of its own.
  * What must hold: that client is dead with an error and a text, or, where the input is merely a bad
  * CUDA argument, it gets an error and lives; nothing hangs; the next client works.
  */
@@ -492,7 +492,7 @@ static bool wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: fuzz SOCKET [--seeds N] [attack | calls | mutations | double_fetch | "
+        fprintf(stderr, "usage: fuzz SOCKET|DEVICE [--seeds N] [attack | calls | mutations | double_fetch | "
                         "socket | scribble]...\n");
         return 2;
     }
@@ -514,7 +514,7 @@ int main(int argc, char **argv)
         mutations();
     if (wanted("double_fetch", argc, argv))
         double_fetch();
-    if (wanted("socket", argc, argv))
+    if (strncmp(path, "/dev/", 5) && wanted("socket", argc, argv))
         socket_messages();
     if (wanted("scribble", argc, argv))
         header_scribble();

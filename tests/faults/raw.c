@@ -2,14 +2,18 @@
 #include "raw.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "vgpu_ioctl.h"
 
 static uint64_t now_ms(void)
 {
@@ -31,6 +35,67 @@ int raw_connect(const char *path)
         return -1;
     }
     return fd;
+}
+
+static bool is_device(const char *path)
+{
+    return !strncmp(path, "/dev/", 5);
+}
+
+static int open_device(struct raw *r, const char *path)
+{
+    struct vgpu_create_client c = {0};
+
+    r->sock = open(path, O_RDWR | O_CLOEXEC);
+    if (r->sock < 0 || ioctl(r->sock, VGPU_IOCTL_CREATE_CLIENT, &c)) {
+        fprintf(stderr, "raw: %s: %s\n", path, strerror(errno));
+        if (r->sock >= 0)
+            close(r->sock);
+        return -1;
+    }
+    r->window_size = c.window_size;
+    r->base = mmap(NULL, c.window_size, PROT_READ | PROT_WRITE, MAP_SHARED, r->sock, (off_t)c.window_offset);
+    uint8_t *page = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, r->sock, (off_t)c.doorbell_offset);
+    if (r->base == MAP_FAILED || page == MAP_FAILED) {
+        perror("raw: mmap");
+        return -1;
+    }
+    r->bell_page = (volatile uint16_t *)(void *)(page + c.doorbell_in_page);
+    r->bell_value = (uint16_t)c.doorbell_value;
+    return 0;
+}
+
+static void ring_bell(struct raw *r)
+{
+    uint64_t one = 1;
+
+    if (r->bell_page)
+        *r->bell_page = r->bell_value;
+    else if (write(r->bell, &one, sizeof(one)) != sizeof(one))
+        perror("raw: doorbell");
+}
+
+/* The connection has been closed by the broker; with the device, the driver says that it is over. */
+static bool is_over(struct raw *r, uint64_t end_ms)
+{
+    struct pollfd p = {.fd = r->sock, .events = POLLIN};
+    char buf[512];
+
+    for (;;) {
+        int left = (int)(end_ms - now_ms());
+        if (left <= 0)
+            return false;
+        if (r->bell_page) {
+            struct vgpu_wait w = {.seen = ~0ull, .deadline_ns = 0};
+            if ((ioctl(r->sock, VGPU_IOCTL_WAIT, &w) == 0 || errno == ENODEV) && w.state)
+                return true;
+            usleep(1000);
+        } else if (poll(&p, 1, left) != 1) {
+            return false;
+        } else if (recv(r->sock, buf, sizeof(buf), 0) <= 0) {
+            return true;
+        }
+    }
 }
 
 static int welcome(struct raw *r, int *window)
@@ -67,6 +132,11 @@ int raw_open(struct raw *r, const char *path)
 
     memset(r, 0, sizeof(*r));
     r->bell = -1;
+    if (is_device(path)) {
+        if (open_device(r, path))
+            return -1;
+        goto mapped;
+    }
     r->sock = raw_connect(path);
     if (r->sock < 0)
         return -1;
@@ -81,6 +151,7 @@ int raw_open(struct raw *r, const char *path)
         perror("raw: mmap");
         return -1;
     }
+mapped:
     r->w = (void *)r->base;
     r->ring = r->base + r->w->ring_offset;
     r->ring_size = r->w->ring_size;
@@ -96,6 +167,8 @@ void raw_close(struct raw *r)
         munmap(r->base, r->window_size);
     if (r->bell >= 0)
         close(r->bell);
+    if (r->bell_page)
+        munmap((void *)((uintptr_t)r->bell_page & ~(uintptr_t)4095), 4096);
     close(r->sock);
 }
 
@@ -131,12 +204,10 @@ struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint3
 
 void raw_publish_tail(struct raw *r, uint64_t tail)
 {
-    uint64_t one = 1;
     atomic_thread_fence(memory_order_release);
     r->w->ring_tail = tail;
     atomic_thread_fence(memory_order_seq_cst);
-    if (write(r->bell, &one, sizeof(one)) != sizeof(one))
-        perror("raw: doorbell");
+    ring_bell(r);
 }
 
 void raw_publish(struct raw *r)
@@ -192,21 +263,14 @@ bool raw_settle(struct raw *r)
 const char *raw_wait_dead(struct raw *r)
 {
     uint64_t end = now_ms() + RAW_WAIT_MS;
-    struct pollfd p = {.fd = r->sock, .events = POLLIN};
-    char buf[512];
 
     while (!raw_is_dead(r)) {
         if (now_ms() > end)
             return "worker_state is not DEAD";
         usleep(100);
     }
-    for (;;) { /* the broker may still be about to write why */
-        int left = (int)(end - now_ms());
-        if (left <= 0 || poll(&p, 1, left) != 1)
-            return "the connection stays open";
-        if (recv(r->sock, buf, sizeof(buf), 0) <= 0)
-            break;
-    }
+    if (!is_over(r, end)) /* the broker may still be about to write why */
+        return "the connection stays open";
     if (!r->w->dead_reason)
         return "no reason"; /* libcuda makes the sticky error of it */
     if (!r->w->dead_text[0] || !memchr((const char *)r->w->dead_text, 0, sizeof(r->w->dead_text)))

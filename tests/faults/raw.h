@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client of the socket transport that can write anything into its window: what a hostile guest
- * process can do. No CUDA library is involved.
+ * A client that can write anything into its window: what a hostile guest process can do, over the
+ * socket or, for a path in /dev, over the guest's driver. No CUDA library is involved.
  */
 #ifndef RAW_H
 #define RAW_H
@@ -15,7 +15,10 @@
 #include "vgp_sock.h"
 
 struct raw {
-    int sock, bell;
+    int sock; /* the connection, or the open device */
+    int bell; /* eventfd; -1 with the device */
+    volatile uint16_t *bell_page; /* with the device */
+    uint16_t bell_value;
     volatile struct vgp_window_shared *w;
     uint8_t *base, *ring;
     uint64_t window_size;
