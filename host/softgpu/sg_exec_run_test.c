@@ -370,6 +370,33 @@ static void test_output(void)
              "result %d thread %u: %s", r, f.thread[0], t_output);
 }
 
+/* Offsets of parameters; .ptr .align is about the target of the pointer. */
+static void test_params(void)
+{
+    struct sg_module *m = NULL;
+    struct sg_kernel_info k;
+    struct sg_diag d;
+    const char *text = HEAD
+        ".entry t(.param .u32 a, .param .u64 .ptr .global .align 16 b, .param .u8 c,\n"
+        ".param .align 8 .b8 s[12], .param .f32 e)\n.maxntid 128, 2, 1\n.minnctapersm 2\n{\n"
+        ".shared .align 8 .b8 x[24];\n.local .align 4 .b8 y[20];\n.reg .b32 %r<2>;\n"
+        "ld.param.f32 %r1, [e];\nret;\n}\n";
+    static const uint32_t at[] = {0, 8, 16, 24, 36}, size[] = {4, 8, 1, 12, 4};
+    bool ok = !sg_module_parse(text, strlen(text), &m, &d);
+
+    if (ok) {
+        sg_kernel_get_info(sg_module_kernel(m, 0), &k);
+        ok = k.nparams == 5 && k.param_bytes == 40 && k.max_threads == 256 &&
+             k.static_shared == 24 && k.local_bytes >= 20 && k.ptx_target == 80 &&
+             k.ptx_version == 90 && !strcmp(k.name, "t") && sg_module_find_kernel(m, "t") &&
+             !sg_module_find_kernel(m, "u");
+        for (int i = 0; ok && i < 5; i++)
+            ok = k.params[i].offset == at[i] && k.params[i].size == size[i];
+    }
+    t_result("what is told of a kernel", ok, "%s", d.message);
+    sg_module_free(m);
+}
+
 static void expect_diag(const char *name, const char *text, int result, uint32_t line,
                         const char *word)
 {
@@ -447,6 +474,7 @@ int main(int argc, char **argv)
     test_threads();
     test_faults();
     test_output();
+    test_params();
     test_refusals();
     return t_end("softgpu execution");
 }

@@ -125,6 +125,8 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
 
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
+    bool pointee = false; /* behind .ptr: an alignment is that of what it points to */
+
     d->vec = 1;
     while (l->tok.kind == SG_T_DIR) {
         const struct sg_tok *t = &l->tok;
@@ -135,7 +137,8 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
             if (l->tok.kind != SG_T_INT || !l->tok.ival || l->tok.ival > 4096 ||
                 (l->tok.ival & (l->tok.ival - 1)))
                 return bad(l, diag, "an alignment that is a power of two expected");
-            d->v.align = (uint32_t)l->tok.ival;
+            if (!pointee)
+                d->v.align = (uint32_t)l->tok.ival;
         } else if (sg_tok_eq(t, ".attribute")) {
             int r = decl_attribute(l, d, diag);
 
@@ -144,7 +147,9 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
             continue;
         } else if (sg_tok_eq(t, ".v2") || sg_tok_eq(t, ".v4") || sg_tok_eq(t, ".v8")) {
             d->vec = (uint32_t)(t->s[2] - '0');
-        } else if (sg_tok_eq(t, ".ptr") || sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") ||
+        } else if (sg_tok_eq(t, ".ptr")) {
+            pointee = true;
+        } else if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") ||
                    sg_tok_eq(t, ".shared") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param")) {
             /* .ptr .space of a kernel parameter: a hint */
         } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") ||
