@@ -136,11 +136,20 @@ CUresult sg_current(struct sg_ctx **out)
     return r != CUDA_SUCCESS ? r : (CUresult)atomic_load(&(*out)->sticky);
 }
 
-void sg_set_sticky(struct sg_ctx *ctx, CUresult r)
+void sg_set_fault(struct sg_ctx *ctx, CUresult r)
 {
     int none = CUDA_SUCCESS;
 
-    atomic_compare_exchange_strong(&ctx->sticky, &none, (int)r); /* the first one stays */
+    atomic_compare_exchange_strong(&ctx->fault, &none, (int)r); /* the first one stays */
+}
+
+CUresult sg_see_fault(struct sg_ctx *ctx)
+{
+    int r = atomic_load(&ctx->fault);
+
+    if (r != CUDA_SUCCESS)
+        atomic_store(&ctx->sticky, r);
+    return (CUresult)r;
 }
 
 /* ---- life of a context ---- */

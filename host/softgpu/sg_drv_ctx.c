@@ -304,7 +304,7 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
     if (r != CUDA_SUCCESS)
         return r;
     sg_ctx_drain(c);
-    return (CUresult)atomic_load(&c->sticky);
+    return sg_see_fault(c);
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void)
@@ -478,7 +478,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
         sg_ctx_teardown(sg_device.primary);
     }
     pthread_mutex_unlock(&sg_device.lock);
-    return (CUresult)atomic_load(&sg_device.primary->sticky);
+    return sg_see_fault(sg_device.primary);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)

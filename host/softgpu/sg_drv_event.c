@@ -215,7 +215,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     bool done = atomic_load(&s->completed) >= seq;
     CUresult r = (CUresult)atomic_load(&s->ctx->sticky);
 
-    return r != CUDA_SUCCESS ? r : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return r != CUDA_SUCCESS ? r : done ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
@@ -229,7 +229,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     if (!event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     sg_stream_wait(s, seq);
-    return (CUresult)atomic_load(&s->ctx->sticky);
+    return sg_see_fault(s->ctx);
 }
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)

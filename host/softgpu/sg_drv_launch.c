@@ -22,16 +22,6 @@ struct launch_op {
     _Alignas(16) unsigned char params[];
 };
 
-static bool is_device_error(int r)
-{
-    switch (r) {
-    case CUDA_ERROR_OUT_OF_MEMORY: /* of the host: the launch did not start */
-        return false;
-    default:
-        return r != CUDA_SUCCESS;
-    }
-}
-
 static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 {
     struct launch_op *o = (struct launch_op *)op;
@@ -50,9 +40,9 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     };
     int r = sg_exec_launch(&l, &fault);
 
-    if (is_device_error(r)) {
+    if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
         sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);
-        sg_set_sticky(s->ctx, (CUresult)r);
+        sg_set_fault(s->ctx, (CUresult)r);
     }
     return (CUresult)r;
 }

@@ -92,7 +92,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     if (!sg_mem_release(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     pool_forget(&info);
-    return (CUresult)atomic_load(&ctx->sticky);
+    return sg_see_fault(ctx);
 }
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)

@@ -135,8 +135,11 @@ static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool
     *pageable = false;
     if (!addr)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sg_mem_find(addr, &info)) {
-        if (span > info.base + info.size - addr)
+    info.size = 0;
+    bool covered = sg_mem_covers(addr, span, &info);
+
+    if (info.size) {
+        if (!covered)
             return sg_fail(CUDA_ERROR_INVALID_VALUE,
                            "copy of %llu bytes at 0x%llx leaves its allocation of %llu bytes",
                            (unsigned long long)span, (unsigned long long)addr,

@@ -80,8 +80,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     if (r != CUDA_SUCCESS)
         return r;
     sg_stream_drain(s);
-    SG_STICKY(s);
-    return CUDA_SUCCESS;
+    return sg_see_fault(s->ctx);
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
@@ -94,7 +93,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     r = sg_capture_check_wait(s);
     if (r != CUDA_SUCCESS)
         return r;
-    return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return idle ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
 }
 
 CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
@@ -273,7 +272,7 @@ static CUresult host_run(struct sg_op *op, struct sg_stream *s)
 {
     struct host_op *o = (struct host_op *)op;
     struct sg_tls *t = sg_tls();
-    CUresult status = (CUresult)atomic_load(&s->ctx->sticky);
+    CUresult status = (CUresult)atomic_load(&s->ctx->fault);
 
     if (t)
         t->in_callback = true; /* calls to this API out of it are refused, as documented */

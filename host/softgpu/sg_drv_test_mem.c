@@ -302,6 +302,64 @@ static void test_pools(void **state)
     ctx_end(c);
 }
 
+static void test_virtual_memory(void **state)
+{
+    enum { G = 2 << 20 };
+    CUcontext c = ctx_begin();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle a, b;
+    CUmodule m = NULL;
+    CUfunction fill = get_kernel(&m, "fill");
+    unsigned long long flags;
+    size_t gran, f0, f1, total;
+    CUdeviceptr va;
+    uint32_t v;
+
+    (void)state;
+    OK(cuMemGetInfo_v2(&f0, &total));
+    OK(cuMemGetAllocationGranularity(&gran, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    assert_int_equal(gran, G);
+    OK(cuMemAddressReserve(&va, 32ull << 30, 0, 0, 0));
+    IS(cuMemAddressReserve(&va, 4096, 0, 0, 0), INVALID_VALUE);
+    OK(cuMemCreate(&a, G, &prop, 0));
+    OK(cuMemCreate(&b, G, &prop, 0));
+    OK(cuMemGetInfo_v2(&f1, &total));
+    assert_int_equal(f0 - f1, 2 * G);
+    IS(cuMemCreate(&b, 4096, &prop, 0), INVALID_VALUE);
+    IS(cuMemCreate(&b, total + G, &prop, 0), OUT_OF_MEMORY);
+    OK(cuMemMap(va, G, 0, a, 0));
+    IS(cuMemMap(va, G, 0, b, 0), INVALID_VALUE); /* taken */
+    IS(cuMemMap(va - G, G, 0, b, 0), INVALID_VALUE); /* not reserved */
+    OK(cuMemMap(va + G, G, 0, b, 0));
+    OK(cuMemRelease(a));
+    OK(cuMemRelease(b));
+    IS(cuMemRelease(b), INVALID_VALUE);
+    IS(cuMemsetD8_v2(va, 1, 16), INVALID_VALUE); /* no access yet */
+    OK(cuMemSetAccess(va, 2 * G, &rw, 1));
+    OK(cuMemGetAccess(&flags, &rw.location, va + G));
+    assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(cuMemsetD8_v2(va, 1, 2 * G)); /* across both */
+    IS(cuMemsetD8_v2(va, 1, 2 * G + 1), INVALID_VALUE);
+    launch_fill(fill, va + G - 400, 42, 200, NULL);
+    OK(cuMemcpyDtoH_v2(&v, va + G + 396, 4));
+    assert_int_equal(v, 42);
+    OK(cuMemcpyDtoH_v2(&v, va + G + 400, 4));
+    assert_int_equal(v, 0x01010101);
+    IS(cuMemFree_v2(va), INVALID_VALUE);
+    IS(cuMemAddressFree(va, 32ull << 30), INVALID_VALUE); /* still mapped */
+    IS(cuMemUnmap(va, G / 2), INVALID_VALUE);
+    OK(cuMemUnmap(va, G));
+    IS(cuMemcpyDtoH_v2(&v, va, 4), INVALID_VALUE);
+    OK(cuMemUnmap(va + G, G));
+    OK(cuMemAddressFree(va, 32ull << 30));
+    IS(cuMemAddressFree(va, 32ull << 30), INVALID_VALUE);
+    OK(cuMemGetInfo_v2(&f1, &total));
+    assert_true(f1 <= f0 && f0 - f1 < G); /* the module's variables apart */
+    ctx_end(c);
+}
+
 const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_memory),
     cmocka_unit_test(test_memset),
@@ -309,5 +367,6 @@ const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_host_memory),
     cmocka_unit_test(test_pointer_attributes),
     cmocka_unit_test(test_pools),
+    cmocka_unit_test(test_virtual_memory),
 };
 const size_t n_memory_tests = sizeof(memory_tests) / sizeof(memory_tests[0]);

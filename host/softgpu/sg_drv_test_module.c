@@ -421,6 +421,9 @@ static void fault(CUresult want, const char *kernel, CUdeviceptr p, const char *
     OK(cuEventCreate(&e, 0));
     OK(cuMemAlloc_v2(&q, 64));
     OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL)); /* the error comes later */
+    usleep(5000);
+    OK(cuMemsetD8Async(q, 1, 64, NULL)); /* until something waits, however late that is */
+    OK(cuEventRecord(e, NULL));
     assert_int_equal(cuCtxSynchronize(), want);
     assert_non_null(strstr(detail(), says));
     assert_int_equal(cuMemAlloc_v2(&q, 64), want);

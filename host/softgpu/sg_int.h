@@ -152,14 +152,17 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
                          uint32_t flags, bool writable);
-/* Enters memory mapped by cuMemMap, inaccessible to kernels until made writable or readable. */
-CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size);
+/* Enters memory mapped by cuMemMap, once cuMemSetAccess allows access. */
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, bool writable);
 /* Takes the allocation that starts at base away and gives its memory back. False: none there. */
 bool sg_mem_release(uint64_t base);
 void sg_mem_release_owned(struct sg_ctx *ctx); /* a context's end */
 /* The live allocation around addr. */
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
-/* True when [addr, addr+size) lies inside one live allocation of any context. size may be 0. */
+/*
+ * True when [addr, addr+size) lies inside one live allocation of any context, or inside adjacent
+ * mappings of cuMemMap. size may be 0. When addr is in an allocation *out is filled in any case.
+ */
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
@@ -193,7 +196,12 @@ struct sg_ctx {
     _Atomic bool alive;
     unsigned flags;
     unsigned api_version;
-    _Atomic int sticky;     /* CUresult of a device-side error, 0: none */
+    /*
+     * CUresult of the first device-side error, 0: none. It stops the work of all streams when it
+     * happens, and is told to the caller (sticky) from the first call on that waits for work or asks
+     * about it: so what a program sees does not depend on how fast a kernel fails.
+     */
+    _Atomic int fault, sticky;
     volatile int abort;     /* asks running kernels to end */
     pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
     struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
@@ -232,7 +240,8 @@ CUresult sg_check_init(void);
 CUresult sg_current(struct sg_ctx **out);
 /* As sg_current() without looking at the sticky error. */
 CUresult sg_current_raw(struct sg_ctx **out);
-void sg_set_sticky(struct sg_ctx *ctx, CUresult r);
+void sg_set_fault(struct sg_ctx *ctx, CUresult r);
+CUresult sg_see_fault(struct sg_ctx *ctx); /* makes a fault sticky; returns it or 0 */
 
 #define SG_INIT()                                                                                  \
     do {                                                                                           \

@@ -237,7 +237,27 @@ bool sg_mem_find(uint64_t addr, struct sg_mem_info *out)
 
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
 {
-    return sg_mem_find(addr, out) && size <= out->base + out->size - addr;
+    bool ok = false;
+
+    pthread_mutex_lock(&lock);
+    uint32_t i = table ? table_search(table, table->n, addr) : 0;
+
+    if (table && i < table->n && table->e[i].base <= addr) {
+        const struct entry *e = &table->e[i];
+        uint64_t end = e->end;
+
+        *out = e->rec->info;
+        /* Mappings side by side are one allocation to those who use them. */
+        for (; size > end - addr && out->kind == SG_MEM_MAPPED && ++i < table->n; end = e->end) {
+            e = &table->e[i];
+            if (e->base != end || e->rec->info.kind != SG_MEM_MAPPED)
+                break;
+            out->writable &= e->rec->info.writable;
+        }
+        ok = size <= end - addr;
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
 }
 
 bool sg_mem_in_arena(uint64_t addr)
@@ -394,7 +414,9 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
     if (!r)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info = (struct sg_mem_info){.base = base, .size = size, .kind = kind, .ctx = ctx,
-                                   .owner = ctx->id, .flags = flags, .writable = writable};
+                                   /* what cuMemMap maps belongs to the device */
+                                   .owner = kind == SG_MEM_MAPPED ? 0 : ctx->id,
+                                   .flags = flags, .writable = writable};
     pthread_mutex_lock(&lock);
     rc = insert(r, 0, writable ? 3 : 1);
     pthread_mutex_unlock(&lock);
@@ -409,9 +431,9 @@ CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uin
     return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable);
 }
 
-CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size)
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, bool writable)
 {
-    return add(ctx, SG_MEM_MAPPED, base, size, 0, true);
+    return add(ctx, SG_MEM_MAPPED, base, size, 0, writable);
 }
 
 /* Gives the memory behind a removed record back. Needs no lock except for arena and quota. */

@@ -160,7 +160,7 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
     sg_stream_wait(s, seq - 1);
     for (unsigned i = 0; i < op->ndeps; i++)
         sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
-    r = (CUresult)atomic_load(&s->ctx->sticky);
+    r = (CUresult)atomic_load(&s->ctx->fault);
     if (r == CUDA_SUCCESS || op->run_always)
         r = op->run(op, s);
     /* Drop first: whoever waits for completion may rely on everything having been released. */
@@ -283,7 +283,13 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
          (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
         queued = enqueue(s, op); /* no thread to be had: the caller does it */
     pthread_mutex_unlock(&ctx->issue);
-    return queued ? CUDA_SUCCESS : op_execute(op, s);
+    if (queued)
+        return CUDA_SUCCESS;
+    r = op_execute(op, s);
+    if (mode == SG_ISSUE_SYNC)
+        return sg_see_fault(ctx) != CUDA_SUCCESS ? sg_see_fault(ctx) : r;
+    /* That the caller happened to do it itself is no reason to tell more than otherwise. */
+    return r == (CUresult)atomic_load(&ctx->fault) ? CUDA_SUCCESS : r;
 }
 
 /* ---- life ---- */

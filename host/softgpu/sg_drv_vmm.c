@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: virtual memory management. Physical memory is a memory file, mapped into a reserved
+ * range of our own address space; access rights are what the table of allocations says.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sg_int.h"
+
+#define SG_GRANULARITY (2ull << 20)
+#define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
+
+struct phys {
+    struct sg_obj obj;
+    int fd;
+    uint64_t size;
+    CUmemAllocationProp prop;
+};
+
+struct mapping {
+    struct mapping *next;
+    uint64_t base, size;
+    struct phys *phys; /* a reference */
+    CUmemAccess_flags access;
+};
+
+struct reservation {
+    struct reservation *next;
+    uint64_t base, size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
+static struct mapping *mappings;
+static struct reservation *reservations;
+
+static void phys_free(struct sg_obj *obj)
+{
+    struct phys *p = (struct phys *)obj;
+
+    close(p->fd);
+    sg_mem_uncharge(p->size);
+    free(p);
+}
+
+static bool granular(uint64_t v)
+{
+    return v && v % SG_GRANULARITY == 0;
+}
+
+static CUresult check_prop(const CUmemAllocationProp *p)
+{
+    if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "physical memory of the host");
+    SG_CHECK_DEVICE(p->location.id);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
+                                               const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option)
+{
+    CUresult r;
+
+    SG_INIT();
+    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_prop(prop);
+    if (r == CUDA_SUCCESS)
+        *granularity = SG_GRANULARITY;
+    return r;
+}
+
+/* ---- physical memory ---- */
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                             const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct phys *p;
+    CUresult r;
+
+    SG_INIT();
+    if (!handle || flags || !granular(size))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_prop(prop);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemCreate: memory that can be exported");
+    if (!sg_mem_charge(size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p = calloc(1, sizeof(*p));
+    if (!p) {
+        sg_mem_uncharge(size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
+    p->size = size;
+    p->prop = *prop;
+    p->fd = memfd_create("vgpu-soft", MFD_CLOEXEC);
+    bool ok = p->fd >= 0 && ftruncate(p->fd, (off_t)size) == 0 && sg_obj_register(&p->obj);
+
+    if (ok)
+        *handle = p->obj.handle;
+    sg_obj_put(&p->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What is mapped stays until it is unmapped. */
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    return p && sg_obj_unregister(&p->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                        CUmemGenericAllocationHandle handle)
+{
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || !prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    *prop = p->prop;
+    return CUDA_SUCCESS;
+}
+
+/* ---- addresses ---- */
+
+/* Reserved addresses are backed by nothing in particular: only the table lets anyone touch them. */
+static void *place(uint64_t at, uint64_t size, int flags, int fd)
+{
+    return mmap((void *)at, size, PROT_READ | PROT_WRITE,
+                flags | MAP_NORESERVE | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED), fd, 0);
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
+                                     CUdeviceptr addr, unsigned long long flags)
+{
+    struct reservation *v;
+    uint64_t base;
+    void *p;
+
+    SG_INIT();
+    if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX ||
+        (alignment & (alignment - 1)) || alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alignment < SG_GRANULARITY)
+        alignment = SG_GRANULARITY;
+    v = malloc(sizeof(*v));
+    if (!v)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p = place(addr, size + alignment, 0, -1); /* addr is a hint, as documented */
+    if (p == MAP_FAILED) {
+        free(v);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    base = ((uint64_t)(uintptr_t)p + alignment - 1) & ~(uint64_t)(alignment - 1);
+    if (base != (uint64_t)(uintptr_t)p)
+        munmap(p, base - (uint64_t)(uintptr_t)p);
+    munmap((void *)(base + size), (uint64_t)(uintptr_t)p + alignment - base);
+    v->base = base;
+    v->size = size;
+    pthread_mutex_lock(&lock);
+    v->next = reservations;
+    reservations = v;
+    pthread_mutex_unlock(&lock);
+    *ptr = base;
+    return CUDA_SUCCESS;
+}
+
+static struct mapping *mapping_at(uint64_t addr)
+{
+    struct mapping *m = mappings;
+
+    while (m && !(addr >= m->base && addr - m->base < m->size))
+        m = m->next;
+    return m;
+}
+
+static bool overlaps_mapping(uint64_t base, uint64_t size)
+{
+    for (struct mapping *m = mappings; m; m = m->next) {
+        if (base < m->base + m->size && m->base < base + size)
+            return true;
+    }
+    return false;
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    pthread_mutex_lock(&lock);
+    for (struct reservation **pp = &reservations, *v; (v = *pp); pp = &v->next) {
+        if (v->base != ptr || v->size != size)
+            continue;
+        if (!overlaps_mapping(ptr, size)) {
+            *pp = v->next;
+            munmap((void *)ptr, size);
+            free(v);
+            r = CUDA_SUCCESS;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static bool reserved(uint64_t base, uint64_t size)
+{
+    for (struct reservation *v = reservations; v; v = v->next) {
+        if (base >= v->base && size <= v->size && base - v->base <= v->size - size)
+            return true;
+    }
+    return false;
+}
+
+/* ---- mapping ---- */
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+    struct mapping *m;
+
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || flags || offset || !granular(size) || !granular(ptr) || size > p->size)
+        return r;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    if (reserved(ptr, size) && !overlaps_mapping(ptr, size))
+        r = place(ptr, size, MAP_FIXED, p->fd) == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY
+                                                             : CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS) {
+        sg_obj_get(&p->obj);
+        *m = (struct mapping){mappings, ptr, size, p, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+        mappings = m;
+    } else {
+        free(m);
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* True when whole mappings cover [base, base + size) without a gap. */
+static bool whole_mappings(uint64_t base, uint64_t size)
+{
+    for (uint64_t at = base; at < base + size;) {
+        struct mapping *m = mapping_at(at);
+
+        if (!m || m->base != at || m->size > base + size - at)
+            return false;
+        at += m->size;
+    }
+    return true;
+}
+
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+    struct sg_ctx *ctx;
+
+    SG_INIT();
+    if (!granular(ptr) || !granular(size) || ptr + size < ptr)
+        return r;
+    if (sg_current_raw(&ctx) == CUDA_SUCCESS)
+        sg_ctx_drain(ctx);
+    pthread_mutex_lock(&lock);
+    if (whole_mappings(ptr, size)) {
+        for (struct mapping **pp = &mappings, *m; (m = *pp);) {
+            if (m->base < ptr || m->base >= ptr + size) {
+                pp = &m->next;
+                continue;
+            }
+            *pp = m->next;
+            sg_mem_release(m->base);
+            place(m->base, m->size, MAP_FIXED, -1);
+            sg_obj_put(&m->phys->obj);
+            free(m);
+        }
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static CUresult set_access(struct mapping *m, CUmemAccess_flags access, struct sg_ctx *ctx)
+{
+    if (m->access == access)
+        return CUDA_SUCCESS;
+    if (m->access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        sg_mem_release(m->base);
+    m->access = access;
+    if (access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        return CUDA_SUCCESS;
+    return sg_mem_add_mapped(ctx, m->base, m->size,
+                             access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                                size_t count)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    SG_INIT();
+    if (!desc || !count || !granular(ptr) || !granular(size) || ptr + size < ptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+            return CUDA_ERROR_INVALID_VALUE;
+        SG_CHECK_DEVICE(desc[i].location.id);
+    }
+    pthread_mutex_lock(&lock);
+    if (!whole_mappings(ptr, size))
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t at = ptr; r == CUDA_SUCCESS && at < ptr + size;) {
+        struct mapping *m = mapping_at(at);
+
+        /* Not of any context: it belongs to the device and outlives them. */
+        r = set_access(m, desc[count - 1].flags, sg_device.primary);
+        at += m->size;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                                CUdeviceptr ptr)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return r;
+    SG_CHECK_DEVICE(location->id);
+    pthread_mutex_lock(&lock);
+    struct mapping *m = mapping_at(ptr);
+
+    if (m) {
+        *flags = m->access;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
