@@ -218,6 +218,63 @@ static void more()
     rc("after_free", cudaFree(d));
 }
 
+static void memory()
+{
+    int *p = nullptr, *q = nullptr, h[256];
+    cudaStream_t s;
+    bool ok = true;
+
+    rc("managed", cudaMallocManaged(&p, 1024));
+    if (p) {
+        for (int i = 0; i < 256; i++)
+            p[i] = i;
+        square<<<2, 128>>>(p, 256);
+        rc("managed_sync", cudaDeviceSynchronize());
+        for (int i = 0; i < 256; i++)
+            ok &= p[i] == i * i;
+        yes("managed_right", ok);
+        rc("managed_free", cudaFree(p));
+    }
+    rc("pool_stream", cudaStreamCreate(&s));
+    rc("pool", cudaMallocAsync(&q, 1024, s));
+    rc("pool_set", cudaMemsetAsync(q, 1, 1024, s));
+    square<<<2, 128, 0, s>>>(q, 256);
+    rc("pool_copy", cudaMemcpyAsync(h, q, 1024, cudaMemcpyDeviceToHost, s));
+    rc("pool_free", cudaFreeAsync(q, s));
+    rc("pool_sync", cudaStreamSynchronize(s));
+    yes("pool_right", h[0] == (int)(0x01010101u * 0x01010101u) && h[255] == h[0]);
+    rc("pool_stream_end", cudaStreamDestroy(s));
+    alignas(4096) static int plain[4096]; // whole pages: all that the socket transport maps
+    rc("register", cudaHostRegister(plain, sizeof(plain), cudaHostRegisterMapped));
+    rc("register_pointer", cudaHostGetDevicePointer(&p, plain, 0));
+    plain[7] = 12;
+    square<<<32, 128>>>(p, 4096);
+    rc("register_sync", cudaDeviceSynchronize());
+    yes("register_right", plain[7] == 144);
+    rc("unregister", cudaHostUnregister(plain));
+}
+
+/* All kinds of kernel arguments through <<<>>>. */
+struct many { char c; double d; short s[3]; };
+__global__ void take(many m, unsigned char b, const long long l, float3 f, double *out)
+{
+    out[0] = m.c + m.d + m.s[2];
+    out[1] = b + (double)l;
+    out[2] = f.x + f.y * 2 + f.z * 4;
+}
+
+static void arguments()
+{
+    many m = {5, 0.5, {1, 2, 300}};
+    double *d = nullptr, h[3] = {0};
+
+    rc("arguments_alloc", cudaMalloc(&d, 24));
+    take<<<1, 1>>>(m, 200, 1LL << 40, make_float3(1, 2, 3), d);
+    rc("arguments_copy", cudaMemcpy(h, d, 24, cudaMemcpyDeviceToHost));
+    yes("arguments_right", h[0] == 305.5 && h[1] == 200 + (double)(1LL << 40) && h[2] == 17);
+    rc("arguments_free", cudaFree(d));
+}
+
 static void threads()
 {
     std::vector<std::thread> t;
@@ -260,6 +317,8 @@ int main(int argc, char **argv)
         symbols();
         streams();
         more();
+        memory();
+        arguments();
         threads();
         rc("reset", cudaDeviceReset());
         vectors();

@@ -169,9 +169,10 @@ for way in $ways; do
     fi
     one rt_dynamic $way "$build/conform_rt_dynamic"
     one rt_static $way "$build/conform_rt_static"
+    one rt_ptds $way "$build/conform_rt_ptds"
     one rt_sticky $way "$build/conform_rt_dynamic" --sticky
 done
-for name in conform rt_dynamic rt_static rt_sticky dlclose; do
+for name in conform rt_dynamic rt_static rt_ptds rt_sticky dlclose; do
     compare $name
 done
 case $ways in
