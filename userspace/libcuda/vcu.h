@@ -246,6 +246,9 @@ struct vcu_range_set {
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);
 /* Removes the range that starts exactly there; *out gets it. False when there is none. */
 bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out);
+/* Removes one range that overlaps [start, start + size); false when there is none. */
+bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
+                              struct vcu_range *out);
 /* Removes every range for which fn says true; fn may free the data. */
 void vcu_range_remove_if(struct vcu_range_set *set,
                          bool (*fn)(const struct vcu_range *range, void *arg), void *arg);

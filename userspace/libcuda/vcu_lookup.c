@@ -225,12 +225,12 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 /* ---- variables ------------------------------------------------------------------------------ */
 
 /* Hands out an address and remembers it, so that copies know it for device memory. */
-static CUresult give_variable(CUresult res, uint64_t dptr, uint64_t size, CUdeviceptr *dptr_out,
-                              size_t *bytes_out)
+static CUresult give_variable(CUresult res, uint64_t owner, uint64_t dptr, uint64_t size,
+                              CUdeviceptr *dptr_out, size_t *bytes_out)
 {
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_memory_note_variable(dptr, size);
+    vcu_memory_note_variable(owner, dptr, size);
     if (dptr_out != NULL)
         *dptr_out = dptr;
     if (bytes_out != NULL)
@@ -250,7 +250,7 @@ CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     if (vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
-    return give_variable(res, at, size, dptr, bytes);
+    return give_variable(res, (uintptr_t)hmod, at, size, dptr, bytes);
 }
 
 CUresult vcu_cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
@@ -285,7 +285,7 @@ CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vgp_call_vgpLibraryGetGlobal(library, name, &at, &size);
-    return give_variable(res, at, size, dptr, bytes);
+    return give_variable(res, (uintptr_t)library, at, size, dptr, bytes);
 }
 
 CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,

@@ -91,10 +91,11 @@ bool vcu_memory_in_place(uint64_t addr, uint64_t n)
     return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
 }
 
-void vcu_memory_note_variable(uint64_t addr, uint64_t size)
+void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size)
 {
     struct vcu_memory m = {
         .kind = VCU_MEM_VARIABLE,
+        .owner = owner,
         .context = vcu_current_context(),
         .buffer_id = vcu_memory_new_id(),
     };
@@ -103,6 +104,21 @@ void vcu_memory_note_variable(uint64_t addr, uint64_t size)
     if (c != NULL)
         m.device = c->device;
     vcu_memory_add(addr, size, &m); /* already known: asked for a second time */
+}
+
+static bool is_of_owner(const struct vcu_range *range, void *arg)
+{
+    struct vcu_memory *m = range->data;
+
+    if (m->kind != VCU_MEM_VARIABLE || m->owner != *(uint64_t *)arg)
+        return false;
+    free(m);
+    return true;
+}
+
+void vcu_memory_forget_owner(uint64_t owner)
+{
+    vcu_range_remove_if(&device_ranges, is_of_owner, &owner);
 }
 
 /* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's.
@@ -136,8 +152,15 @@ static void note(uint64_t dptr, uint64_t size)
         .device_ptr = dptr,
     };
 
-    /* Without an entry the memory works; only pointer questions about it are not answered. */
-    vcu_memory_add(dptr, size, &m);
+    /* The worker says that the address is new: what the table still has there is gone. Without an
+       entry the memory works too; only pointer questions about it are not answered. */
+    while (!vcu_memory_add(dptr, size, &m)) {
+        struct vcu_range stale;
+
+        if (!vcu_range_remove_overlap(&device_ranges, dptr, size, &stale))
+            break;
+        free(stale.data);
+    }
 }
 
 CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)

@@ -19,6 +19,7 @@ enum vcu_memory_kind {
 struct vcu_memory {
     enum vcu_memory_kind kind;
     uint64_t context;
+    uint64_t owner; /* variable: its module or library */
     int device;
     uint64_t buffer_id;  /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
     unsigned flags;      /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
@@ -42,7 +43,9 @@ bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
 bool vcu_memory_is_device(uint64_t addr, uint64_t n);
 /* True when [addr, addr + n) lies inside one host range that the worker maps. */
 bool vcu_memory_in_place(uint64_t addr, uint64_t n);
-void vcu_memory_note_variable(uint64_t addr, uint64_t size);
+/* Remembers a variable of a module or library; both are forgotten together. */
+void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size);
+void vcu_memory_forget_owner(uint64_t owner);
 /* Adds a range; false when memory is short (the caller then undoes the allocation). */
 bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
 /* Takes the range that starts there and is of that kind out of the table. */

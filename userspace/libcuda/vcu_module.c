@@ -16,6 +16,7 @@
 
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
+#include "vcu_memory.h"
 
 pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -102,6 +103,7 @@ static void func_free(struct vcu_func *f)
 
 void vcu_unit_free(struct vcu_unit *u)
 {
+    vcu_memory_forget_owner(u->handle);
     vgp_handle_drop(u->handle);
     while (u->funcs != NULL) {
         struct vcu_func *f = u->funcs;

@@ -59,6 +59,27 @@ bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_rang
     return true;
 }
 
+bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
+                              struct vcu_range *out)
+{
+    struct vcu_range key = { start, size, NULL };
+    struct vcu_range *r = NULL;
+    void *found;
+
+    pthread_rwlock_wrlock(&set->lock);
+    found = tfind(&key, &set->root, compare);
+    if (found != NULL) {
+        r = *(struct vcu_range **)found;
+        tdelete(r, &set->root, compare);
+    }
+    pthread_rwlock_unlock(&set->lock);
+    if (r == NULL)
+        return false;
+    *out = *r;
+    free(r);
+    return true;
+}
+
 bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out)
 {
     struct vcu_range key = { addr, 1, NULL };
