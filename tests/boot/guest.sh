@@ -118,6 +118,7 @@ malformed_rings() {
     wait $pid || { cat beside.log; return 1; }
 }
 check malformed_rings malformed_rings
+check part_of_pages "$victim" partial
 check as_user tool user "$victim" once
 check as_user_lock_limit tool user "$victim" pin 4
 

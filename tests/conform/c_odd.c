@@ -118,6 +118,60 @@ CASE(pinned_many, CF_CTX)
     free(page);
 }
 
+/* Writes by the CPU, then by a kernel, to pinned words while a child process exists. */
+static bool both_see(uint32_t *h, unsigned n, unsigned v)
+{
+    CUdeviceptr d = 0, out = 0;
+    uint32_t got[64] = {0};
+    bool ok = cuMemHostGetDevicePointer(&d, h, 0) == CUDA_SUCCESS && !cuMemAlloc(&out, 256);
+
+    for (unsigned i = 0; i < n; i++)
+        h[i] = v * i;
+    unsigned count = 64;
+    void *params[] = {&d, &out, &count};
+    ok = ok && cf_launch(cf_func("k_copy"), 1, 64, 0, NULL, params) == CUDA_SUCCESS;
+    ok = ok && cuMemcpyDtoH(got, out, 256) == CUDA_SUCCESS;
+    for (unsigned i = 0; i < 64; i++)
+        ok &= got[i] == v * i;
+    ok = ok && cf_fill(d, n, v, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS;
+    for (unsigned i = 0; i < n; i++)
+        ok &= h[i] == v + i;
+    cuMemFree(out);
+    return ok;
+}
+
+/* A fork makes ordinary memory copy-on-write; pinned memory stays where the device sees it. */
+CASE(pinned_fork, CF_ALONE | CF_CTX)
+{
+    enum { N = 20000 };
+    uint32_t *a = NULL, *b = mmap(NULL, N * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int hold[2], status = -1;
+    char byte;
+
+    cf_need_true("memory", b != MAP_FAILED && !pipe(hold));
+    cf_pattern(b, N * 4, 3);
+    NEED(cuMemHostAlloc((void **)&a, N * 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostRegister(b, (N * 4 + 4095) & ~4095u, CU_MEMHOSTREGISTER_DEVICEMAP));
+    cf_true("before", both_see(a, N, 3) && both_see(b, N, 5));
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(hold[1]);
+        (void)!read(hold[0], &byte, 1);
+        _exit(0);
+    }
+    close(hold[0]);
+    cf_true("allocated", both_see(a, N, 7));
+    cf_true("registered", both_see(b, N, 9));
+    close(hold[1]);
+    while (waitpid(pid, &status, 0) < 0)
+        ;
+    cf_u64("child", (uint64_t)status, 0);
+    cf_true("after", both_see(a, N, 11) && both_see(b, N, 13));
+    OK("unregister", cuMemHostUnregister(b));
+    OK("free", cuMemFreeHost(a));
+}
+
 static CUcontext shared_ctx;
 
 static void *short_life(void *arg)

@@ -10,6 +10,8 @@
  * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
  * victim pin MB          one pinned allocation of that size; ends with 0 when it was refused with out of
  *                       memory and a small one works
+ * victim partial        registers memory that begins and ends inside pages; ends with 0 when a kernel
+ *                       changes it and nothing beside it (in a guest; the socket transport refuses)
  * One line on standard output says what happened.
  */
 #include <cuda.h>
@@ -146,6 +148,29 @@ static int pin(unsigned mb)
     return r != CUDA_ERROR_OUT_OF_MEMORY || small;
 }
 
+static int partial(void)
+{
+    enum { WORDS = 5000, FROM = 700, COUNT = 1280 };
+    uint32_t *h = aligned_alloc(4096, 20480);
+    unsigned iters = 1, bad = 0;
+    CUdeviceptr d = 0;
+    void *params[] = {&d, &iters};
+
+    for (unsigned i = 0; i < WORDS; i++)
+        h[i] = i;
+    TRY(cuMemHostRegister(h + FROM, COUNT * 4, CU_MEMHOSTREGISTER_DEVICEMAP));
+    TRY(cuMemHostGetDevicePointer(&d, h + FROM, 0));
+    if (launch("work", COUNT / 128, 128, params))
+        return 1;
+    TRY(cuCtxSynchronize());
+    for (unsigned i = 0; i < WORDS; i++)
+        bad += h[i] != (i >= FROM && i < FROM + COUNT ? i * 1664525u + 1013904223u : i);
+    TRY(cuMemHostUnregister(h + FROM));
+    printf("victim: %u words wrong\n", bad);
+    free(h);
+    return bad != 0;
+}
+
 #define SECRET 0x5ec2e7a5u
 #define SECRET_WORDS (8u << 20)
 
@@ -197,6 +222,8 @@ int main(int argc, char **argv)
         return spin(what[0] == 'w');
     if (!strcmp(what, "hoard"))
         return hoard((unsigned)seconds);
+    if (!strcmp(what, "partial"))
+        return partial();
     if (!strcmp(what, "pin"))
         return pin((unsigned)seconds);
     if (!strcmp(what, "secret") || !strcmp(what, "search"))
