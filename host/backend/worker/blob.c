@@ -86,8 +86,10 @@ CUresult vgb_blob_take(struct vgb_call *c, uint32_t blob_id, uint64_t size, cons
 {
     struct vgb_blob *b = find(c->w, blob_id);
 
-    if (!b && c->w->blobs.refused == blob_id + 1)
+    if (!b && c->w->blobs.refused == blob_id + 1) {
+        c->w->blobs.refused = 0; /* its pieces have all come: the id may be used again */
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (!b || b->total != size || b->filled != size)
         return vgb_malformed(c, "blob %u is unknown, incomplete or of another size", blob_id);
     c->w->blobs.taken = b;
