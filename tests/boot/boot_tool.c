@@ -7,6 +7,7 @@
  *   boot_tool held          rmmod while this process has the device open
  *   boot_tool clients       two opens are two clients; wrong ioctl arguments
  *   boot_tool fork          a child must not use its parent's client
+ *   boot_tool many          clients until there is no slot left, twice
  *   boot_tool user COMMAND  runs it as nobody, with a megabyte of memory that it may lock
  */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -110,15 +112,57 @@ static int forked(void)
 
     WANT_OK(fd);
     WANT_OK(ioctl(fd, VGPU_IOCTL_CREATE_CLIENT, &a));
+    void *window = mmap(NULL, a.window_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)a.window_offset);
+    void *bell = mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, (off_t)a.doorbell_offset);
+    if (window == MAP_FAILED || bell == MAP_FAILED)
+        return say("mmap", -1);
     pid_t pid = fork();
     if (pid == 0) {
         struct vgpu_pin pin = {.addr = 0x10000, .length = 4096};
-        long rc = ioctl(fd, VGPU_IOCTL_PIN, &pin);
-        _exit(rc < 0 && errno == EPERM ? 0 : 1);
+        struct vgpu_wait wait_for = {.deadline_ns = 0};
+        unsigned char present[1];
+        int bad = 0;
+        bad |= (ioctl(fd, VGPU_IOCTL_PIN, &pin) == 0 || errno != EPERM) << 0;
+        bad |= (ioctl(fd, VGPU_IOCTL_WAIT, &wait_for) == 0 || errno != EPERM) << 1;
+        void *again = mmap(NULL, a.window_size, PROT_READ, MAP_SHARED, fd, (off_t)a.window_offset);
+        bad |= (again != MAP_FAILED) << 2;
+        /* Not even mapped in the child. */
+        bad |= (mincore(window, 4096, present) == 0 || errno != ENOMEM) << 3;
+        bad |= (mincore(bell, 4096, present) == 0 || errno != ENOMEM) << 4;
+        _exit(bad);
     }
     waitpid(pid, &status, 0);
     if (status)
-        return say("child", status);
+        return say("child's wrong answers (a bit each), shifted by 8", status);
+    return 0;
+}
+
+/* As many clients as the device says, then ENOSPC; and again after they are gone. */
+static int many(void)
+{
+    struct vgpu_query q = {0};
+    int fds[512], probe = open(DEVICE, O_RDWR | O_CLOEXEC);
+
+    WANT_OK(probe);
+    WANT_OK(ioctl(probe, VGPU_IOCTL_QUERY, &q));
+    close(probe);
+    for (int round = 0; round < 2; round++) {
+        unsigned n = 0;
+        for (; n < 512; n++) {
+            struct vgpu_create_client a = {0};
+            fds[n] = open(DEVICE, O_RDWR | O_CLOEXEC);
+            WANT_OK(fds[n]);
+            if (ioctl(fds[n], VGPU_IOCTL_CREATE_CLIENT, &a)) {
+                if (errno != ENOSPC)
+                    return say("create", -1);
+                break;
+            }
+        }
+        if (n != q.max_clients)
+            return say("clients before ENOSPC", n);
+        for (unsigned i = 0; i <= n && i < 512; i++)
+            close(fds[i]);
+    }
     return 0;
 }
 
@@ -149,6 +193,8 @@ int main(int argc, char **argv)
         bad = clients();
     else if (!strcmp(what, "fork"))
         bad = forked();
+    else if (!strcmp(what, "many"))
+        bad = many();
     else if (!strcmp(what, "user") && argc > 2)
         bad = as_user(argv + 2);
     else

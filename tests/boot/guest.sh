@@ -45,6 +45,7 @@ wait_node() {
 check device_node_again wait_node
 check two_clients tool clients
 check forked_client tool fork
+check all_slots tool many
 selftest=${driver%/*}/selftest
 if [ -x "$selftest" ]; then
     "$selftest" >selftest.log 2>&1
