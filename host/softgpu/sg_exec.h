@@ -62,7 +62,8 @@ struct sg_global_info {
 /*
  * Parses module-level structure of PTX text (copied; need not be NUL-terminated). Bodies are only
  * indexed. Returns a CUresult: 0, CUDA_ERROR_INVALID_PTX (218), CUDA_ERROR_UNSUPPORTED_PTX_VERSION
- * (222) or CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
+ * (222), CUDA_ERROR_NOT_SUPPORTED (801: clusters, 32-bit addresses, constant banks) or
+ * CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
  */
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag);
 void sg_module_free(struct sg_module *m); /* no launch of it may be running */
@@ -70,6 +71,8 @@ void sg_module_free(struct sg_module *m); /* no launch of it may be running */
 uint32_t sg_module_kernel_count(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel(const struct sg_module *m, uint32_t i);
 struct sg_kernel *sg_module_find_kernel(const struct sg_module *m, const char *name); /* or NULL */
+/* Decodes the kernel when it was not yet: sizes of memory and registers come from its body. When that
+ * fails they are 0 (16 registers), and sg_kernel_prepare() says why. */
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info);
 
 uint32_t sg_module_global_count(const struct sg_module *m);
@@ -101,6 +104,9 @@ struct sg_launch {
      * serialised by the interpreter. NULL: stdout. */
     void (*print)(void *ctx, const char *text, size_t len);
     void *print_ctx;
+    /* Receives the lines of failed device asserts, which CUDA writes to stderr; called like print,
+     * with print_ctx. NULL: they go where print output goes. */
+    void (*print_error)(void *ctx, const char *text, size_t len);
 };
 
 /* What ended a launch abnormally (a device-side error). */

@@ -192,6 +192,8 @@ bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, en
 int sg_ld_slow(struct sg_warp *w, const struct sg_insn *in);
 int sg_st_slow(struct sg_warp *w, const struct sg_insn *in);
 
+#define SG_GENERATION() __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE)
+
 static inline uint8_t *sg_local_word(const struct sg_warp *w, uint32_t lane, uint32_t off)
 {
     return w->local + (uint64_t)(off >> 2) * (4 * SG_LANES) + lane * 4 + (off & 3);

@@ -85,7 +85,7 @@ static void *resolve_global(struct sg_warp *w, const struct sg_insn *in, uint32_
     struct sg_cta *c = w->cta;
     struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)], hit;
 
-    if (r->generation == sg_mem_generation && addr >= r->base && addr < r->end &&
+    if (r->generation == SG_GENERATION() && addr >= r->base && addr < r->end &&
         size <= r->end - addr && (!write || r->writable))
         return (void *)(uintptr_t)addr;
     if (c->workspace && addr >= (uintptr_t)c->workspace &&

@@ -37,7 +37,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
 
         addr = SRC(u64, a)[lane] + (u64)in->imm;
-        if (LIKELY(r->generation == sg_mem_generation && r->writable && addr >= r->base &&
+        if (LIKELY(r->generation == SG_GENERATION() && r->writable && addr >= r->base &&
                    addr < r->end && size <= r->end - addr && !(addr & (size - 1))))
             return (void *)(uintptr_t)addr;
     }

@@ -80,7 +80,7 @@ static inline bool range_has(const struct sg_warp *w, const struct sg_insn *in, 
 {
     const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
 
-    return LIKELY(r->generation == sg_mem_generation && (!write || r->writable) && ad >= r->base &&
+    return LIKELY(r->generation == SG_GENERATION() && (!write || r->writable) && ad >= r->base &&
                   ad <= r->end && size <= r->end - ad && !(ad & (al - 1)));
 }
 
@@ -109,7 +109,7 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
     const u64 base = r->base, last = r->end - size;
     u64 bad = 0, low = 0;
 
-    if (UNLIKELY(r->generation != sg_mem_generation || (write && !r->writable) ||
+    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) ||
                  r->end - r->base < size))
         return false;
     LANES {
@@ -397,7 +397,7 @@ static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in
     const __m256i last = _mm256_set1_epi64x((long long)(r->end - size));
     __m256i bad = _mm256_setzero_si256(), low = bad;
 
-    if (UNLIKELY(r->generation != sg_mem_generation || (write && !r->writable) ||
+    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) ||
                  r->end - r->base < size))
         return false;
     for (int k = 0; k < SG_LANES; k += 4) {

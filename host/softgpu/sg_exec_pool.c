@@ -509,15 +509,17 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
     return fault->result;
 }
 
-void sg_run_print(struct sg_cta *c, const char *text, size_t len)
+void sg_run_print(struct sg_cta *c, const char *text, size_t len, bool error)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     const struct sg_launch *l = c->run->l;
 
     pthread_mutex_lock(&lock);
-    if (l->print)
+    if (error && l->print_error)
+        l->print_error(l->print_ctx, text, len);
+    else if (l->print)
         l->print(l->print_ctx, text, len);
     else
-        fwrite(text, 1, len, stdout);
+        fwrite(text, 1, len, error ? stderr : stdout);
     pthread_mutex_unlock(&lock);
 }

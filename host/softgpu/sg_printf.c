@@ -215,7 +215,7 @@ int sg_vprintf(struct sg_warp *w, const struct sg_insn *in)
 
         if (n == -2)
             return SG_FAULTED;
-        sg_run_print(w->cta, o.text, o.len);
+        sg_run_print(w->cta, o.text, o.len, false);
         ((int32_t *)(void *)(w->base[0] + in->d))[lane] = n;
     }
     return SG_NEXT;
@@ -241,7 +241,7 @@ int sg_assertfail(struct sg_warp *w, const struct sg_insn *in)
                        w->tid[0][lane], w->tid[1][lane], w->tid[2][lane], msg);
         if (len > 0)
             sg_run_print(w->cta, line,
-                         (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1);
+                         (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
     }
     return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ASSERT,
                         "device-side assert triggered");
