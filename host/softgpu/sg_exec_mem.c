@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory accesses one lane at a time: every check, every fault, every address space. */
 #include "sg_exec_op.h"
+#include "sg_heap.h"
 #include "sg_ptx.h"
 
 #include <stdio.h>
@@ -92,6 +93,13 @@ static void *resolve_global(struct sg_warp *w, const struct sg_insn *in, uint32_
         addr - (uintptr_t)c->workspace <= 64 - (uint64_t)size)
         return (void *)(uintptr_t)addr;
     memset(&hit, 0, sizeof(hit));
+    sg_heap_range(&hit.base, &hit.end);
+    if (hit.end && addr >= hit.base && addr < hit.end && size <= hit.end - addr) {
+        hit.generation = SG_GENERATION();
+        hit.writable = true;
+        *r = hit;
+        return (void *)(uintptr_t)addr;
+    }
     if (addr + size < addr || !sg_mem_check(c->mem, addr, size, write, &hit)) {
         sg_fault_addr(w, in, lane, SG_ERR_ADDRESS, sp, addr, size, write);
         return NULL;

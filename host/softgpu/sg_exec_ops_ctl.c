@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers: branches, predicates, modes, barriers, timers, traps, printf. */
 #include "sg_exec_op.h"
+#include "sg_heap.h"
 #include "sg_printf.h"
 #include "sg_ptx.h"
 
@@ -272,6 +273,30 @@ HANDLER(badcall)
                         "(recursive calls are not available)");
 }
 
+HANDLER(malloc)
+{
+    u64 *d = DST(u64, d);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        d[i] = sg_heap_alloc(SRC(u64, a)[i]);
+    }
+    return SG_NEXT;
+}
+
+HANDLER(free)
+{
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        if (!sg_heap_free(SRC(u64, a)[i]))
+            return sg_fault_set(w, in, i, SG_ERR_FAILED,
+                                "free() of something that malloc() did not return");
+    }
+    return SG_NEXT;
+}
+
 HANDLER(vprintf)
 {
     return sg_vprintf(w, in);
@@ -316,6 +341,6 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
     ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
     ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
-    ROW(trap, "trap") ROW(badcall, "badcall") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
+    ROW(trap, "trap") ROW(badcall, "badcall") ROW(malloc, "malloc") ROW(free, "free") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

@@ -45,10 +45,11 @@ static struct {
 
 void sg_exec_set_threads(unsigned n)
 {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!n) { /* asked only then: it reads a file, which a sandbox may forbid later */
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (!n)
         n = online > 0 ? (unsigned)online : 1;
+    }
     pthread_mutex_lock(&pool.lock);
     pool.want = n > MAX_THREADS ? MAX_THREADS : n;
     pthread_mutex_unlock(&pool.lock);

@@ -4,6 +4,7 @@
  * faults, watchdog; and what the parser refuses.
  */
 #include "sg_exec_test.h"
+#include "sg_heap.h"
 #include "sg_ptx.h"
 
 #include <pthread.h>
@@ -278,6 +279,34 @@ static void test_threads(void)
     tk_close(&t);
 }
 
+static void test_heap(void)
+{
+    uint64_t a, b, c;
+    struct sg_fault f;
+    int r;
+
+    CHECK("malloc and free", KERNEL(
+          ".extern .func (.param .b64 r) malloc(.param .b64 n);\n"
+          ".extern .func free(.param .b64 p);\n",
+          "{ .param .b64 q0; .param .b64 q1;\nst.param.b64 [q0], 100;\n"
+          "call.uni (q1), malloc, (q0);\nld.param.b64 %rd3, [q1];\n}\n"
+          "st.u32 [%rd3+96], %r5;\nbar.sync 0;\nld.u32 %r9, [%rd3+96];\n"
+          "{ .param .b64 q0;\nst.param.b64 [q0], %rd3;\ncall.uni free, (q0);\n}\n"
+          "st.global.u32 [%rd1], %r9;"), 4, 64, 256, i);
+    r = go(KERNEL(".extern .func free(.param .b64 p);\n",
+           "{ .param .b64 q0;\nst.param.b64 [q0], %rd0;\ncall.uni free, (q0);\n}"), 1, 1, &f);
+    t_result("free of something else", r == SG_ERR_FAILED, "result %d", r);
+    a = sg_heap_alloc(SG_HEAP_SIZE - 64);
+    b = sg_heap_alloc(64);
+    c = sg_heap_alloc(1);
+    t_result("a full heap", a && b && !c && !sg_heap_alloc(0) && !sg_heap_alloc(UINT64_MAX),
+             "%llx %llx %llx", (unsigned long long)a, (unsigned long long)b, (unsigned long long)c);
+    t_result("blocks go back once", sg_heap_free(a) && sg_heap_free(b) && !sg_heap_free(b) &&
+             sg_heap_free(0), "no");
+    a = sg_heap_alloc(SG_HEAP_SIZE);
+    t_result("an empty heap again", a && sg_heap_free(a), "%llx", (unsigned long long)a);
+}
+
 static void expect_fault(const char *name, const char *text, uint32_t block, int result,
                          uint32_t thread, const char *word)
 {
@@ -472,6 +501,7 @@ int main(int argc, char **argv)
     test_blocks();
     test_calls();
     test_threads();
+    test_heap();
     test_faults();
     test_output();
     test_params();

@@ -244,6 +244,15 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct call *c
             return ret_value(d, &c->rets[0], SG_TY_S32, f[0]);
         return d->err;
     }
+    if (!strcmp(name, "malloc") && c->nargs == 1 && c->nrets == 1) {
+        f[0] = sg_temp(d, SG_TY_U64);
+        sg_emit(d, "malloc", f[0], arg_value(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        return d->err ? d->err : ret_value(d, &c->rets[0], SG_TY_U64, f[0]);
+    }
+    if (!strcmp(name, "free") && c->nargs == 1 && !c->nrets) {
+        sg_emit(d, "free", NONE, arg_value(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        return d->err;
+    }
     if (!strcmp(name, "__assertfail") && c->nargs == 5) {
         for (int i = 0; i < 5; i++)
             a[i] = arg_value(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
