@@ -102,7 +102,7 @@ compare() {
 # Each refused call is named once in the trace, with a reason.
 trace() {
     log=$out/trace
-    VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" not_supported module_wrong_image \
+    VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" not_supported module_wrong_image module_sass_only \
         >"$log.out" 2>"$log"
     bad=0
     for name in $(sed -n 's/^not_supported\.\(cu[A-Za-z0-9]*\) .*/\1/p' "$log.out"); do
@@ -112,9 +112,15 @@ trace() {
             bad=1
         fi
     done
-    grep -q 'cuModuleLoadData' "$log" || { echo "FAIL: trace: no line for cuModuleLoadData"; bad=1; }
+    # ... and each refused image with what is wrong with it.
+    refused=$(grep -c '\] cuModuleLoadData(.* = CUDA_ERROR' "$log")
+    explained=$(grep -c 'why cuModuleLoadData: ..*' "$log")
+    if [ "$refused" -lt 8 ] || [ "$explained" -lt "$refused" ]; then
+        echo "FAIL: trace: $refused refused images, $explained of them explained"
+        bad=1
+    fi
     if [ $bad = 0 ]; then
-        echo "trace: each refused call named once"
+        echo "trace: each refused call named once, each of $refused refused images explained"
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
