@@ -268,6 +268,7 @@ static bool ring_room(struct vcu_ring *r, uint64_t *room)
     return true;
 }
 
+/* CUDA_ERROR_NOT_READY: there are notifications to be read first. */
 static CUresult wait_room(struct vcu_ring *r, uint64_t need)
 {
     uint64_t room = r->ring_size - (r->tail - r->head);
@@ -281,6 +282,8 @@ static CUresult wait_room(struct vcu_ring *r, uint64_t need)
             return vcu_ring_declare_dead(r, VGPU_DEAD_PROTOCOL);
         if (room >= need)
             break;
+        if (vcu_ring_notified(r)) /* the worker may be waiting for us to read: not under the lock */
+            return CUDA_ERROR_NOT_READY;
         if (tries < 200)
             sched_yield();
         else
@@ -360,8 +363,14 @@ CUresult vcu_ring_begin(struct vcu_ring *r, struct vcu_call *c, uint16_t call, u
     if (res != CUDA_SUCCESS)
         return res;
 
+    if (vcu_ring_notified(r)) /* device printf also comes out at launches, as on a GPU */
+        vcu_ring_drain(r);
     pthread_mutex_lock(&r->lock);
-    res = ring_reserve(r, (uint32_t)total);
+    while ((res = ring_reserve(r, (uint32_t)total)) == CUDA_ERROR_NOT_READY) {
+        pthread_mutex_unlock(&r->lock);
+        vcu_ring_drain(r);
+        pthread_mutex_lock(&r->lock);
+    }
     if (res != CUDA_SUCCESS) {
         pthread_mutex_unlock(&r->lock);
         if (c->slot != VGP_NO_REPLY)

@@ -28,6 +28,8 @@
 #define CALL_NEVER 0x1237 /* is never answered, the worker goes on */
 #define CALL_HUGE 0x1238  /* claims a payload larger than the slot */
 
+#define CALL_PRINT 0x1239 /* no reply; sends its text back as a print, waiting for room */
+
 /* One transport and worker per test. */
 static struct fixture {
     struct vcu_transport t;
@@ -128,6 +130,30 @@ static void reply(const struct vgp_record *rec, const void *data, uint32_t size)
     wake_guest();
 }
 
+static void print_back(const char *text)
+{
+    uint32_t length = (uint32_t)strlen(text);
+    struct vgp_notify n = { .size = (16 + 4 + length + 15) & ~15u, .type = VGP_NOTIFY_PRINT };
+    uint64_t tail = f.h->notify_tail;
+    uint32_t pos = tail & (f.h->notify_size - 1);
+    uint32_t pad = pos + n.size > f.h->notify_size ? f.h->notify_size - pos : 0;
+    uint8_t *base = f.base + f.h->notify_offset;
+
+    while (!f.stop && tail + pad + n.size - __atomic_load_n(&f.h->notify_head, __ATOMIC_ACQUIRE) >
+                          f.h->notify_size)
+        usleep(50);
+    if (pad != 0) {
+        memcpy(base + pos, &(struct vgp_notify){ .size = pad, .type = VGP_NOTIFY_PAD }, 16);
+        tail += pad;
+        pos = 0;
+    }
+    memcpy(base + pos, &n, sizeof(n));
+    memcpy(base + pos + 16, &length, 4);
+    memcpy(base + pos + 20, text, length);
+    __atomic_store_n(&f.h->notify_tail, tail + n.size, __ATOMIC_RELEASE);
+    wake_guest();
+}
+
 /* Returns false at the end of the worker's life. */
 static bool serve_one(uint64_t head)
 {
@@ -149,6 +175,9 @@ static bool serve_one(uint64_t head)
         if (f.slow)
             usleep(2000);
         reply(rec, args, rec->size - (uint32_t)sizeof(*rec));
+        break;
+    case CALL_PRINT:
+        print_back((const char *)args);
         break;
     case CALL_DIE:
         return false;
@@ -544,6 +573,24 @@ static void test_notifications(void **state)
     assert_int_equal(f.h->notify_head, tail);
 }
 
+/* The worker waits for room for its prints while we wait for room for our calls. */
+static void test_prints_with_full_ring(void **state)
+{
+    uint32_t back[256], n;
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        struct vcu_call c;
+
+        assert_int_equal(vcu_ring_begin(&f.r, &c, CALL_PRINT, 4000, VCU_REPLY_NONE, 0, 0), 0);
+        memset(c.args, 'a' + i % 26, 1000);
+        c.args[1000] = '\0';
+        vcu_ring_publish(&c);
+    }
+    assert_int_equal(echo("x", 1, back, &n), 0);
+    assert_int_equal(notes, 300);
+}
+
 static void test_hostile_notification(void **state)
 {
     struct vgp_notify n = { .size = 4080, .type = VGP_NOTIFY_PRINT };
@@ -599,11 +646,21 @@ static void test_hostile_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_round_trip),           T(test_wrap_and_full),   T(test_full_ring_slow_worker),
-        T(test_record_limit),         T(test_threads),         T(test_sleep_and_wake),
-        T(test_many_outstanding),     T(test_dead_worker),     T(test_lost_transport),
-        T(test_hostile_reply),        T(test_hostile_head),    T(test_notifications),
-        T(test_hostile_notification), T(test_hostile_headers),
+        T(test_round_trip),
+        T(test_wrap_and_full),
+        T(test_full_ring_slow_worker),
+        T(test_record_limit),
+        T(test_threads),
+        T(test_sleep_and_wake),
+        T(test_many_outstanding),
+        T(test_dead_worker),
+        T(test_lost_transport),
+        T(test_hostile_reply),
+        T(test_hostile_head),
+        T(test_notifications),
+        T(test_prints_with_full_ring),
+        T(test_hostile_notification),
+        T(test_hostile_headers),
     };
 
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
