@@ -136,7 +136,10 @@ configure_qemu()
     local extra
 
     "$DEVICE_DIR/add-to-qemu.sh" "$O/src" || return 1
-    [ -e "$O/obj/build.ninja" ] && [ "$(cat "$O/.stamp" 2>/dev/null)" = "$1" ] && return
+    # A build folder names its own place: one that was moved or copied must be made anew, or ninja
+    # would regenerate the other one for ever.
+    grep -qF "$O/obj" "$O/obj/build.ninja" 2>/dev/null &&
+        [ "$(cat "$O/.stamp" 2>/dev/null)" = "$1" ] && return
     say "configuring QEMU $(cat "$O/src/VERSION")"
     rm -rf "$O/obj"
     mkdir -p "$O/obj"

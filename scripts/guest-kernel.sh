@@ -63,14 +63,14 @@ for deb in "$dir"/debs/*.deb; do
 done
 rm -rf "$dir/debs"
 
-# The headers include each other by their installed place; here they lie elsewhere.
+# The headers include each other by their installed place; here they lie elsewhere, and may be moved.
 src=$dir/root/usr/src
 headers_dir=$src/linux-headers-$release
-common_dir=$(cd "$src/$common" && pwd)
-sed -i "s|/usr/src/$common|$common_dir|g" "$headers_dir/Makefile"
-if [ -f "$headers_dir/.kernelvariables" ]; then
-    sed -i "s|/usr/src/$common|$common_dir|g" "$headers_dir/.kernelvariables"
-fi
+for file in Makefile .kernelvariables; do
+    [ ! -f "$headers_dir/$file" ] ||
+        sed -i "s|/usr/src/$common|\$(abspath \$(dir \$(lastword \$(MAKEFILE_LIST))))/../$common|g" \
+            "$headers_dir/$file"
+done
 ln -sfn "root/usr/src/linux-headers-$release" "$dir/headers"
 ln -sfn "root/boot/vmlinuz-$release" "$dir/vmlinuz"
 
