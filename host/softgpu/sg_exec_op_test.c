@@ -491,6 +491,8 @@ static void test_compare(void)
 {
     T("wwww", "vabsdiff4.u32.u32.u32", ref_absdiff4(UA, UB, false, 0));
     T("wwww", "vabsdiff4.u32.u32.u32.add", ref_absdiff4(UA, UB, true, UC));
+    T("wwsw", "vshr.u32.u32.u32.clamp.add", (UB > 31 ? 0 : UA >> UB) + UC);
+    T("wws", "vshl.u32.u32.u32.wrap", UA << (UB & 31));
     T("wEE", "set.lt.u32.f16x2", ref_set2(UA, UB, 0xffff));
     T("EEE", "set.lt.f16x2.f16x2", ref_set2(UA, UB, 0x3c00));
     T("pww", "setp.lt.s32", SA < SB);

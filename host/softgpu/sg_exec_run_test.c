@@ -188,6 +188,15 @@ static void test_blocks(void)
           "isspacep.shared %p1, %rd6;\nisspacep.global %p2, %rd1;\nselp.u32 %r10, 100, 0, %p1;\n"
           "selp.u32 %r11, 200, 0, %p2;\nadd.u32 %r9, %r9, %r10;\nadd.u32 %r9, %r9, %r11;\n"
           "st.global.u32 [%rd1], %r9;"), 1, 64, 64, i + 300);
+    CHECK("vectors", KERNEL("",
+          "mul.wide.u32 %rd3, %r1, 32;\nadd.u64 %rd3, %rd3, %rd0;\n"
+          "st.global.v8.b32 [%rd3], {%r1, 1, 2, 3, 4, 5, 6, 7};\n"
+          "ld.global.v8.b32 {%r9, %r10, %r11, %r12, %r13, %r14, %r15, %r16}, [%rd3];\n"
+          "add.u32 %r16, %r16, %r10;\nst.global.u32 [%rd3+28], %r16;\n"
+          "ld.global.v4.u8 {%r9, %r10, %r11, %r12}, [%rd3+4];\nadd.u32 %r9, %r9, %r10;\n"
+          "st.global.v2.u16 [%rd3+8], {%r9, %r16};\nld.global.v2.b64 {%rd4, %rd5}, [%rd3+16];\n"
+          "st.global.v2.b64 [%rd3+16], {%rd4, %rd5};"), 1, 40, 320,
+          i % 8 == 0 ? i / 8 : i % 8 == 7 ? 8 : i % 8 == 2 ? 0x80001 : i % 8);
     t_cooperative = true;
     CHECK("a barrier of the whole grid", KERNEL("",
           "atom.global.add.u32 %r9, [%rd0+8192], 1;\nL: ld.acquire.gpu.global.u32 %r10, [%rd0+8192];\n"

@@ -32,8 +32,6 @@ static const struct {
     {"%clock", SG_SR_CLOCK},       {"%clock_hi", SG_SR_CLOCK_HI}, {"%clock64", SG_SR_CLOCK64},
     {"%globaltimer", SG_SR_GLOBALTIMER}, {"%globaltimer_lo", SG_SR_GLOBALTIMER_LO},
     {"%globaltimer_hi", SG_SR_GLOBALTIMER_HI},
-    {"%reserved_smem_offset_begin", SG_SR_ZERO}, {"%reserved_smem_offset_end", SG_SR_ZERO},
-    {"%reserved_smem_offset_cap", SG_SR_ZERO},
 };
 
 /* A special register by its full name; -1: none such. */
@@ -42,6 +40,8 @@ static int find_sreg(const char *s, uint32_t len)
     for (size_t i = 0; i < sizeof(sregs) / sizeof(sregs[0]); i++)
         if (strlen(sregs[i].name) == len && !memcmp(sregs[i].name, s, len))
             return sregs[i].sr;
+    if (len > 21 && !memcmp(s, "%reserved_smem_offset", 21))
+        return SG_SR_ZERO; /* nothing is reserved */
     if (len >= 8 && !memcmp(s, "%envreg", 7)) {
         if (len == 8 && s[7] == '1')
             return SG_SR_ENVREG1;

@@ -472,6 +472,30 @@ static int emit_simd(struct sg_dec *d)
     return d->err;
 }
 
+/* vshl, vshr on whole registers: the shift, then with .add the sum with c */
+static int emit_vshift(struct sg_dec *d)
+{
+    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap"), add = sg_mod(d, "add");
+    enum sg_type t = sg_ty(d, 1);
+    uint32_t a, b, r;
+
+    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 ||
+        sg_ty(d, 2) != SG_TY_U32 || (!wrap && !sg_mod(d, "clamp")) || add != (d->nops == 4))
+        return sg_dec_refuse(d, NULL);
+    a = sg_src(d, 1, SG_TY_B32);
+    b = sg_src(d, 2, SG_TY_U32);
+    if (wrap) {
+        r = sg_temp(d, SG_TY_B32);
+        sg_emit(d, "and.b32", r, b, sg_const32(d, 31), NONE);
+        b = r;
+    }
+    r = add ? sg_temp(d, SG_TY_B32) : sg_dst(d, 0, SG_TY_B32);
+    sg_emit(d, left ? "shl.b32" : sg_type_signed(t) ? "shr.s32" : "shr.u32", r, a, b, NONE);
+    if (add)
+        sg_emit(d, "add.b32", sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
+    return d->err;
+}
+
 /* ---- move ---- */
 
 /* mov.b64 {a, b}, x; and back */
@@ -546,6 +570,7 @@ const struct sg_family sg_families_int[] = {
     {"dp2a", emit_dp, 4, 4, 0},      {"setp", emit_setp, 3, 4, 0},
     {"set", emit_set, 3, 4, 0},      {"selp", emit_selp, 4, 4, 0},
     {"slct", emit_slct, 4, 4, 0},    {"mov", emit_mov, 2, 2, 0},
+    {"vshl", emit_vshift, 3, 4, 0},  {"vshr", emit_vshift, 3, 4, 0},
     {"vadd4", emit_simd, 4, 4, 0},   {"vadd2", emit_simd, 4, 4, 0},
     {"vsub4", emit_simd, 4, 4, 0},   {"vsub2", emit_simd, 4, 4, 0},
     {"vmin4", emit_simd, 4, 4, 0},   {"vmin2", emit_simd, 4, 4, 0},

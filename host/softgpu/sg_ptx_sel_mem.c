@@ -126,33 +126,14 @@ static uint32_t take_vec(struct sg_dec *d)
     return sg_mod(d, "v2") ? 2 : sg_mod(d, "v4") ? 4 : sg_mod(d, "v8") ? 8 : 1;
 }
 
-static int emit_ld(struct sg_dec *d)
+/* One load of up to 4 elements. */
+static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                const struct addr *x, bool spin)
 {
-    enum sg_type t = sg_ty(d, 0);
-    bool spin = take_hints(d);
-    enum sg_space sp = take_space(d);
-    uint32_t vec = take_vec(d), f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size;
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size = sg_type_size(t);
     uint32_t *const dst[4] = {&f[0], &f[2], &f[3], &f[4]};
-    struct sg_opel el[4];
-    struct addr x;
     char op[40];
 
-    size = sg_type_size(t);
-    if (!size)
-        return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
-    if (vec > 4 || size > 8)
-        return sg_dec_refuse(d, NULL);
-    if (address(d, 1, sp, &x))
-        return d->err;
-    if (vec == 1) {
-        el[0] = (struct sg_opel){d->ops[0].kind, d->ops[0].v, 0};
-        if (d->ops[0].kind == SG_O_VEC && d->ops[0].nel == 1)
-            el[0] = d->ops[0].el[0];
-    } else {
-        if (d->ops[0].kind != SG_O_VEC || d->ops[0].nel != vec)
-            return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, vec);
-        memcpy(el, d->ops[0].el, vec * sizeof(el[0]));
-    }
     for (uint32_t k = 0; k < vec; k++) {
         wide[k] = NONE;
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
@@ -162,20 +143,18 @@ static int emit_ld(struct sg_dec *d)
             *dst[k] = sg_dst_el(d, &el[k], t);
         }
     }
-    if (x.uniform_param && (x.off < 0 || (uint64_t)x.off + size * vec > d->k->param_bytes))
-        return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
-    if (vec > 1 && (size < 4 || (vec == 4 && size == 8) || x.uniform_param))
-        snprintf(op, sizeof(op), x.uniform_param ? "ld.p.slow" : "ld.slow");
+    if (vec > 1 && (size < 4 || (vec == 4 && size == 8) || x->uniform_param))
+        snprintf(op, sizeof(op), x->uniform_param ? "ld.p.slow" : "ld.slow");
     else if (vec > 1)
-        snprintf(op, sizeof(op), "ld.%c.v%u.%s", space_letter(&x), vec, elem_name(t, true));
+        snprintf(op, sizeof(op), "ld.%c.v%u.%s", space_letter(x), vec, elem_name(t, true));
     else
-        snprintf(op, sizeof(op), "ld.%c.%s", space_letter(&x), elem_name(t, true));
-    f[1] = x.uniform_param ? NONE : x.op;
+        snprintf(op, sizeof(op), "ld.%c.%s", space_letter(x), elem_name(t, true));
+    f[1] = x->uniform_param ? NONE : x->op;
     i = sg_emit_x(d, op, f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
     if (d->err)
         return d->err;
-    d->insns[i].imm = x.off;
-    d->insns[i].aux = make_aux(t, vec, &x, false, spin);
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(t, vec, x, false, spin);
     for (uint32_t k = 0; k < vec; k++)
         if (wide[k] != NONE) {
             snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32")
@@ -185,35 +164,53 @@ static int emit_ld(struct sg_dec *d)
     return d->err;
 }
 
-static int emit_st(struct sg_dec *d)
+/* The registers of a vector operand, or the one register. */
+static int elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
+{
+    const struct sg_opnd *o = &d->ops[i];
+
+    if (vec == 1 && o->kind != SG_O_VEC) {
+        el[0] = (struct sg_opel){o->kind, o->v, o->imm};
+        return 0;
+    }
+    if (o->kind != SG_O_VEC || o->nel != vec)
+        return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, vec);
+    memcpy(el, o->el, vec * sizeof(el[0]));
+    return 0;
+}
+
+static int emit_ld(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
     bool spin = take_hints(d);
     enum sg_space sp = take_space(d);
-    uint32_t vec = take_vec(d), f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size;
-    uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
-    struct sg_opel el[4];
+    uint32_t vec = take_vec(d), size = sg_type_size(t);
+    struct sg_opel el[SG_MAX_VEC];
     struct addr x;
-    char op[40];
 
-    size = sg_type_size(t);
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
-    if (vec > 4 || size > 8 || sp == SG_SP_CONST)
+    if (size > 8 || (vec == 8 && size != 4))
         return sg_dec_refuse(d, NULL);
-    if (address(d, 0, sp, &x))
+    if (address(d, 1, sp, &x) || elements(d, 0, vec, el))
         return d->err;
-    if (x.uniform_param)
-        return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
-    if (vec == 1) {
-        el[0] = (struct sg_opel){d->ops[1].kind, d->ops[1].v, d->ops[1].imm};
-        if (d->ops[1].kind == SG_O_VEC && d->ops[1].nel == 1)
-            el[0] = d->ops[1].el[0];
-    } else {
-        if (d->ops[1].kind != SG_O_VEC || d->ops[1].nel != vec)
-            return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, vec);
-        memcpy(el, d->ops[1].el, vec * sizeof(el[0]));
-    }
+    if (x.uniform_param && (x.off < 0 || (uint64_t)x.off + size * vec > d->k->param_bytes))
+        return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
+    if (vec < 8)
+        return load(d, t, vec, el, &x, spin);
+    load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
+    x.off += 16;
+    return load(d, t, 4, el + 4, &x, spin);
+}
+
+/* One store of up to 4 elements. */
+static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                 const struct addr *x, bool spin)
+{
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size = sg_type_size(t);
+    uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
+    char op[40];
+
     for (uint32_t k = 0; k < vec; k++) {
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
             *src[k] = sg_temp(d, SG_TY_U32);
@@ -227,16 +224,40 @@ static int emit_st(struct sg_dec *d)
     if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
         snprintf(op, sizeof(op), "st.slow");
     else if (vec > 1)
-        snprintf(op, sizeof(op), "st.%c.v%u.%s", space_letter(&x), vec, elem_name(t, false));
+        snprintf(op, sizeof(op), "st.%c.v%u.%s", space_letter(x), vec, elem_name(t, false));
     else
-        snprintf(op, sizeof(op), "st.%c.%s", space_letter(&x), elem_name(t, false));
-    f[1] = x.op;
+        snprintf(op, sizeof(op), "st.%c.%s", space_letter(x), elem_name(t, false));
+    f[1] = x->op;
     i = sg_emit_x(d, op, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (d->err)
         return d->err;
-    d->insns[i].imm = x.off;
-    d->insns[i].aux = make_aux(t, vec, &x, true, spin);
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(t, vec, x, true, spin);
     return d->err;
+}
+
+static int emit_st(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool spin = take_hints(d);
+    enum sg_space sp = take_space(d);
+    uint32_t vec = take_vec(d), size = sg_type_size(t);
+    struct sg_opel el[SG_MAX_VEC];
+    struct addr x;
+
+    if (!size)
+        return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
+    if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST)
+        return sg_dec_refuse(d, NULL);
+    if (address(d, 0, sp, &x) || elements(d, 1, vec, el))
+        return d->err;
+    if (x.uniform_param)
+        return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
+    if (vec < 8)
+        return store(d, t, vec, el, &x, spin);
+    store(d, t, 4, el, &x, spin);
+    x.off += 16;
+    return store(d, t, 4, el + 4, &x, spin);
 }
 
 /* atom d, [a], b{, c} and red [a], b */
