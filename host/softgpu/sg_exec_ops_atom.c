@@ -221,22 +221,35 @@ ATOM16(add_bf16, add_bf16(old, b))
 HANDLER(cp_async)
 {
     const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), size = in->aux;
+    struct sg_cta *c = w->cta;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
+        const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
+        const u64 from = SRC(u64, a)[i] + (u64)in->imm;
+        u8 *to = c->shared + pd[i];
+        const void *src = (const void *)(uintptr_t)from;
         u32 local;
-        void *to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local), *from;
 
-        if (!to)
-            return SG_FAULTED;
-        if (n) {
-            from = sg_resolve(w, in, i, SG_SP_GLOBAL, SRC(u64, a)[i] + (u64)in->imm, n, 4, false,
-                              &local);
-            if (!from)
+        if (UNLIKELY((pd[i] & (size - 1)) || pd[i] > c->shared_bytes ||
+                     c->shared_bytes - pd[i] < size)) {
+            to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local);
+            if (!to)
                 return SG_FAULTED;
-            memcpy(to, from, n);
         }
-        memset((u8 *)to + n, 0, size - n);
+        if (UNLIKELY(n && (r->generation != SG_GENERATION() || from < r->base || from >= r->end ||
+                           n > r->end - from || (from & 3)))) {
+            src = sg_resolve(w, in, i, SG_SP_GLOBAL, from, n, 4, false, &local);
+            if (!src)
+                return SG_FAULTED;
+        }
+        if (LIKELY(n == 16 && size == 16)) {
+            memcpy(to, src, 16);
+        } else {
+            if (n)
+                memcpy(to, src, n);
+            memset(to + n, 0, size - n);
+        }
     }
     return SG_NEXT;
 }

@@ -4,8 +4,7 @@
  * layouts of the PTX ISA (lane = 4 * group + t), multiplied, and gathered again. The order of
  * additions is not specified by CUDA; here it is ascending in k, in f32.
  */
-#include "sg_exec_op.h"
-#include "sg_half.h"
+#include "sg_exec_half.h"
 #include "sg_mma.h"
 
 #define GROUP(lane) ((lane) >> 2)
@@ -61,49 +60,105 @@ static inline int per_reg(u8 type)
 #define C_ROW(lane, r) (GROUP(lane) + ((r) >> 1) * 8)
 #define C_COL(lane, r) (T(lane) * 2 + ((r) & 1))
 
+/* The parts of a register, as f32, for all lanes. */
+static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
+{
+    switch (type) {
+    case SG_MMA_F16:
+        widen_f16(v, 0, part[0]);
+        widen_f16(v, 16, part[1]);
+        break;
+    case SG_MMA_BF16:
+        widen_bf16(v, 0, part[0]);
+        widen_bf16(v, 16, part[1]);
+        break;
+    case SG_MMA_S8:
+        for (int p = 0; p < 4; p++)
+            LANES part[p][i] = (f32)(s32)(s8)(v[i] >> (8 * p));
+        break;
+    case SG_MMA_U8:
+        for (int p = 0; p < 4; p++)
+            LANES part[p][i] = (f32)(s32)(u8)(v[i] >> (8 * p));
+        break;
+    default:
+        for (int p = 0; p < per_reg(type); p++)
+            for (int i = 0; i < SG_LANES; i++)
+                part[p][i] = element(v[i], p, type);
+        break;
+    }
+}
+
+#ifdef __FMA__
+#define MAC(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define MAC(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* c += a * b. Sums of products of bytes stay below 2^24: f32 holds them exactly. */
+static inline void multiply(const struct sg_warp *w, const struct sg_insn *in,
+                            const struct sg_mma_form *f, f32 c[16][8])
+{
+    const int na = per_reg(f->a), nb = per_reg(f->b), depth = f->k;
+    f32 a[16][32], b[32][8], part[4][SG_LANES];
+
+    for (int r = 0; r < f->na; r++) {
+        spread(reg(w, in, r), f->a, part);
+        for (int p = 0; p < na; p++)
+            for (int i = 0; i < SG_LANES; i++)
+                a[A_ROW(f, i, r)][A_COL(f, i, r, p, na)] = part[p][i];
+    }
+    for (int r = 0; r < f->nb; r++) {
+        spread(reg(w, in + 1, r), f->b, part);
+        for (int p = 0; p < nb; p++)
+            for (int i = 0; i < SG_LANES; i++)
+                b[B_ROW(i, r, p, nb)][GROUP(i)] = part[p][i];
+    }
+    for (int i = 0; i < f->m; i++) {
+        f32 sum[8];
+
+        memcpy(sum, c[i], sizeof(sum));
+        for (int k = 0; k < depth; k++)
+            SG_VECTOR for (int j = 0; j < 8; j++)
+                sum[j] = MAC(a[i][k], b[k][j], sum[j]);
+        memcpy(c[i], sum, sizeof(sum));
+    }
+}
+
+/* The two columns t * 2, t * 2 + 1 of a row make one f16 register or two f32 ones. */
 HANDLER(mma_float)
 {
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
-    const int na = per_reg(f->a), nb = per_reg(f->b);
-    f32 a[16][32], b[32][8], c[16][8];
-    u32 out[4][SG_LANES];
+    const bool full = f->c == 'f';
+    f32 c[16][8], x[4][SG_LANES];
+    u32 lo[SG_LANES], hi[SG_LANES];
 
-    for (int r = 0; r < f->na; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            for (int p = 0; p < na; p++)
-                a[A_ROW(f, i, r)][A_COL(f, i, r, p, na)] = element(reg(w, in, r)[i], p, f->a);
-    for (int r = 0; r < f->nb; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            for (int p = 0; p < nb; p++)
-                b[B_ROW(i, r, p, nb)][GROUP(i)] = element(reg(w, in + 1, r)[i], p, f->b);
-    for (int i = 0; i < SG_LANES; i++)
-        for (int r = 0; r < 4; r++) {
-            const u32 v = f->c == 'f' ? reg(w, in + 2, r)[i] : reg(w, in + 2, r >> 1)[i];
-
-            if (f->c == 'f')
-                memcpy(&c[C_ROW(i, r)][C_COL(i, r)], &v, 4);
-            else
-                c[C_ROW(i, r)][C_COL(i, r)] = sg_f16_to_f32((u16)(v >> (16 * (r & 1))));
+    for (int r = 0; r < f->nc; r++) {
+        if (full) {
+            memcpy(x[r], reg(w, in + 2, r), sizeof(x[r]));
+        } else {
+            widen_f16(reg(w, in + 2, r), 0, x[2 * r]);
+            widen_f16(reg(w, in + 2, r), 16, x[2 * r + 1]);
         }
-    for (int i = 0; i < f->m; i++)
-        for (int k = 0; k < f->k; k++)
-            for (int j = 0; j < 8; j++)
-                c[i][j] += a[i][k] * b[k][j];
-    for (int i = 0; i < SG_LANES; i++)
-        for (int r = 0; r < 4; r++) {
-            const f32 v = c[C_ROW(i, r)][C_COL(i, r)];
-
-            if (f->c == 'f')
-                memcpy(&out[r][i], &v, 4);
-            else if (r & 1)
-                out[r >> 1][i] |= (u32)sg_f32_to_f16(v, 0) << 16;
-            else
-                out[r >> 1][i] = sg_f32_to_f16(v, 0);
-        }
+    }
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            c[C_ROW(i, r)][C_COL(i, r)] = x[r][i];
+    multiply(w, in, f, c);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            x[r][i] = c[C_ROW(i, r)][C_COL(i, r)];
     for (int r = 0; r < f->nc; r++) {
         u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        const u32 m = w->wmask;
 
-        LANES d[i] = LANE_ON(u32, w->wmask, i) ? out[r][i] : d[i];
+        if (full) {
+            memcpy(lo, x[r], sizeof(lo));
+        } else {
+            narrow_f16(x[2 * r], lo);
+            narrow_f16(x[2 * r + 1], hi);
+            LANES lo[i] |= hi[i] << 16;
+        }
+        LANES d[i] = LANE_ON(u32, m, i) ? lo[i] : d[i];
     }
     return SG_NEXT;
 }
@@ -111,46 +166,27 @@ HANDLER(mma_float)
 HANDLER(mma_int)
 {
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
-    s32 a[16][32], b[32][8];
-    s64 c[16][8];
+    u32 out[4][SG_LANES];
+    f32 c[16][8];
 
-    for (int r = 0; r < f->na; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            for (int p = 0; p < 4; p++) {
-                const u8 v = (u8)(reg(w, in, r)[i] >> (8 * p));
-
-                a[A_ROW(f, i, r)][A_COL(f, i, r, p, 4)] = f->a == SG_MMA_S8 ? (s8)v : v;
-            }
-    for (int r = 0; r < f->nb; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            for (int p = 0; p < 4; p++) {
-                const u8 v = (u8)(reg(w, in + 1, r)[i] >> (8 * p));
-
-                b[B_ROW(i, r, p, 4)][GROUP(i)] = f->b == SG_MMA_S8 ? (s8)v : v;
-            }
-    for (int r = 0; r < f->nc; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            c[C_ROW(i, r)][C_COL(i, r)] = (s32)reg(w, in + 2, r)[i];
-    for (int i = 0; i < f->m; i++) {
-        s32 sum[8] = {0};
-
-        for (int k = 0; k < f->k; k++)
-            for (int j = 0; j < 8; j++)
-                sum[j] += a[i][k] * b[k][j];
-        for (int j = 0; j < 8; j++)
-            c[i][j] += sum[j];
-    }
+    memset(c, 0, sizeof(c));
+    multiply(w, in, f, c);
     for (int r = 0; r < f->nc; r++) {
-        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        const u32 *pc = reg(w, in + 2, r);
 
         for (int i = 0; i < SG_LANES; i++) {
-            s64 v = c[C_ROW(i, r)][C_COL(i, r)];
+            s64 v = (s64)(s32)pc[i] + (s32)c[C_ROW(i, r)][C_COL(i, r)];
 
             if (in->imm)
                 v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
-            if (w->wmask >> i & 1)
-                d[i] = (u32)v;
+            out[r][i] = (u32)v;
         }
+    }
+    for (int r = 0; r < f->nc; r++) {
+        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        const u32 m = w->wmask;
+
+        LANES d[i] = LANE_ON(u32, m, i) ? out[r][i] : d[i];
     }
     return SG_NEXT;
 }
@@ -332,6 +368,18 @@ HANDLER(ext)
 }
 
 /* Lane i of matrix j holds two 16-bit elements of row i / 4, or of column i / 4 when transposed. */
+/* 16 bytes of shared memory, the address of lane i. */
+static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 i, u32 addr,
+                               bool write)
+{
+    struct sg_cta *c = w->cta;
+    u32 local;
+
+    if (LIKELY(!(addr & 15) && addr <= c->shared_bytes && c->shared_bytes - addr >= 16))
+        return c->shared + addr;
+    return sg_resolve(w, in, i, SG_SP_SHARED, addr, 16, 16, write, &local);
+}
+
 HANDLER(ldmatrix)
 {
     const u32 n = in->aux & 15, dst[4] = {in->d, in->b, in->c, in->e};
@@ -339,9 +387,7 @@ HANDLER(ldmatrix)
     u16 m[4][8][8];
 
     for (u32 i = 0; i < n * 8; i++) {
-        u32 local;
-        const void *p = sg_resolve(w, in, i, SG_SP_SHARED, (u32)(pa[i] + (u32)in->imm), 16, 16,
-                                   false, &local);
+        const void *p = matrix_row(w, in, i, pa[i] + (u32)in->imm, false);
 
         if (!p)
             return SG_FAULTED;
@@ -379,9 +425,7 @@ HANDLER(stmatrix)
         }
     }
     for (u32 i = 0; i < n * 8; i++) {
-        u32 local;
-        void *p = sg_resolve(w, in, i, SG_SP_SHARED, (u32)(pa[i] + (u32)in->imm), 16, 16, true,
-                             &local);
+        void *p = matrix_row(w, in, i, pa[i] + (u32)in->imm, true);
 
         if (!p)
             return SG_FAULTED;

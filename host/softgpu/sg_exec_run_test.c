@@ -188,6 +188,16 @@ static void test_blocks(void)
           "isspacep.shared %p1, %rd6;\nisspacep.global %p2, %rd1;\nselp.u32 %r10, 100, 0, %p1;\n"
           "selp.u32 %r11, 200, 0, %p2;\nadd.u32 %r9, %r9, %r10;\nadd.u32 %r9, %r9, %r11;\n"
           "st.global.u32 [%rd1], %r9;"), 1, 64, 64, i + 300);
+    CHECK("cp.async", KERNEL(".shared .align 16 .b8 s[640];\n",
+          "st.global.u32 [%rd1], %r1;\nmov.u32 %r9, s;\nmul.lo.u32 %r10, %r1, 16;\n"
+          "add.u32 %r9, %r9, %r10;\nand.b32 %r11, %r1, 7;\nmul.wide.u32 %rd3, %r11, 16;\n"
+          "add.u64 %rd3, %rd3, %rd0;\nand.b32 %r12, %r1, 1;\nmul.lo.u32 %r12, %r12, 12;\n"
+          "sub.u32 %r12, 16, %r12;\nbar.sync 0;\n"
+          "cp.async.cg.shared.global [%r9], [%rd3], 16, %r12;\ncp.async.commit_group;\n"
+          "cp.async.wait_group 0;\nbar.sync 0;\nld.shared.v4.u32 {%r13, %r14, %r15, %r16}, [%r9];\n"
+          "add.u32 %r13, %r13, %r14;\nadd.u32 %r13, %r13, %r15;\nadd.u32 %r13, %r13, %r16;\n"
+          "st.global.u32 [%rd1], %r13;"), 1, 40, 40,
+          i & 1 ? (i & 7) * 4 : (i & 7) * 16 + 6);
     CHECK("vectors", KERNEL("",
           "mul.wide.u32 %rd3, %r1, 32;\nadd.u64 %rd3, %rd3, %rd0;\n"
           "st.global.v8.b32 [%rd3], {%r1, 1, 2, 3, 4, 5, 6, 7};\n"
@@ -361,6 +371,16 @@ static void test_faults(void)
                  "trap");
     expect_fault("barrier deadlock", KERNEL("", "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\n"
                  "bar.sync 1;\nA: bar.sync 2, 128;"), 64, SG_ERR_FAILED, 0, "deadlock");
+    expect_fault("cp.async from outside", KERNEL(".shared .align 16 .b8 s[16];\n",
+                 "mov.u32 %r9, s;\ncp.async.cg.shared.global [%r9], [%rd0+16384], 16;"), 1,
+                 SG_ERR_ADDRESS, 0, "out of bounds");
+    expect_fault("cp.async to outside", KERNEL(".shared .align 16 .b8 s[16];\n",
+                 "mov.u32 %r9, s;\ncp.async.cg.shared.global [%r9+16], [%rd0], 16;"), 1,
+                 SG_ERR_ADDRESS, 0, "shared");
+    expect_fault("ldmatrix outside", KERNEL(".shared .align 16 .b8 s[64];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 16, %r9;\n"
+                 "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r9];"), 32, SG_ERR_ADDRESS, 4,
+                 "shared");
     expect_fault("call through a bad pointer", KERNEL("",
                  "call %rd0, ();"), 32, 718, 0, "pointer");
     t_watchdog = 1000000;
