@@ -271,6 +271,18 @@ static void virtuals(void)
     CLOSE("virtuals");
 }
 
+static void pingpong(void)
+{
+    int *o = tm_alloc(32 * 4);
+    struct { void *o; int rounds; } p = {o, 10};
+    OPEN("pingpong")
+
+    r = tk_run(&t, 1, 64, &p, &f);
+    for (int i = 0; i < 32; i++)
+        err += o[i] != (31 - i) * 45;
+    CLOSE("pingpong");
+}
+
 /* ---- matrix instructions: small whole numbers, so every result is exact ---- */
 
 static uint16_t half(int v)
@@ -428,6 +440,7 @@ static void one_file(const char *path)
         maths();
         gridsync();
         virtuals();
+        pingpong();
         printing();
     }
     free(text);

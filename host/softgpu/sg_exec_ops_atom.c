@@ -217,6 +217,71 @@ ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
 ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
 
+/*
+ * Barrier objects of 64 bits: arrivals still missing in bits 0-19, arrivals of a phase in bits 20-39,
+ * number of the phase above. The state that arrive returns is the object as it was.
+ */
+#define MBAR_COUNT 0xfffffu
+#define MBAR_PHASE(v) ((v) >> 40)
+
+static u64 mbar_arrive(u64 v, u32 n, bool drop)
+{
+    u64 pending = v & MBAR_COUNT, expected = v >> 20 & MBAR_COUNT, phase = MBAR_PHASE(v);
+
+    if (drop)
+        expected -= expected ? 1 : 0;
+    pending = pending > n ? pending - n : 0;
+    if (!pending) {
+        pending = expected;
+        phase++;
+    }
+    return pending | expected << 20 | phase << 40;
+}
+
+#define MBAR(id, body)                                                       \
+    HANDLER(mbar_##id)                                                       \
+    {                                                                        \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            const u32 i = (u32)__builtin_ctz(m);                             \
+            u64 *p = atom_ptr(w, in, i, 8);                                  \
+            if (!p)                                                          \
+                return SG_FAULTED;                                           \
+            body                                                             \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+#define MBAR_SET_PRED(yes)                                                   \
+    {                                                                        \
+        u32 *d = DST(u32, d);                                                \
+        *d = (yes) ? *d | 1u << i : *d & ~(1u << i);                         \
+        w->spin = true;                                                      \
+    }
+#define LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+MBAR(init, { const u64 n = SRC(u32, b)[i] & MBAR_COUNT;
+             __atomic_store_n(p, n | n << 20, __ATOMIC_RELEASE); })
+MBAR(arrive, { u64 old = LOAD(p);
+               while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], false),
+                                                   true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+                   ;
+               DST(u64, d)[i] = old; })
+MBAR(drop, { u64 old = LOAD(p);
+             while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], true),
+                                                 true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+                 ;
+             DST(u64, d)[i] = old; })
+MBAR(test, MBAR_SET_PRED(MBAR_PHASE(LOAD(p)) != MBAR_PHASE(SRC(u64, b)[i])))
+MBAR(parity, MBAR_SET_PRED((MBAR_PHASE(LOAD(p)) & 1) != (SRC(u32, b)[i] & 1)))
+
+HANDLER(mbar_pending)
+{
+    const u64 *pa = SRC(u64, a);
+    u32 *d = DST(u32, d);
+
+    for (u32 m = w->mask; m; m &= m - 1)
+        d[__builtin_ctz(m)] = (u32)pa[__builtin_ctz(m)] & MBAR_COUNT;
+    return SG_NEXT;
+}
+
 /* cp.async shared [d], global [a], size aux, source bytes b: the rest is zero */
 HANDLER(cp_async)
 {
@@ -269,5 +334,8 @@ const struct sg_opdef sg_ops_atom[] = {
     ROW(atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
     ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2")
     ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
-    ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async") {NULL, NULL},
+    ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async")
+    ROW(mbar_init, "mbar.init") ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
+    ROW(mbar_test, "mbar.test") ROW(mbar_parity, "mbar.parity") ROW(mbar_pending, "mbar.pending")
+    {NULL, NULL},
 };

@@ -15,6 +15,7 @@
 
 #define MAX_THREADS 256
 #define MAX_ARENA (4ull << 30)    /* bytes of one launch on one thread */
+#define KEEP_ARENA (64u << 20)    /* bytes that a thread keeps between launches */
 #define GRID_WORKSPACE 64         /* bytes: size, then the barrier word of cooperative groups */
 
 struct sg_run {
@@ -98,6 +99,20 @@ static uint8_t *arena_get(size_t size)
     if (a->mem)
         memset(a->mem, 0, size); /* nothing of an earlier launch is visible */
     return a->mem;
+}
+
+/* A launch that needed very much does not keep it. */
+static void arena_trim(void)
+{
+    struct arena *a;
+
+    pthread_once(&arena_once, arena_make);
+    a = pthread_getspecific(arena_key);
+    if (a && a->size > KEEP_ARENA) {
+        free(a->mem);
+        a->mem = NULL;
+        a->size = 0;
+    }
 }
 
 /* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
@@ -375,6 +390,7 @@ static void run_part(struct sg_run *run, uint32_t worker)
         run_cooperative(run, worker);
     else
         run_ctas(run, worker);
+    arena_trim();
 }
 
 /* ---- the pool ---- */

@@ -367,6 +367,53 @@ static int emit_createpolicy(struct sg_dec *d)
     return d->err;
 }
 
+/* One operation of a barrier object in memory: dst, address operand, third operand. */
+static int mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value)
+{
+    enum sg_space sp = take_space(d);
+    uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
+    struct addr x;
+
+    if (address(d, at, sp, &x))
+        return d->err;
+    f[1] = x.op;
+    i = sg_emit_x(d, op, f, dst == NONE ? 0 : SG_F_D, SG_F_A | SG_F_B);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x.off;
+    d->insns[i].aux = make_aux(SG_TY_B64, 1, &x, true, false);
+    return 0;
+}
+
+/* mbarrier without transaction counts (PTX ISA 9.7.13.15); waiting never suspends, it polls. */
+static int emit_mbarrier(struct sg_dec *d)
+{
+    bool wait = sg_mod(d, "test_wait"), parity = sg_mod(d, "parity");
+    uint32_t n;
+
+    wait |= sg_mod(d, "try_wait");
+    take_hints(d);
+    sg_mod(d, "noComplete");
+    if (sg_mod(d, "inval")) {
+        take_space(d);
+        return d->err;
+    }
+    if (sg_mod(d, "pending_count"))
+        return sg_emit(d, "mbar.pending", sg_dst(d, 0, SG_TY_U32), sg_src(d, 1, SG_TY_B64), NONE,
+                       NONE), d->err;
+    if (sg_mod(d, "init"))
+        return mbar_op(d, "mbar.init", NONE, 0, sg_src(d, 1, SG_TY_U32));
+    if (wait && d->nops >= 3)
+        return mbar_op(d, parity ? "mbar.parity" : "mbar.test", sg_dst(d, 0, SG_TY_PRED), 1,
+                       sg_src(d, 2, parity ? SG_TY_U32 : SG_TY_B64));
+    n = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, 1);
+    if (sg_mod(d, "arrive") && d->nops >= 2)
+        return mbar_op(d, "mbar.arrive", sg_dst(d, 0, SG_TY_B64), 1, n);
+    if (sg_mod(d, "arrive_drop") && d->nops >= 2)
+        return mbar_op(d, "mbar.drop", sg_dst(d, 0, SG_TY_B64), 1, n);
+    return sg_dec_refuse(d, NULL);
+}
+
 /* cp.async: done at once, so that waiting for it is nothing. */
 static int emit_cp(struct sg_dec *d)
 {
@@ -374,9 +421,15 @@ static int emit_cp(struct sg_dec *d)
     struct addr x, y;
     uint32_t i, n = NONE, f[5] = {NONE, NONE, NONE, NONE, NONE};
 
-    if (!sg_mod(d, "async") || sg_mod(d, "bulk") || sg_mod(d, "mbarrier"))
+    if (!sg_mod(d, "async") || sg_mod(d, "bulk"))
         return sg_dec_refuse(d, NULL);
     take_hints(d);
+    if (sg_mod(d, "mbarrier") && sg_mod(d, "arrive") && d->nops == 1) {
+        if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
+            return mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1));
+        take_space(d); /* one more is waited for, and has come */
+        return d->err;
+    }
     if (sg_mod(d, "commit_group") || sg_mod(d, "wait_group") || sg_mod(d, "wait_all")) {
         sg_emit(d, "fence", NONE, NONE, NONE, NONE);
         return d->err;
@@ -412,6 +465,6 @@ const struct sg_family sg_families_mem[] = {
     {"isspacep", emit_isspacep, 2, 2, 0}, {"prefetch", emit_hint, 1, 1, 0},
     {"prefetchu", emit_hint, 1, 1, 0}, {"discard", emit_hint, 1, 2, 0},
     {"applypriority", emit_hint, 1, 2, 0}, {"createpolicy", emit_createpolicy, 1, 5, 0},
-    {"cp", emit_cp, 0, 5, 0},
+    {"cp", emit_cp, 0, 5, 0},         {"mbarrier", emit_mbarrier, 1, 4, 0},
     {NULL, NULL, 0, 0, 0},
 };

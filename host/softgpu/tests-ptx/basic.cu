@@ -212,3 +212,33 @@ extern "C" __global__ void virtuals(int *out)
     const shape *p = threadIdx.x & 1 ? (const shape *)&s : (const shape *)&l;
     out[threadIdx.x] = p->area(threadIdx.x);
 }
+
+#include <cuda/barrier>
+
+/* Two halves of a block pass a buffer back and forth with cuda::barrier (mbarrier from sm_80 on). */
+extern "C" __global__ void pingpong(int *out, int rounds)
+{
+    using barrier = cuda::barrier<cuda::thread_scope_block>;
+    __shared__ int buf[32];
+    __shared__ barrier ready, used;
+    if (threadIdx.x == 0) {
+        init(&ready, 64);
+        init(&used, 64);
+    }
+    __syncthreads();
+    int lane = threadIdx.x & 31, sum = 0;
+    if (threadIdx.x < 32) {
+        for (int k = 0; k < rounds; k++) {
+            buf[lane] = lane * k;
+            (void)ready.arrive();
+            used.arrive_and_wait();
+        }
+    } else {
+        for (int k = 0; k < rounds; k++) {
+            ready.arrive_and_wait();
+            sum += buf[31 - lane];
+            (void)used.arrive();
+        }
+        out[lane] = sum;
+    }
+}
