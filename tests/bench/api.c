@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,25 @@ uint64_t cpu_ns(int pid)
     if (dir)
         closedir(dir);
     return sum;
+}
+
+void bind_to(int pid, int cpu)
+{
+    char path[64];
+    struct dirent *d;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (cpu < 0 || i == cpu)
+            CPU_SET(i, &set);
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    DIR *dir = opendir(path);
+    while (dir && (d = readdir(dir)))
+        if (d->d_name[0] != '.')
+            sched_setaffinity(atoi(d->d_name), sizeof(set), &set);
+    if (dir)
+        closedir(dir);
 }
 
 /* Parent and name of a process; false when it is gone. */

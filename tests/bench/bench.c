@@ -31,12 +31,14 @@ static void note(const char *name, const char *unit, double v)
     separator = ",";
 }
 
+static unsigned targets; /* numbers the ratios: a name may come more than once */
+
 static void target(const char *name, double got, const char *relation, double want)
 {
     bool met = relation[0] == '<' ? got <= want : got >= want;
     printf("  %-46s %8.3g   target %s %g   %s\n", name, got, relation, want, met ? "met" : "MISSED");
     char key[96];
-    snprintf(key, sizeof(key), "ratio %s", name);
+    snprintf(key, sizeof(key), "ratio %u %s", ++targets, name);
     note(key, "", got);
 }
 
@@ -51,12 +53,29 @@ static bool broken(const char *what, CUresult r)
 
 static double round_trip_ns;
 
-static bool round_trips(struct echo **echoes)
+/* Which processors client and server may use: the scheduler's choice decides more than the code. */
+enum placement { ANYWHERE, APART, TOGETHER, PLACEMENTS };
+static const char *const placements[] = {"anywhere", "two processors", "one processor"};
+
+static void place(enum placement p, struct echo **echoes)
+{
+    int workers[64], server = p == ANYWHERE ? -1 : p == APART ? 1 : 0;
+    size_t n = descendants(getppid(), "vgpu-worker", workers, 64);
+
+    bind_to(getpid(), p == ANYWHERE ? -1 : 0);
+    for (size_t i = 0; i < n; i++)
+        bind_to(workers[i], server);
+    for (int k = 0; k < ECHO_KINDS; k++)
+        bind_to(echo_pid(echoes[k]), server);
+}
+
+static bool round_trips_at(enum placement where, struct echo **echoes)
 {
     struct samples s[ECHO_KINDS + 1] = {0};
-    unsigned rounds = quick ? 2 : 10, each = quick ? 100 : 2000;
+    unsigned rounds = quick ? 2 : 10, each = quick ? 100 : 1000;
     size_t a, b;
 
+    place(where, echoes);
     for (unsigned r = 0; r < rounds; r++) {
         for (int k = 0; k < ECHO_KINDS; k++) {
             echo_wake(echoes[k]);
@@ -76,20 +95,29 @@ static bool round_trips(struct echo **echoes)
                 samples_add(&s[ECHO_KINDS], (double)(now_ns() - t0));
         }
     }
-    printf("round trip of %d bytes, microseconds\n  %-46s %8s %8s\n", MESSAGE, "", "median", "p99");
+    printf("round trip of %d bytes, microseconds, %-23s  median      p99\n", MESSAGE, placements[where]);
     for (int k = 0; k <= ECHO_KINDS; k++) {
         const char *name = k < ECHO_KINDS ? echo_names[k] : "our ring (cuMemGetInfo)";
-        char key[64];
+        char key[96];
         printf("  %-46s %8.2f %8.2f\n", name, samples_at(&s[k], 0.5) / 1e3, samples_at(&s[k], 0.99) / 1e3);
-        snprintf(key, sizeof(key), "round trip %s median", name);
+        snprintf(key, sizeof(key), "round trip %s, %s, median", name, placements[where]);
         note(key, "ns", samples_at(&s[k], 0.5));
-        snprintf(key, sizeof(key), "round trip %s p99", name);
+        snprintf(key, sizeof(key), "round trip %s, %s, p99", name, placements[where]);
         note(key, "ns", samples_at(&s[k], 0.99));
     }
     round_trip_ns = samples_at(&s[ECHO_KINDS], 0.5);
     target("round trip / shared memory", round_trip_ns / samples_at(&s[ECHO_SHM], 0.5), "<=", 3);
     target("TCP echo / round trip", samples_at(&s[ECHO_TCP], 0.5) / round_trip_ns, ">=", 15);
+    place(ANYWHERE, echoes);
     return true;
+}
+
+static bool round_trips(struct echo **echoes)
+{
+    if (sysconf(_SC_NPROCESSORS_ONLN) > 1 &&
+        (!round_trips_at(TOGETHER, echoes) || !round_trips_at(APART, echoes)))
+        return false;
+    return round_trips_at(ANYWHERE, echoes);
 }
 
 /* ---- issuing launches ---- */

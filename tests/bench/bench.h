@@ -39,6 +39,7 @@ void echo_rest(struct echo *e);
 /* One round trip; adds its time unless s is NULL. */
 bool echo_once(struct echo *e, struct samples *s);
 void echo_stop(struct echo *e);
+int echo_pid(const struct echo *e);
 
 /* ---- the driver API, loaded from one library (api.c) ---- */
 #define API_CALLS(X)                                                                               \
@@ -67,6 +68,8 @@ CUresult api_launch(struct api *a, CUdeviceptr p, unsigned n, unsigned v);
 
 /* Process time of `pid` and its threads in ns, from /proc; 0 when it is gone. */
 uint64_t cpu_ns(int pid);
+/* Binds all threads of a process to one processor; -1: to any. */
+void bind_to(int pid, int cpu);
 /* Up to `max` descendants of `pid` whose name is `name`. */
 size_t descendants(int pid, const char *name, int *out, size_t max);
 

@@ -172,6 +172,11 @@ void echo_rest(struct echo *e)
         kill(e->pid, SIGSTOP);
 }
 
+int echo_pid(const struct echo *e)
+{
+    return e->pid;
+}
+
 void echo_stop(struct echo *e)
 {
     kill(e->pid, SIGKILL);
