@@ -103,6 +103,13 @@ static void test_divergence(void)
           "ld.volatile.global.u32 %r10, [%rd0+4];\nadd.u32 %r10, %r10, 1;\n"
           "st.volatile.global.u32 [%rd0+4], %r10;\nmembar.gl;\n"
           "atom.global.exch.b32 %r9, [%rd0], 0;"), 4, 64, 2, i ? 256 : 0);
+    CHECK("labels of scopes", KERNEL("",
+          "mov.u32 %r9, 0;\n{ .reg .pred p;\nW: add.u32 %r9, %r9, 1;\nsetp.ge.u32 p, %r9, %r1;\n"
+          "@p bra D;\nbra W;\nD: }\n{ .reg .pred p;\nW: add.u32 %r9, %r9, 3;\n"
+          "setp.ge.u32 p, %r9, 40;\n@p bra D;\n{ { bra W; } }\nD: }\n"
+          "setp.gt.u32 %p1, %r1, 20;\n{ { @%p1 bra O; } }\nadd.u32 %r9, %r9, 1000;\n"
+          "O: st.global.u32 [%rd1], %r9;"), 1, 32, 32,
+          (i ? i : 1) + (40 - (i ? i : 1) + 2) / 3 * 3 + (i > 20 ? 0 : 1000));
     CHECK("brx.idx", KERNEL("",
           "and.b32 %r9, %r1, 3;\nts: .branchtargets A, B, C, A;\nbrx.idx %r9, ts;\n"
           "A: mov.u32 %r10, 10;\nbra E;\nB: mov.u32 %r10, 11;\nbra E;\nC: mov.u32 %r10, 12;\n"
@@ -490,6 +497,7 @@ static void test_refusals(void)
     expect_diag("missing semicolon", BODY("add.u32 %r1, %r2, %r1\nret;"), SG_ERR_PTX, 8, "expected");
     expect_diag("undefined label", BODY("bra X;"), SG_ERR_PTX, 8, "label");
     expect_diag("label defined twice", BODY("X: ret;\nX: ret;"), SG_ERR_PTX, 9, "twice");
+    expect_diag("label of another scope", BODY("{ X: ret; }\nbra X;"), SG_ERR_PTX, 9, "label");
     expect_diag("unknown opcode", BODY("frobnicate.u32 %r1, %r2;"), SG_ERR_UNSUPPORTED, 8,
                 "frobnicate.u32");
     expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_UNSUPPORTED, 8,

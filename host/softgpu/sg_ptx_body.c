@@ -138,7 +138,8 @@ static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
         sg_lex_next(&d->l);
     } while (sg_tok_is(&d->l, ','));
     d->lists[at] = n;
-    if (!sg_sym_add(&d->symtab, d->label_frame, name->s, name->len, SG_K_TARGETS, at))
+    if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, name->s, name->len,
+                    SG_K_TARGETS, at))
         return sg_dec_nomem(d);
     return skip_to(d, ';');
 }
@@ -318,6 +319,7 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
             open_scope(d);
             sg_lex_next(&d->l);
         } else if (sg_tok_is(&d->l, '}')) {
+            sg_dec_close_labels(d, false);
             d->nscopes--;
             sg_lex_next(&d->l);
         } else if (sg_tok_is(&d->l, ';')) {
@@ -345,6 +347,8 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
         }
     }
     d->nscopes = base;
+    if (!d->err)
+        sg_dec_close_labels(d, true);
     return d->err;
 }
 
@@ -357,6 +361,7 @@ static void dec_free(struct sg_dec *d)
     free(d->ranges);
     free(d->lvars);
     free(d->labels);
+    free(d->pending);
     free(d->lists);
     free(d->shared_offset);
     free(d->pool_hash);
@@ -372,7 +377,6 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     struct sg_code *c = d->code;
 
     d->next_frame = 1;
-    d->label_frame = d->next_frame++;
     d->scopes[d->nscopes++] = d->next_frame++;
     d->ftz = text_has(f->body, f->body_end, ".ftz");
     c->mxcsr = 0x1f80u | (d->ftz ? 0x8040u : 0);

@@ -74,6 +74,13 @@ struct sg_lvar {
 struct sg_label {
     uint32_t insn; /* UINT32_MAX: not yet seen */
     uint32_t line;
+    uint32_t alias; /* label of an enclosing scope that is meant, + 1; 0: none */
+};
+
+/* A label that was named in a scope and may turn out to be one of the scope around it. */
+struct sg_pending {
+    const char *name;
+    uint32_t len, label, frame;
 };
 
 struct sg_opcode {
@@ -111,7 +118,8 @@ struct sg_dec {
     uint32_t next_frame;
     uint32_t scopes[SG_MAX_SCOPES];
     uint32_t nscopes, func_base;
-    uint32_t label_frame;
+    struct sg_pending *pending; /* those of the innermost scope are at the end */
+    uint32_t npending, cap_pending;
     struct sg_range *ranges;
     uint32_t nranges, cap_ranges;
     struct sg_lvar *lvars;
@@ -184,7 +192,11 @@ uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
+/* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
+#define SG_LABEL_FRAME 0x80000000u /* labels have names of their own */
 uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);
+/* At the end of the innermost scope; is_function: nothing is around it. */
+void sg_dec_close_labels(struct sg_dec *d, bool is_function);
 static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
 {
     return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;

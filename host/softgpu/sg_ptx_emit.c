@@ -294,7 +294,7 @@ uint32_t sg_new_label(struct sg_dec *d)
         sg_dec_nomem(d);
         return 0;
     }
-    d->labels[d->nlabels] = (struct sg_label){UINT32_MAX, d->line};
+    d->labels[d->nlabels] = (struct sg_label){UINT32_MAX, d->line, 0};
     return d->nlabels++;
 }
 

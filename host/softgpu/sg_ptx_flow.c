@@ -65,6 +65,14 @@ static int find_blocks(struct flow *x)
     return 0;
 }
 
+/* The instruction of a label, or of the one of an enclosing scope that it stands for. */
+static uint32_t label_insn(const struct sg_dec *d, uint32_t label)
+{
+    while (d->labels[label].alias)
+        label = d->labels[label].alias - 1;
+    return d->labels[label].insn;
+}
+
 /* Labels become instruction distances (bra) or a table (brx). */
 static int resolve_branches(struct flow *x)
 {
@@ -75,7 +83,7 @@ static int resolve_branches(struct flow *x)
 
         in->idx = i;
         if (d->metas[i].ctl == SG_CT_BRA) {
-            uint32_t t = d->labels[in->imm].insn;
+            uint32_t t = label_insn(d, (uint32_t)in->imm);
 
             if (t == UINT32_MAX) {
                 d->line = in->line;
@@ -93,7 +101,7 @@ static int resolve_branches(struct flow *x)
 
         d->code->targets[k++] = n;
         for (uint32_t e = k + n; k < e; k++) {
-            uint32_t t = d->labels[d->lists[k]].insn;
+            uint32_t t = label_insn(d, d->lists[k]);
 
             if (t == UINT32_MAX) {
                 d->line = d->labels[d->lists[k]].line;

@@ -86,15 +86,46 @@ struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
 
 uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len)
 {
-    struct sg_sym *y = sg_sym_find(&d->symtab, d->label_frame, s, len);
-    uint32_t l;
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, l;
+    struct sg_sym *y = sg_sym_find(&d->symtab, frame, s, len);
 
     if (y)
         return y->index;
     l = sg_new_label(d);
-    if (!sg_sym_add(&d->symtab, d->label_frame, s, len, SG_K_LABEL, l))
+    if (!sg_sym_add(&d->symtab, frame, s, len, SG_K_LABEL, l) ||
+        !sg_grow(&d->pending, &d->cap_pending, d->npending, sizeof(*d->pending))) {
         sg_dec_nomem(d);
+        return l;
+    }
+    d->pending[d->npending++] = (struct sg_pending){s, len, l, frame};
     return l;
+}
+
+void sg_dec_close_labels(struct sg_dec *d, bool is_function)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, parent, first, n;
+
+    for (first = d->npending; first && d->pending[first - 1].frame == frame; first--)
+        ;
+    n = first;
+    parent = is_function ? 0 : d->scopes[d->nscopes - 2] | SG_LABEL_FRAME;
+    for (uint32_t i = first; i < d->npending && !is_function; i++) {
+        struct sg_pending p = d->pending[i];
+        struct sg_sym *y;
+
+        if (d->labels[p.label].insn != UINT32_MAX)
+            continue;
+        y = sg_sym_find(&d->symtab, parent, p.name, p.len);
+        if (y) {
+            d->labels[p.label].alias = y->index + 1;
+            continue;
+        }
+        if (!sg_sym_add(&d->symtab, parent, p.name, p.len, SG_K_LABEL, p.label))
+            sg_dec_nomem(d);
+        p.frame = parent;
+        d->pending[n++] = p;
+    }
+    d->npending = n;
 }
 
 /* An optional + or - and a number behind a symbol or register. */

@@ -15,13 +15,15 @@ static int emit_bra(struct sg_dec *d)
 
 static int emit_brx(struct sg_dec *d)
 {
-    struct sg_sym *y;
+    struct sg_sym *y = NULL;
     uint32_t i;
 
     sg_mod(d, "uni");
     if (!sg_mod(d, "idx") || d->ops[1].kind != SG_O_NAME)
         return sg_dec_syntax(d, "brx.idx: a list of targets expected");
-    y = sg_sym_find(&d->symtab, d->label_frame, d->ops[1].name, d->ops[1].name_len);
+    for (i = d->nscopes; i-- > d->func_base && !y;)
+        y = sg_sym_find(&d->symtab, d->scopes[i] | SG_LABEL_FRAME, d->ops[1].name,
+                        d->ops[1].name_len);
     if (!y || y->kind != SG_K_TARGETS)
         return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'",
                              (int)d->ops[1].name_len, d->ops[1].name);
@@ -307,7 +309,7 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
 static int expand(struct sg_dec *d, uint32_t func, struct call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];
-    uint32_t save_base = d->func_base, save_label = d->label_frame, save_ret = d->ret_label;
+    uint32_t save_base = d->func_base, save_ret = d->ret_label;
     uint32_t label, ret_regs[MAX_ARGS], reg;
     struct sg_lex save = d->l;
 
@@ -337,7 +339,6 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
             ret_regs[i] = SG_OPND_FIXED; /* to be loaded from its place afterwards */
     }
     d->func_base = d->nscopes - 1;
-    d->label_frame = d->next_frame++;
     label = sg_new_label(d);
     d->ret_label = label + 1;
     if (!d->err)
@@ -358,7 +359,6 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
     d->nscopes--;
     d->depth--;
     d->func_base = save_base;
-    d->label_frame = save_label;
     d->ret_label = save_ret;
     d->l = save;
     return d->err;
