@@ -58,21 +58,24 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 
 # ---- tests, and the tool that lists what a PTX file needs ----
 
-SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx2_test sg_exec_op_base_test sg_exec_run_test \
+SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx2_test sg_exec_op_base_test \
+	sg_exec_opf_test sg_exec_opf_avx2_test sg_exec_opf_base_test sg_exec_run_test \
 	sg_exec_nvcc_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
 	$(O)/matrix_80.ptx)
 
-$(O)/sg_exec_op_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
+$(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
-$(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test: $(O)/%: $(O)/%.o \
+$(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test: $(O)/%: $(O)/%.o \
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
 $(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
 	ln -sf sg_exec_op_test $@
+$(O)/sg_exec_opf_avx2_test $(O)/sg_exec_opf_base_test: $(O)/sg_exec_opf_test
+	ln -sf sg_exec_opf_test $@
 
 $(O)/sg_exec_nvcc_test: | $(SG_EXEC_TEST_PTX)
 $(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)
