@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Host functions (cuLaunchHostFunc, cuStreamAddCallback). The worker asks for one with a
- * notification; a thread of this file runs it and answers vgpHostFuncDone. The thread is started by
- * the first use, and sleeps without any CPU while nothing is outstanding.
+ * notification; a thread of this file runs it and answers vgpHostFuncDone. Any thread that waits for
+ * a reply may be the one that reads the notification, so the runner sleeps on a condition, which
+ * whoever reads it signals; a second thread, the listener, sleeps in the transport for the case
+ * that no other thread does. Both are started by the first use, and sleep without any CPU while
+ * nothing is outstanding.
  */
 #define _GNU_SOURCE
 #include "vcu.h"
@@ -28,10 +31,10 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct callback *waiting; /* launched, not yet asked for */
 static struct callback *ready, **ready_end = &ready;
 static unsigned outstanding; /* launched, not yet run */
-static bool started;
+static unsigned started; /* of the two threads */
 static uint64_t next_cookie;
 
-/* How long the thread sleeps in the transport before it looks again at the queue. */
+/* How long the listener sleeps in the transport before it looks whether anything is outstanding. */
 #define WAIT_NS 1000000000ll
 
 static int64_t soon(void)
@@ -55,7 +58,7 @@ void vcu_hostfunc_post(uint64_t cookie, uint32_t status)
         c->status = status;
         *ready_end = c;
         ready_end = &c->next;
-        pthread_cond_signal(&wake);
+        pthread_cond_broadcast(&wake);
         break;
     }
     pthread_mutex_unlock(&lock); /* an unknown cookie is the worker's mistake: ignored */
@@ -74,35 +77,21 @@ static void run(struct callback *c)
     vgp_call_vgpHostFuncDone(c->cookie);
 }
 
+/* The runner: one callback after another. */
 static void *serve(void *arg)
 {
     (void)arg;
     for (;;) {
         struct callback *c;
-        bool idle;
 
         pthread_mutex_lock(&lock);
-        while (ready == NULL && outstanding == 0)
+        while (ready == NULL)
             pthread_cond_wait(&wake, &lock);
         c = ready;
-        if (c != NULL) {
-            ready = c->next;
-            if (ready == NULL)
-                ready_end = &ready;
-        }
-        idle = c == NULL;
+        ready = c->next;
+        if (ready == NULL)
+            ready_end = &ready;
         pthread_mutex_unlock(&lock);
-        if (idle) {
-            if (vcu_ring_wait_notify(&vcu.ring, soon()))
-                vcu_ring_drain(&vcu.ring);
-            if (vcu_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
-                pthread_mutex_lock(&lock);
-                if (ready == NULL)
-                    outstanding = 0; /* nobody will ask for them any more */
-                pthread_mutex_unlock(&lock);
-            }
-            continue;
-        }
         run(c);
         free(c);
         pthread_mutex_lock(&lock);
@@ -113,24 +102,45 @@ static void *serve(void *arg)
     return NULL;
 }
 
+/* The listener: reads notifications while a callback is outstanding. */
+static void *hear(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (outstanding == 0)
+            pthread_cond_wait(&wake, &lock);
+        pthread_mutex_unlock(&lock);
+        if (vcu_ring_wait_notify(&vcu.ring, soon()))
+            vcu_ring_drain(&vcu.ring);
+        if (vcu_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
+            pthread_mutex_lock(&lock);
+            outstanding = 0; /* nobody will ask for the others any more */
+            pthread_mutex_unlock(&lock);
+        }
+    }
+    return NULL;
+}
+
 static CUresult start_locked(void)
 {
+    static void *(*const bodies[])(void *) = { serve, hear };
+    static const char *const names[] = { "vgpu-callbacks", "vgpu-listener" };
     sigset_t all, old;
     pthread_t thread;
-    int rc;
+    int rc = 0;
 
-    if (started)
-        return CUDA_SUCCESS;
     sigfillset(&all); /* signals belong to the application's threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&thread, NULL, serve, NULL);
+    while (started < 2 && rc == 0) {
+        rc = pthread_create(&thread, NULL, bodies[started], NULL);
+        if (rc != 0)
+            break;
+        pthread_setname_np(thread, names[started++]);
+        pthread_detach(thread);
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_setname_np(thread, "vgpu-callbacks");
-    pthread_detach(thread);
-    started = true;
-    return CUDA_SUCCESS;
+    return rc == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult launch(struct callback init)
@@ -150,7 +160,7 @@ static CUresult launch(struct callback init)
         c->next = waiting;
         waiting = c;
         outstanding++;
-        pthread_cond_signal(&wake);
+        pthread_cond_broadcast(&wake);
     }
     pthread_mutex_unlock(&lock);
     if (res != CUDA_SUCCESS) {
@@ -164,7 +174,8 @@ static CUresult launch(struct callback init)
     for (struct callback **p = &waiting; *p != NULL; p = &(*p)->next) {
         if (*p == c) {
             *p = c->next;
-            outstanding--;
+            if (outstanding > 0)
+                outstanding--;
             free(c);
             break;
         }
