@@ -71,8 +71,8 @@ void sg_module_free(struct sg_module *m); /* no launch of it may be running */
 uint32_t sg_module_kernel_count(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel(const struct sg_module *m, uint32_t i);
 struct sg_kernel *sg_module_find_kernel(const struct sg_module *m, const char *name); /* or NULL */
-/* Decodes the kernel when it was not yet: sizes of memory and registers come from its body. When that
- * fails they are 0 (16 registers), and sg_kernel_prepare() says why. */
+/* Decodes the kernel when it was not yet: sizes of memory and registers come from its body. When
+ * that fails they are 0 (16 registers), and sg_kernel_prepare() says why. */
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info);
 
 uint32_t sg_module_global_count(const struct sg_module *m);

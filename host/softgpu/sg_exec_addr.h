@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Addresses of a warp: what shape they have, whether all are inside the allocation that the
- * instruction touched last (or inside shared memory), and reading scattered ones. For handler files.
+ * instruction touched last (or inside shared memory), reading scattered ones. For handler files.
  */
 #ifndef SG_EXEC_ADDR_H
 #define SG_EXEC_ADDR_H
@@ -52,7 +52,8 @@ static inline enum shape shape32(const u32 *pa, u32 size)
     const __m256i first = _mm256_set1_epi32((int)pa[0]);
     const __m256i step = _mm256_set1_epi32((int)(8 * size));
     const __m256i iota = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    __m256i expect = _mm256_add_epi32(first, _mm256_mullo_epi32(iota, _mm256_set1_epi32((int)size)));
+    __m256i expect = _mm256_add_epi32(
+        first, _mm256_mullo_epi32(iota, _mm256_set1_epi32((int)size)));
     __m256i cons = _mm256_setzero_si256(), same = cons;
 
     for (int k = 0; k < SG_LANES; k += 8) {
@@ -227,7 +228,8 @@ static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in,
 {
 #ifdef __AVX2__
     const u32 *pa = SRC(u32, a);
-    const __m256i off = _mm256_set1_epi32((int)in->imm), last = _mm256_set1_epi32((int)(bytes - size));
+    const __m256i off = _mm256_set1_epi32((int)in->imm);
+    const __m256i last = _mm256_set1_epi32((int)(bytes - size));
     __m256i bad = _mm256_setzero_si256(), low = bad;
 
     if (UNLIKELY(bytes < size))

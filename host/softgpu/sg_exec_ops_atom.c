@@ -218,8 +218,8 @@ ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
 
 /*
- * Barrier objects of 64 bits: arrivals still missing in bits 0-19, arrivals of a phase in bits 20-39,
- * number of the phase above. The state that arrive returns is the object as it was.
+ * Barrier objects of 64 bits: arrivals still missing in bits 0-19, arrivals of a phase in bits
+ * 20-39, number of the phase above. The state that arrive returns is the object as it was.
  */
 #define MBAR_COUNT 0xfffffu
 #define MBAR_PHASE(v) ((v) >> 40)

@@ -108,8 +108,10 @@ static inline u32 prmt_mode(u32 a, u32 b, u32 c, int mode)
     X(sub_u16x2, "sub.u16x2", u32, u32, u32, PAIR(a - b, HI(a) - HI(b)))     \
     X(min_u16x2, "min.u16x2", u32, u32, u32, PAIR(MIN(LO(a), LO(b)), MIN(HI(a), HI(b)))) \
     X(max_u16x2, "max.u16x2", u32, u32, u32, PAIR(MAX(LO(a), LO(b)), MAX(HI(a), HI(b)))) \
-    X(min_s16x2, "min.s16x2", u32, u32, u32, PAIR(MIN((s16)a, (s16)b), MIN((s16)HI(a), (s16)HI(b)))) \
-    X(max_s16x2, "max.s16x2", u32, u32, u32, PAIR(MAX((s16)a, (s16)b), MAX((s16)HI(a), (s16)HI(b)))) \
+    X(min_s16x2, "min.s16x2", u32, u32, u32,                                  \
+      PAIR(MIN((s16)a, (s16)b), MIN((s16)HI(a), (s16)HI(b))))                \
+    X(max_s16x2, "max.s16x2", u32, u32, u32,                                  \
+      PAIR(MAX((s16)a, (s16)b), MAX((s16)HI(a), (s16)HI(b))))                \
     X(min_relu_s32, "min.relu.s32", u32, s32, s32, MAX(MIN(a, b), 0))        \
     X(max_relu_s32, "max.relu.s32", u32, s32, s32, MAX(MAX(a, b), 0))        \
     X(mul24lo_s, "mul24.lo.s32", u32, u32, u32, (s64)S24(a) * S24(b))        \

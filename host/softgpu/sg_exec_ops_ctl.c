@@ -341,6 +341,7 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
     ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
     ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
-    ROW(trap, "trap") ROW(badcall, "badcall") ROW(malloc, "malloc") ROW(free, "free") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
+    ROW(trap, "trap") ROW(badcall, "badcall") ROW(malloc, "malloc") ROW(free, "free")
+    ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

@@ -450,5 +450,6 @@ HANDLER(movmatrix)
 const struct sg_opdef SG_TABLE(mma)[] = {
     ROW(mma_float, "mma.float") ROW(mma_int, "mma.int") ROW(mma_f64, "mma.f64") ROW(ext, "ext")
     ROW(ldmatrix, "ldmatrix") ROW(stmatrix, "stmatrix") ROW(movmatrix, "movmatrix")
-    ROW(wmma_load, "wmma.load") ROW(wmma_store, "wmma.store") ROW(wmma_mma, "wmma.mma") {NULL, NULL},
+    ROW(wmma_load, "wmma.load") ROW(wmma_store, "wmma.store") ROW(wmma_mma, "wmma.mma")
+    {NULL, NULL},
 };

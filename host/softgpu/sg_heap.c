@@ -68,7 +68,7 @@ static uint32_t search(uint32_t from, uint32_t to, uint32_t n)
 
 uint64_t sg_heap_alloc(uint64_t size)
 {
-    const uint32_t n = size && size <= SG_HEAP_SIZE ? (uint32_t)((size + GRANULE - 1) / GRANULE) : 0;
+    const uint32_t n = size > SG_HEAP_SIZE ? 0 : (uint32_t)((size + GRANULE - 1) / GRANULE);
     uint64_t addr = 0;
     uint32_t i;
 

@@ -20,7 +20,8 @@ extern const struct sg_mma_form sg_mma_forms[];
 
 /*
  * wmma: the fragment layout is ours to choose. A matrix of rows x cols elements is dealt out row by
- * row, (rows * cols / 32) elements to a lane, repeated when the registers have more room (f16 a, b).
+ * row, (rows * cols / 32) elements to a lane, repeated when the registers have more room (f16 a
+ * and b).
  */
 struct sg_wmma {
     uint32_t rows, cols; /* of this matrix */

@@ -61,7 +61,7 @@ static int emit_trap(struct sg_dec *d)
     return d->err;
 }
 
-/* bar{.cta}.sync a{, b}; .arrive a, b; .red.op p, a{, b}, {!}c; barrier the same; bar.warp.sync m */
+/* bar{.cta}.sync a{, b}; .arrive a, b; .red.op p, a{, b}, {!}c; bar.warp.sync m; barrier ... */
 static int emit_bar(struct sg_dec *d)
 {
     bool red = sg_mod(d, "red");

@@ -17,7 +17,8 @@ const struct sg_mma_form sg_mma_forms[] = {
     F("m8n8k16", S8, S8, 'i', 8, 16, 1, 1, 2), F("m8n8k16", U8, U8, 'i', 8, 16, 1, 1, 2),
     F("m8n8k16", S8, U8, 'i', 8, 16, 1, 1, 2), F("m8n8k16", U8, S8, 'i', 8, 16, 1, 1, 2),
     F("m8n8k4", F64, F64, 'd', 8, 4, 1, 1, 2), F("m16n8k32", E4M3, E4M3, 'f', 16, 32, 4, 2, 4),
-    F("m16n8k32", E5M2, E5M2, 'f', 16, 32, 4, 2, 4), F("m16n8k32", E4M3, E5M2, 'f', 16, 32, 4, 2, 4),
+    F("m16n8k32", E5M2, E5M2, 'f', 16, 32, 4, 2, 4),
+    F("m16n8k32", E4M3, E5M2, 'f', 16, 32, 4, 2, 4),
     F("m16n8k32", E5M2, E4M3, 'f', 16, 32, 4, 2, 4), {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
@@ -36,7 +37,7 @@ static int mma_type(enum sg_type t)
     }
 }
 
-/* The registers of operand i in the fields of one instruction; a single register may stand alone. */
+/* The registers of operand i in the fields of one instruction; a single one may stand alone. */
 static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t,
                           bool dst)
 {
@@ -46,7 +47,8 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
     uint32_t have = d->ops[i].kind == SG_O_VEC ? d->ops[i].nel : 1;
 
     if (have != n) {
-        sg_dec_syntax(d, "%s: operand %u has %u registers, %u expected", d->oc.full, i + 1, have, n);
+        sg_dec_syntax(d, "%s: operand %u has %u registers, %u expected", d->oc.full, i + 1, have,
+                      n);
         return 0;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -79,7 +81,8 @@ static int emit_mma(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
     tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
-    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr, false);
+    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr,
+                  false);
     emit_regs(d, "ext", 2, f->nb, tr, false);
     emit_regs(d, "ext", 3, f->nc, tr, false);
     emit_regs(d, "ext", 0, f->nc, tr, true);
@@ -94,7 +97,8 @@ static int emit_mma(struct sg_dec *d)
 static int emit_ldst_matrix(struct sg_dec *d)
 {
     bool load = d->oc.base[0] == 'l', trans = sg_mod(d, "trans");
-    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr, f[5] = {NONE, NONE, NONE, NONE, NONE};
+    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr;
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
     uint32_t *const r[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opnd *o = &d->ops[at], *v = &d->ops[reg];
 
