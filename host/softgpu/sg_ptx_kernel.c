@@ -25,9 +25,9 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
 
         for (uint32_t i = 0; i < k->code.nrelocs; i++)
             ready &= k->module->vars[k->code.relocs[i].global].address != 0;
-        if (ready && !k->relocated) {
+        if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
-            k->relocated = true;
+            k->relocated = ready;
         }
     }
     r = k->result;
