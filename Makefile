@@ -90,7 +90,7 @@ test: prepare-test ## all tests; the last line says N passed, M failed, K skippe
 
 bench: prepare ## measure; writes build/bench.json and prints a table
 	@$(NEXT) stage-build
-	@$(call sub,tests/bench,bench)
+	@$(call sub,tests/bench,run)
 
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/lint.sh

@@ -146,16 +146,19 @@ struct vgp_notify {
     uint32_t size; /* whole record, multiple of 16 */
     uint16_t type; /* enum vgp_notify_type */
     uint16_t flags;
-    uint64_t cookie; /* HOST_FUNC: the guest's callback id */
+    uint64_t cookie; /* HOST_FUNC: the guest's callback id; PRINT: VGP_PRINT_STDOUT or _STDERR */
     /* then: text bytes (PRINT, DETAIL: u32 length, then the bytes), or u32 status for HOST_FUNC */
 };
 enum vgp_notify_type {
     VGP_NOTIFY_PAD = 0xffff,
     VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, then send vgpHostFuncDone(cookie) */
-    VGP_NOTIFY_PRINT = 2,     /* device printf output, for the process's standard output */
+    VGP_NOTIFY_PRINT = 2,     /* text of a kernel: printf for standard output, assert for error */
     VGP_NOTIFY_DETAIL = 3,    /* why a call was refused or a kernel failed, for the trace */
     VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
 };
+
+#define VGP_PRINT_STDOUT 0u
+#define VGP_PRINT_STDERR 1u
 
 /*
  * Handles on the wire: minted by the guest, per client. Value = type << 56 | generation << 32 |

@@ -37,6 +37,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .max_instructions = sg_config.watchdog,
         .abort_flag = &s->ctx->abort,
         .print = sg_print,
+        .print_error = sg_print_error,
     };
     int r = sg_exec_launch(&l, &fault);
 

@@ -60,6 +60,9 @@ const char *sg_last_error_detail(void);
 /* Exported: where device printf goes; fn NULL: standard output. */
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 void sg_print(void *unused, const char *text, size_t len);
+/* Exported: where the text of a failed device assert goes; fn NULL: standard error. */
+void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+void sg_print_error(void *unused, const char *text, size_t len);
 
 /* ---- handles (sg_handle.c) ---- */
 

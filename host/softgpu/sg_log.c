@@ -19,8 +19,10 @@ static char device_detail[SG_DETAIL_MAX]; /* of the latest device-side error, gu
 static pthread_mutex_t detail_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
-static void (*sink_fn)(void *ctx, const char *text, size_t len);
-static void *sink_ctx;
+static struct sink {
+    void (*fn)(void *ctx, const char *text, size_t len);
+    void *ctx;
+} out_sink, err_sink; /* device printf; failed device asserts */
 
 void sg_log_open(void)
 {
@@ -123,20 +125,37 @@ const char *sg_last_error_detail(void)
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx)
 {
     pthread_mutex_lock(&sink_lock);
-    sink_fn = fn;
-    sink_ctx = ctx;
+    out_sink = (struct sink){fn, ctx};
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx)
+{
+    pthread_mutex_lock(&sink_lock);
+    err_sink = (struct sink){fn, ctx};
+    pthread_mutex_unlock(&sink_lock);
+}
+
+static void print_to(const struct sink *sink, FILE *file, const char *text, size_t len)
+{
+    pthread_mutex_lock(&sink_lock);
+    if (sink->fn) {
+        sink->fn(sink->ctx, text, len);
+    } else {
+        fwrite(text, 1, len, file);
+        fflush(file);
+    }
     pthread_mutex_unlock(&sink_lock);
 }
 
 void sg_print(void *unused, const char *text, size_t len)
 {
     (void)unused;
-    pthread_mutex_lock(&sink_lock);
-    if (sink_fn) {
-        sink_fn(sink_ctx, text, len);
-    } else {
-        fwrite(text, 1, len, stdout);
-        fflush(stdout);
-    }
-    pthread_mutex_unlock(&sink_lock);
+    print_to(&out_sink, stdout, text, len);
+}
+
+void sg_print_error(void *unused, const char *text, size_t len)
+{
+    (void)unused;
+    print_to(&err_sink, stderr, text, len);
 }

@@ -127,6 +127,19 @@ trace() {
     fi
 }
 
+# The line of a failed device assert goes to standard error, and never among the program's output.
+assert_line() {
+    log=$out/assert
+    timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" sticky_assert >"$log.out" 2>"$log.err"
+    if grep -q 'Assertion .* failed' "$log.err" && ! grep -q 'Assertion .* failed' "$log.out"; then
+        echo "assert: the line of a failed device assert is on standard error"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: assert: the line of a failed device assert is not on standard error alone"
+        failed=$((failed + 1))
+    fi
+}
+
 # NAME COMMAND...: the suite once more in other circumstances; its output must be that of the socket.
 again() {
     log=$out/$1
@@ -186,6 +199,7 @@ done
 case $ways in
 *socket*)
     trace
+    assert_line
     # Every system call may be interrupted, every call is traced.
     again disturbed env CONFORM_ALARM=1 VGPU_TRACE="$out/disturbed.trace"
     # All threads and the worker share one processor: a lost wake-up shows as a case that takes long.

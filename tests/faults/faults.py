@@ -366,10 +366,10 @@ def test_memory_quota(s):
     need(status == 0, text)
     got = int(text.split()[1])
     need(250 <= got <= 256, "%d MB with a quota of 256" % got)
-    hog = s.popen(s.args.victim, "secret")  # 32 MB and stays; workers reserve 64 MB at a time
+    hog = s.popen(s.args.victim, "secret")  # 32 MB and stays; workers reserve a 64th of the quota at a time
     until_waiting(hog)
     status, text = s.run(s.args.victim, "hoard", "500")
-    need(status == 0 and 190 <= int(text.split()[1]) <= 224, "beside 32 MB: %s" % text)
+    need(status == 0 and 216 <= int(text.split()[1]) <= 224, "beside 32 MB: %s" % text)
     hog.kill()
     hog.wait()
     s.back_to_baseline()

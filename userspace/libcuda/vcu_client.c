@@ -93,7 +93,8 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     (void)arg;
     switch (type) {
     case VGP_NOTIFY_PRINT:
-        fwrite(data, 1, size, stdout); /* the same buffer as the application's own printf */
+        /* The same buffers as the application's own. */
+        fwrite(data, 1, size, cookie == VGP_PRINT_STDERR ? stderr : stdout);
         break;
     case VGP_NOTIFY_DETAIL:
         vcu_why("worker", "%.*s", (int)size, (const char *)data);

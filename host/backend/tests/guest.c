@@ -222,6 +222,13 @@ int guest_alloc(struct guest *g, uint64_t bytes, uint64_t *dptr)
     return r;
 }
 
+int guest_free(struct guest *g, uint64_t dptr)
+{
+    struct vgp_args_cuMemFree_v2 a = {.dptr = dptr};
+
+    return guest_call(g, VGP_cuMemFree_v2, &a, sizeof(a), NULL, NULL);
+}
+
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream)
 {
     struct vgp_args_cuMemsetD8Async a = {

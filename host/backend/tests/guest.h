@@ -38,6 +38,7 @@ bool guest_notification(struct guest *g, uint16_t type, uint64_t *cookie, char *
 /* Retains the primary context under a fixed handle and makes it the record's context. */
 int guest_context(struct guest *g);
 int guest_alloc(struct guest *g, uint64_t bytes, uint64_t *dptr);
+int guest_free(struct guest *g, uint64_t dptr);
 /* cuMemsetD8Async, see testprov.h. */
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream);
 

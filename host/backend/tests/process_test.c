@@ -394,8 +394,18 @@ static void test_quotas(void **state)
     assert_int_equal(guest_context(&g1), 0);
     assert_int_equal(guest_context(&g2), 0);
     assert_int_equal(guest_alloc(&g1, 6 << 20, &p1), 0);
-    /* The quota is of both together; the reservation of the first is not lent. */
+    /* The quota is of both together; what the first does not use is there for the second. */
     assert_int_equal(guest_alloc(&g2, 4 << 20, &p2), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g2, 1 << 20, &p2), 0);
+    assert_int_equal(guest_free(&g1, p1), 0);
+    for (int i = 0; i < 100 && guest_alloc(&g2, 6 << 20, &p1); i++)
+        usleep(10000); /* the first gives back what it reserved when it is idle */
+    assert_int_equal(guest_free(&g2, p1), 0);
+    assert_int_equal(guest_free(&g2, p2), 0);
+    assert_int_equal(guest_alloc(&g2, 1 << 20, &p2), 0);
+    assert_int_equal(guest_free(&g2, p2), 0);
+    for (int i = 0; i < 100 && guest_alloc(&g1, 6 << 20, &p1); i++)
+        usleep(10000);
     guest_close(&g1);
     for (int i = 0; i < 100 && guest_alloc(&g2, 4 << 20, &p2); i++)
         usleep(10000);

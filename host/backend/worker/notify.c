@@ -85,19 +85,27 @@ void vgb_notify_detail(struct vgb_worker *w, const char *text)
         vgb_notify(w, VGP_NOTIFY_DETAIL, 0, text, (uint32_t)strnlen(text, TEXT_MAX), 0);
 }
 
-static void print_sink(void *ctx, const char *text, size_t len)
+static void print_to(struct vgb_worker *w, uint64_t where, const char *text, size_t len)
 {
-    struct vgb_worker *w = ctx;
-
     while (len) {
         uint32_t n = len > TEXT_MAX ? TEXT_MAX : (uint32_t)len;
 
         /* Back-pressure, but bounded: a guest that never reads loses output, nothing else. */
-        if (!vgb_notify(w, VGP_NOTIFY_PRINT, 0, text, n, 200))
+        if (!vgb_notify(w, VGP_NOTIFY_PRINT, where, text, n, 200))
             w->lost_prints++;
         text += n;
         len -= n;
     }
+}
+
+static void print_sink(void *ctx, const char *text, size_t len)
+{
+    print_to(ctx, VGP_PRINT_STDOUT, text, len);
+}
+
+static void error_sink(void *ctx, const char *text, size_t len)
+{
+    print_to(ctx, VGP_PRINT_STDERR, text, len);
 }
 
 static int output_fd = -1; /* read end of what the provider prints, non-blocking */
@@ -163,6 +171,8 @@ int vgb_notify_capture_output(struct vgb_worker *w)
 {
     if (vgb_cu.set_print_sink) {
         vgb_cu.set_print_sink(print_sink, w);
+        if (vgb_cu.set_error_sink)
+            vgb_cu.set_error_sink(error_sink, w);
         return 0;
     }
     return capture_stdout(w);

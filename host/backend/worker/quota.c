@@ -10,7 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRAIN (64u << 20) /* reservations grow and shrink by this: few messages */
+/*
+ * Reservations grow and shrink in grains: few messages. A grain is at most a 64th of the quota, so
+ * that what one client holds in reserve is not missed by the others.
+ */
+#define GRAIN_MAX (UINT64_C(64) << 20)
+
+static uint64_t round_to_grain(const struct vgb_quota *q, uint64_t bytes)
+{
+    uint64_t grain = q->limit / 64 < GRAIN_MAX ? q->limit / 64 : GRAIN_MAX;
+
+    grain = grain < VGP_PAGE ? VGP_PAGE : grain;
+    bytes += grain - 1 - (bytes + grain - 1) % grain;
+    return bytes < q->limit ? bytes : q->limit;
+}
 
 struct vgb_alloc {
     uint64_t address; /* 0 = free */
@@ -34,10 +47,8 @@ bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
     if (q->limit && !vgp_range_ok(q->used, bytes, q->limit)) {
         ok = false;
     } else if (q->limit && q->used + bytes > q->reserved) {
-        uint64_t want = (q->used + bytes + GRAIN - 1) / GRAIN * GRAIN;
+        uint64_t want = round_to_grain(q, q->used + bytes);
 
-        if (want > q->limit)
-            want = q->limit;
         ok = vgb_control_reserve(w, want) ||
              (want != q->used + bytes && vgb_control_reserve(w, q->used + bytes));
     }
@@ -53,6 +64,17 @@ void vgb_quota_give(struct vgb_worker *w, uint64_t bytes)
 
     pthread_mutex_lock(&q->lock);
     q->used -= bytes < q->used ? bytes : q->used;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void vgb_quota_trim(struct vgb_worker *w)
+{
+    struct vgb_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    /* One grain is kept: allocating and freeing in turn shall not cost a message each time. */
+    if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used) + 1))
+        vgb_control_reserve(w, round_to_grain(q, q->used));
     pthread_mutex_unlock(&q->lock);
 }
 

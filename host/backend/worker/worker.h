@@ -115,6 +115,7 @@ struct vgb_core {
     /* Optional, of the software GPU. */
     const char *(*last_error_detail)(void);
     void (*set_print_sink)(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+    void (*set_error_sink)(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
     void *dl;
     bool is_soft;
     int driver_version;
@@ -283,6 +284,8 @@ void vgb_quota_init(struct vgb_worker *w, uint64_t limit);
 /* Takes `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes);
 void vgb_quota_give(struct vgb_worker *w, uint64_t bytes);
+/* Gives back what was reserved and is not used; the dispatcher only, which owns the channel. */
+void vgb_quota_trim(struct vgb_worker *w);
 /* Remembers and forgets what an address stands for. */
 bool vgb_quota_remember(struct vgb_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void vgb_quota_forget(struct vgb_worker *w, uint64_t address);
