@@ -41,7 +41,7 @@ HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend us
 	userspace/vgpu
 GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
-CROSS_TESTS := $(filter-out tests/gpu tests/fuzz tests/lib, \
+CROSS_TESTS := $(filter-out tests/lib, \
 	$(patsubst $(TOP)/%/Makefile,%,$(wildcard $(TOP)/tests/*/Makefile)))
 
 .DEFAULT_GOAL := all
@@ -76,7 +76,8 @@ defconfig: ## start .config from the committed default
 	@$(SCRIPTS)/kconfig.py defconfig
 
 clean: ## remove what was built; downloads stay
-	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol kernel demo log bench.json \
+	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol demo demo-host log bench.json \
+		kernel/module kernel/selftest kernel/lint kernel/vgpu_drv.ko kernel/kunit/um \
 		config.h config.mk guest/initrd.cpio qemu/obj qemu/bin qemu/.stamp)
 
 distclean: ## remove build/ and .config
@@ -100,9 +101,9 @@ lint: prepare-test ## style, layers, licence lines, generated files, kernel rule
 gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
 	@$(TOP)/tests/gpu/run
 
-fuzz: ## fuzz targets, where tests/fuzz has some
-	@test -e $(TOP)/tests/fuzz/Makefile || { echo "there are no fuzz targets in this version"; exit 1; }
-	@$(call sub,tests/fuzz,run)
+fuzz: prepare ## malformed rings and records against a running backend, longer than in make test
+	@$(NEXT) stage-build
+	@$(call sub,tests/faults,fuzz)
 
 # Packages, toolkit and configuration: before anything that reads them.
 .PHONY: prepare prepare-test stage-build stage-test

@@ -37,6 +37,9 @@ refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing syn
 refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait worker=custom/call 0x0415 cuEventSynchronize wait/'
 refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
 refuse "a refusal without a reason's text is refused" 's/^reason ipc /reason ipx /'
+refuse "an array of an unknown handle kind is refused" 's/in array:u32 attributeIds/in array:handle:evnt attributeIds/'
+refuse "an array of structs as result is refused" 's/out array:i32 attributes max=256/out array:struct:CUmemLocation attributes max=256/'
+refuse "a struct that is not described is refused" 's/in struct:CUmemLocation location/in struct:CUmemLocatoin location/'
 refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/out bytes result max=8192/'
 refuse "a record larger than the limit is refused" 's/in bytes params len=paramsLen max=32764/in bytes params len=paramsLen max=99999/'
 
@@ -55,6 +58,19 @@ if [ -f "$CUDA_HOME/include/cuda.h" ]; then
         "$here/generated/vgp_entry.c"
     ok "every described signature is cuda.h's" $?
 fi
+
+# Forms that no call uses yet: generated, compiled and run like the others.
+rm -rf "$O/form" && mkdir -p "$O/form/docs" &&
+    "$PYTHON" "$here/gen/emit.py" --def "$here/form_test.def" "$O/form" "$O/form/docs" &&
+    "$PYTHON" "$here/gen/emit.py" --def "$here/form_test.def" --roundtrip "$O/form/vgp_roundtrip_cases.h" &&
+    ${CC:-cc} -O1 -g -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror \
+        -fsanitize=address,undefined -fno-sanitize-recover=undefined -D__CUDA_API_VERSION_INTERNAL \
+        -I"$O/form" -I"$here" -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
+        "$here/vgp_roundtrip_test.c" "$O/form/vgp_guest.c" "$O/form/vgp_worker.c" "$O/form/vgp_names.c" &&
+    "$O/form/roundtrip" >"$O/form/log" 2>&1
+r=$?
+tail -n 2 "$O/form/log"
+ok "round trips of arrays of handles and structs, struct results, callbacks" $r
 
 "$O/vgp_roundtrip_test" >"$O/roundtrip.log" 2>&1
 r=$?

@@ -3,7 +3,8 @@
 """Writes the generated files: parser -> policy -> templates.
 
 emit.py OUTDIR DOCDIR      the committed files
-emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c"""
+emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
+--def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
 
@@ -15,12 +16,16 @@ from templates import calls_h, entry, guest, page, roundtrip, worker  # noqa: E4
 
 
 def main(argv):
-    if len(argv) != 3:
-        print('usage: emit.py OUTDIR DOCDIR | emit.py --roundtrip FILE', file=sys.stderr)
-        return 2
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    description = os.path.join(here, 'cuda_calls.def')
+    if len(argv) > 2 and argv[1] == '--def':
+        description = argv[2]
+        argv = argv[:1] + argv[3:]
+    if len(argv) != 3:
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR | --roundtrip FILE', file=sys.stderr)
+        return 2
     try:
-        d = parse.parse(os.path.join(here, 'cuda_calls.def'))
+        d = parse.parse(description)
         policy.apply(d)
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)

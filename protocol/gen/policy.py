@@ -61,10 +61,30 @@ def limit(p, call):
 def layout_struct(st):
     lay = Layout()
     for wt, name, _ in st.fields:
+        if wt not in SCALARS:
+            raise PolicyError(f'struct {st.name}: {name}: type {wt} is not known here')
         size, ct = SCALARS[wt]
         lay.add(name, ct, size)
     lay.close()
     return lay
+
+
+def find_struct(name, call, d):
+    if name not in d.structs:
+        raise PolicyError(f'{call.name}: struct {name} is not described')
+    return layout_struct(d.structs[name])
+
+
+def element_size(p, call, d):
+    """Bytes of one element of an array: a scalar, a handle (as u64) or a described struct."""
+    kind, _, name = p.sub.partition(':')
+    if p.sub in SCALARS:
+        return SCALARS[p.sub][0]
+    if kind == 'handle' and name in HANDLES and p.dir == 'in':
+        return 8
+    if kind == 'struct' and p.dir == 'in':
+        return find_struct(name, call, d).size
+    raise PolicyError(f'{call.name}: {p.name}: an array of {p.sub} is not known in this direction')
 
 
 def pad8(n):
@@ -121,7 +141,9 @@ def layout_call(c, d):
                 raise PolicyError(f'{c.name}: {p.name}: handles are minted by the guest: use new')
             lay.add(p.name, 'uint64_t', 8)
         elif p.type == 'struct':
-            st = layout_struct(d.structs[p.sub])
+            if p.dir not in ('in', 'out'):
+                raise PolicyError(f'{c.name}: {p.name}: a struct is in or out')
+            st = find_struct(p.sub, c, d)
             if lay.size % 8:
                 lay.close()
             lay.fields.append(Field(p.name, f'struct vgp_{p.sub}', lay.size, st.size))
@@ -135,7 +157,7 @@ def layout_call(c, d):
             worst_in += pad8(p.max)
         elif p.type in ('str', 'bytes', 'array'):
             p.max = limit(p, c)
-            p.elem = SCALARS[p.sub][0] if p.type == 'array' else 1
+            p.elem = element_size(p, c, d) if p.type == 'array' else 1
             lay.add(f'{p.name}_len', 'uint32_t', 4)  # elements (str: bytes with the NUL)
             if p.dir == 'out':
                 c.var_out.append(p)

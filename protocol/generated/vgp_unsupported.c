@@ -24,7 +24,7 @@ static int refuse(const char *name, const char *why)
 
 static const char why_graphs[] = "CUDA graphs and stream capture are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
-static const char why_textures[] = "arrays, textures and surfaces are not served by this version";
+static const char why_textures[] = "arrays (but for their creation), textures and surfaces are not served by this version";
 static const char why_vmm[] = "virtual memory management is not served by this version";
 static const char why_ipc[] = "sharing between processes is not served by this version";
 static const char why_linker[] = "the run-time linker is not served by this version";

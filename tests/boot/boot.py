@@ -139,9 +139,12 @@ def boot_guest(args):
     compare(args, "conform", "conform")
     compare(args, "rt_dynamic", "conform_rt_dynamic")
     compare(args, "rt_static", "conform_rt_static")
+    compare(args, "rt_ptds", "conform_rt_ptds")
+    compare(args, "rt_sticky", "conform_rt_dynamic", "--sticky")
+    compare(args, "dlclose", "conform_dl")
 
 
-def compare(args, name, program):
+def compare(args, name, program, *arguments):
     """The guest's output of a suite equals the one of the same program over the socket."""
     global skipped
     mine = os.path.join(args.out, name + ".guest")
@@ -149,7 +152,7 @@ def compare(args, name, program):
         skipped += 1
         print("not run: boot same_%s: no output of the guest" % name)
         return
-    done = subprocess.run([args.vgpu, "run", "--gpu", "soft", os.path.join(args.tests, "conform", program)],
+    done = subprocess.run([args.vgpu, "run", "--gpu", "soft", os.path.join(args.tests, "conform", program), *arguments],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=600)
     with open(mine, errors="replace") as f:
         b = f.read()

@@ -180,7 +180,7 @@ def until_waiting(process):
 def test_fuzz(s):
     """Malformed records of every kind while another process works."""
     victim = s.popen(s.args.victim, "work", "20")
-    status, text = s.run(s.args.fuzz, s.socket, "--seeds", str(s.args.seeds), timeout=280)
+    status, text = s.run(s.args.fuzz, s.socket, "--seeds", str(s.args.seeds), timeout=280 + 4 * s.args.seeds)
     with open(os.path.join(s.args.build, "fuzz.log"), "w") as f:
         f.write(text)
     for line in text.splitlines():

@@ -47,13 +47,13 @@ typedef uint8_t __u8;
 #define VGPU_DEVICE_ABI_VERSION 1
 #define VGPU_CONFIG_MAGIC 0x55504756 /* "VGPU" */
 
-#define VGPU_MAX_CLIENTS 256	/* slots; bounded by virtio's 1024 queues */
+#define VGPU_MAX_CLIENTS 256	/* slots; vhost-user's 8-bit queue index allows 254 */
 #define VGPU_MAX_PIN_RUNS 4096	/* per request: 64 KiB of runs */
 #define VGPU_LABEL_LEN 32
 
 /*
  * Configuration space, read by the driver once at probe. Offered by the broker, lowered by the
- * device's properties, then fixed until the next reset.
+ * device's properties, then fixed for as long as the device exists. reserved is zero.
  */
 struct vgpu_config {
 	__le32 magic;		/* VGPU_CONFIG_MAGIC */

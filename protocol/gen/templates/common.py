@@ -44,7 +44,17 @@ def plist(params):
 
 
 def elem_ctype(p):
-    return SCALARS[p.sub][1] if p.type == 'array' else ('char' if p.type == 'str' else 'uint8_t')
+    if p.type != 'array':
+        return 'char' if p.type == 'str' else 'uint8_t'
+    kind, _, name = p.sub.partition(':')
+    if kind == 'struct':
+        return f'struct vgp_{name}'
+    return 'uint64_t' if kind == 'handle' else SCALARS[p.sub][1]
+
+
+def array_struct(p):
+    """The name of the struct that an array holds, or None."""
+    return p.sub[7:] if p.type == 'array' and p.sub.startswith('struct:') else None
 
 
 def is_stream(p):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """vgp_guest.[ch]: the guest's encoders: one function per call, plus send/recv halves for flex."""
-from templates.common import (BANNER, HANDLES, SCALARS, elem_ctype, enc_params, plist)
+from templates.common import (BANNER, HANDLES, SCALARS, array_struct, elem_ctype, enc_params,
+                              plist)
 
 
 def cast_int(p):
@@ -57,7 +58,15 @@ def encode(c, d):
         o.append(f'    a->{p.name}_len = (uint32_t){ln};')
         if p.type == 'blob':
             o += [f'    a->{p.name}_size = {p.name}_size;', f'    a->{p.name}_blob = {p.name}_blob;']
-        o += [f'    if ({p.name}_bytes)', f'        memcpy(v, {p.name}, {p.name}_bytes);']
+        if array_struct(p):
+            o.append(f'    for (uint32_t i = 0; i < {p.name}_count; i++) {{')
+            o.append(f'        {elem_ctype(p)} *e = ({elem_ctype(p)} *)v + i;')
+            o.append('        memset(e, 0, sizeof(*e));')
+            for wt, n, _ in d.structs[array_struct(p)].fields:
+                o.append(f'        e->{n} = ({SCALARS[wt][1]}){p.name}[i].{n};')
+            o.append('    }')
+        else:
+            o += [f'    if ({p.name}_bytes)', f'        memcpy(v, {p.name}, {p.name}_bytes);']
         if p.type == 'str':
             o.append(f'    v[{p.name}_bytes - 1] = 0;')
         if i + 1 < len(c.var_in):
@@ -65,7 +74,7 @@ def encode(c, d):
     return o
 
 
-def decode(c):
+def decode(c, d):
     """Statements after collect: payload and size are in `pay`, `n`; result in r."""
     o = []
     if not c.ret.size:
@@ -77,6 +86,12 @@ def decode(c):
         if p.dir != 'out' or p in c.var_out:
             continue
         t = p.ctype.rstrip('*').strip()
+        if p.type == 'struct':
+            o.append(f'        if (r == CUDA_SUCCESS && {p.name}) {{')
+            for _, n, ct in d.structs[p.sub].fields:
+                o.append(f'            {p.name}->{n} = ({ct})ret->{p.name}.{n};')
+            o.append('        }')
+            continue
         o += [f'        if (r == CUDA_SUCCESS && {p.name})',
               f'            *{p.name} = ({t})ret->{p.name};']
     if c.var_out:
@@ -126,7 +141,7 @@ def call(c, d):
         o += ['    const void *pay = NULL;', '    uint32_t n = 0;',
               '    r = vgp_submit_publish(s);',
               '    if (r == CUDA_SUCCESS)', '        r = vgp_submit_collect(s, &pay, &n);']
-        o += decode(c) or ['    (void)pay;', '    (void)n;']
+        o += decode(c, d) or ['    (void)pay;', '    (void)n;']
         o.append('    vgp_submit_end(s);')
     for p in m:
         o += ['    if (r == CUDA_SUCCESS)',
@@ -150,7 +165,7 @@ def flex(c, d):
           + (', ' + plist(outs) if outs else '') + ')', '{',
           '    const void *pay = NULL;', '    uint32_t n = 0;',
           '    CUresult r = vgp_submit_collect(s, &pay, &n);']
-    o += decode(c) or ['    (void)pay;', '    (void)n;']
+    o += decode(c, d) or ['    (void)pay;', '    (void)n;']
     o += ['    vgp_submit_end(s);', '    return r;', '}', '']
     return o
 

@@ -15,6 +15,11 @@ def fill_in(c, d):
                 o.append(f'    {t} out_{p.name};')
                 o.append(f'    memset(&out_{p.name}, 0, sizeof(out_{p.name}));')
                 args.append(f'&out_{p.name}')
+            elif p.type == 'struct':
+                t = p.ctype.rstrip('*').strip()
+                o.append(f'    {t} out_{p.name};')
+                o.append(f'    memset(&out_{p.name}, 0, sizeof(out_{p.name}));')
+                args.append(f'&out_{p.name}')
             else:
                 el = elem_ctype(p)
                 o.append(f'    static {el} out_{p.name}[{p.max}];')
@@ -50,7 +55,9 @@ def fill_in(c, d):
                 o.append(f'    rnd_text(in_{p.name}, in_{p.name}_len);')
             else:
                 o.append(f'    rnd_bytes(in_{p.name}, (size_t)in_{p.name}_len * {p.elem});')
-            args.append(f'in_{p.name}')
+            # Arrays of handles and of structs: the test's structs are laid out as on the wire.
+            cast = f'({p.ctype})' if p.type == 'array' and ':' in p.sub else ''
+            args.append(f'{cast}in_{p.name}')
             if p.type != 'str':
                 args.append(f'in_{p.name}_len')
     return o, args
@@ -87,7 +94,7 @@ def compare(c, d):
     return o
 
 
-def compare_out(c):
+def compare_out(c, d):
     o = []
     if not c.ret.size:
         return o
@@ -97,7 +104,13 @@ def compare_out(c):
     for p in c.params:
         if p.dir != 'out':
             continue
-        if p.type in SCALARS:
+        if p.type == 'struct':
+            o.append('    if (seen.result == CUDA_SUCCESS) {')
+            for _, n, ct in d.structs[p.sub].fields:
+                o.append(f'        CHECK(out_{p.name}.{n} == ({ct})ret->{p.name}.{n}, '
+                         f'"{p.name}.{n}");')
+            o.append('    }')
+        elif p.type in SCALARS:
             t = p.ctype.rstrip('*').strip()
             o += [f'    if (seen.result == CUDA_SUCCESS) {{', f'        {t} want = ({t})ret->{p.name};',
                   f'        CHECK(memcmp(&out_{p.name}, &want, sizeof(want)) == 0, "{p.name}");',
@@ -121,7 +134,7 @@ def case(c, d):
     o.append(f'    CUresult r = vgp_call_{c.name}({", ".join(args)});')
     o.append('    CHECK(seen.calls == 1, "dispatched once");')
     o.append('    CHECK(r == seen.result, "result");')
-    o += compare(c, d) + compare_out(c)
+    o += compare(c, d) + compare_out(c, d)
     return o + ['    end_case();', '}', '']
 
 

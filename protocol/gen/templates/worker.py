@@ -132,6 +132,11 @@ def handler_forward(c, d):
             o.append(f'    {t} {p.name} = 0;')
             args.append(f'&{p.name}')
             post.append(f'    ret.{p.name} = ({SCALARS[p.type][1]}){p.name};')
+        elif p.dir == 'out' and p.type == 'struct':
+            o += [f'    {t} {p.name};', f'    memset(&{p.name}, 0, sizeof({p.name}));']
+            args.append(f'&{p.name}')
+            for wt, n, _ in d.structs[p.sub].fields:
+                post.append(f'    ret.{p.name}.{n} = ({SCALARS[wt][1]}){p.name}.{n};')
         elif p.dir == 'in' and p.type == 'struct':
             o.append(f'    {t} {p.name};')
             o.append(f'    memset(&{p.name}, 0, sizeof({p.name}));')
@@ -200,6 +205,8 @@ def render_c(d):
           '        return NULL;', '    return &rows[call];', '}', '',
           'unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, '
           'const char *name), void *ctx)', '{', '    unsigned n = 0;']
+    if not provider_names(d):
+        o += ['    (void)p;', '    (void)find;', '    (void)ctx;']
     for n in provider_names(d):
         o.append(f'    n += (p->{n} = (__typeof__(p->{n}))find(ctx, "{n}")) != NULL;')
     o += ['    return n;', '}', '']
