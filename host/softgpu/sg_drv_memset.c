@@ -95,6 +95,7 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
                     size_t height, CUstream stream, bool async)
 {
     SG_AUTO struct sg_stream *s = NULL;
+    struct sg_mem_info info = {0};
     struct set_op *o;
     CUresult r;
 
@@ -106,6 +107,12 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
         r = build(dst, pitch, elem, value, width, height, &o);
     if (r != CUDA_SUCCESS)
         return r;
+    /*
+     * CUDA's "API synchronization behavior": a memset of device memory is asynchronous in both forms,
+     * of host memory only in the Async one.
+     */
+    if (!async && sg_mem_covers(dst, 1, &info))
+        async = info.kind == SG_MEM_DEVICE;
     return sg_issue(s, &o->op, !async ? SG_ISSUE_SYNC
                                : width * height <= SG_INLINE_BYTES / elem ? SG_ISSUE_INLINE
                                                                           : SG_ISSUE_ASYNC);

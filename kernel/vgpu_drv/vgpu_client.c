@@ -231,13 +231,6 @@ static void vgpu_client_detach(struct vgpu_client *client)
 	struct vgpu_resp_hdr resp;
 	u32 status;
 
-	list_for_each_entry_safe(req, next, &client->orphans, orphan) {
-		list_del(&req->orphan);
-		/* Not linked: answered by now, or killed while it waited for room. */
-		if (!list_empty_careful(&req->node))
-			vgpu_req_wait(dev, req, false);
-		vgpu_req_put(req);
-	}
 	if (READ_ONCE(client->attached)) {
 		req = vgpu_req_alloc(client, VGPU_CMD_CLIENT_DESTROY,
 				     sizeof(struct vgpu_cmd_client_destroy), sizeof(resp));
@@ -245,6 +238,14 @@ static void vgpu_client_detach(struct vgpu_client *client)
 		    !vgpu_req_status(dev, req, &resp, &status) && status != VGPU_S_OK &&
 		    status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
 			vgpu_dev_lost(dev, "it cannot end a worker");
+		vgpu_req_put(req);
+	}
+	/* After the end of the worker: one that is stuck answers these by nothing else. */
+	list_for_each_entry_safe(req, next, &client->orphans, orphan) {
+		list_del(&req->orphan);
+		/* Not linked: answered by now, or killed while it waited for room. */
+		if (!list_empty_careful(&req->node))
+			vgpu_req_wait(dev, req, false);
 		vgpu_req_put(req);
 	}
 	/* Of a lost device only the reset is known to have ended its accesses. */

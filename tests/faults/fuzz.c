@@ -481,6 +481,79 @@ static void header_scribble(void)
     result("header_scribble", alive());
 }
 
+/* A client with the primary context of device 0 current. */
+static const char *with_context(struct raw *r)
+{
+    struct vgp_args_vgpPrimaryCtxRetain retain = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 1)};
+
+    if (raw_open(r, path))
+        return "no client";
+    if (raw_call(r, VGP_vgpPrimaryCtxRetain, &retain, sizeof(retain), NULL, 0))
+        return "no context";
+    r->context = retain.context;
+    return NULL;
+}
+
+/* Addresses of the worker's own memory, given as device memory: never read, never written. */
+static const char *wild_copies(void)
+{
+    static const uint64_t wild[] = {0x400000, 0x401000, 0x600000, 0x7fffffffe000, 0x7ffff7ff0000, 8};
+    struct vgp_args_cuMemAlloc_v2 alloc = {.bytesize = 65536};
+    struct vgp_ret_cuMemAlloc_v2 got = {0};
+    struct raw r;
+    const char *what = with_context(&r);
+
+    if (!what && raw_call(&r, VGP_cuMemAlloc_v2, &alloc, sizeof(alloc), &got, sizeof(got)))
+        what = "no memory";
+    for (unsigned i = 0; !what && i < sizeof(wild) / sizeof(wild[0]); i++) {
+        struct vgp_args_vgpCopy k = {.dstKind = VGP_COPY_DEVICE,
+                                     .srcKind = VGP_COPY_DEVICE,
+                                     .dst = got.dptr,
+                                     .src = wild[i],
+                                     .widthBytes = 64,
+                                     .height = 1,
+                                     .depth = 1,
+                                     .when = VGP_WHEN_COMPLETE};
+        if (raw_call(&r, VGP_vgpCopy, &k, sizeof(k), NULL, 0) == 0)
+            what = "read from an address that is not device memory";
+        k.dst = wild[i];
+        k.src = got.dptr;
+        if (!what && raw_call(&r, VGP_vgpCopy, &k, sizeof(k), NULL, 0) == 0)
+            what = "write to an address that is not device memory";
+        if (!what && raw_is_dead(&r))
+            what = "the worker died of it";
+    }
+    raw_close(&r);
+    return what;
+}
+
+/* Images that point elsewhere or claim more than they have: refused, and the worker lives. */
+static const char *wild_images(void)
+{
+    static const char *const names[] = {"wrapper", "fatbin", "elf"};
+    struct raw r;
+    const char *what = with_context(&r);
+
+    for (unsigned i = 0; !what && i < 3; i++) {
+        struct {
+            struct vgp_args_vgpModuleLoad a;
+            uint8_t image[64];
+        } load = {.a = {.module = VGP_HANDLE(VGP_H_MODULE, 1, 1 + i), .image_size = 64, .image_len = 64}};
+        const uint64_t wrapper[] = {0x1466243b1ull, 0x400000, 0};
+        const uint64_t fatbin[] = {0x00100001ba55ed50ull, 1ull << 40};
+        const uint64_t elf[] = {0x10102464c457full, 0, 0, 0, 0, 1ull << 40, 0, 0x40ull << 48 | 4ull << 32};
+
+        memcpy(load.image, i == 0 ? wrapper : i == 1 ? fatbin : elf,
+               i == 0 ? sizeof(wrapper) : i == 1 ? sizeof(fatbin) : sizeof(elf));
+        if (raw_call(&r, VGP_vgpModuleLoad, &load, sizeof(load), NULL, 0) != 200) {
+            snprintf(detail, sizeof(detail), "%s: not refused as an invalid image", names[i]);
+            what = detail;
+        }
+    }
+    raw_close(&r);
+    return what;
+}
+
 static bool wanted(const char *name, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
@@ -493,7 +566,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2) {
         fprintf(stderr, "usage: fuzz SOCKET|DEVICE [--seeds N] [attack | calls | mutations | double_fetch | "
-                        "socket | scribble]...\n");
+                        "socket | scribble | wild]...\n");
         return 2;
     }
     path = argv[1];
@@ -518,6 +591,10 @@ int main(int argc, char **argv)
         socket_messages();
     if (wanted("scribble", argc, argv))
         header_scribble();
+    if (wanted("wild", argc, argv)) {
+        result("wild_copies", wild_copies());
+        result("wild_images", wild_images());
+    }
     result("last", alive());
     printf("fuzz: %u passed, %u failed, 0 skipped\n", passed, failed);
     return failed != 0;

@@ -146,6 +146,8 @@ struct vgb_client_region {
 
 struct vgb_client {
     struct vgb_client *next;
+    unsigned asked;        /* region requests that the worker has not answered */
+    uint64_t asked_ns;     /* since when there are any, or the last answer */
     const struct vgb_client_ops *ops;
     void *transport;
     unsigned slot;

@@ -224,6 +224,19 @@ void vgb_client_worker_gone(struct vgb_client *c, uint32_t reason, const char *t
 
 /* ---- memory of the client, shared with its worker ---- */
 
+static void asked(struct vgb_client *c)
+{
+    if (!c->asked++)
+        c->asked_ns = vgb_now_ns();
+}
+
+static void answered(struct vgb_client *c)
+{
+    if (c->asked)
+        c->asked--;
+    c->asked_ns = vgb_now_ns();
+}
+
 static struct vgb_client_region *find(struct vgb_client *c, uint32_t id)
 {
     for (struct vgb_client_region *r = c->regions; r; r = r->next) {
@@ -345,6 +358,8 @@ uint32_t vgb_client_map(struct vgb_client *c, const struct vgb_map *m)
     }
     r->done += sum;
     r->complete = last;
+    if (last)
+        asked(c);
     send_runs(c, m);
     return VGPU_S_OK;
 }
@@ -359,6 +374,7 @@ uint32_t vgb_client_unmap(struct vgb_client *c, uint32_t region)
     if (!r || r->unmapping)
         return VGPU_S_INVALID;
     r->unmapping = true;
+    asked(c);
     vgb_proc_send(c->proc, &m, NULL, 0);
     return VGPU_S_OK;
 }
@@ -405,10 +421,12 @@ void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
     } else if (m->type == VGB_M_MAPPED && r && r->complete) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 
+        answered(c);
         if (status && !r->unmapping)
             drop_region(c, r);
         c->ops->mapped(c, m->region, status, status ? 0 : m->va);
     } else if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
+        answered(c);
         drop_region(c, r);
         c->ops->unmapped(c, m->region, VGPU_S_OK);
     } else {

@@ -23,6 +23,7 @@
 
 #define START_TIMEOUT_NS (60ull * 1000000000u) /* NVIDIA's driver can take seconds per GPU */
 #define SERVE_TIMEOUT_NS (10ull * 1000000000u)
+#define ANSWER_TIMEOUT_NS UINT64_C(8000000000) /* to map or unmap a region */
 #define RETRY_NS 1000000000u /* after a worker that did not become ready */
 #define REFILL_NS 30000000u /* while spares are left: the client that took one starts up first */
 #define OUT_MAX 4096u        /* queued messages: a worker that reads none of them is ended */
@@ -443,12 +444,17 @@ int vgb_pool_tick(void)
         bool serving = p->state == VGB_PROC_ASSIGNED && p->client &&
                        p->client->state == VGB_C_STARTING;
 
-        if ((starting && now - p->since_ns > START_TIMEOUT_NS) ||
+        /* Its guest's driver would give the whole device up after 10 s. */
+        bool asked = p->state == VGB_PROC_ASSIGNED && p->client &&
+                     p->client->state == VGB_C_SERVING && p->client->asked;
+
+        if ((asked && now - p->client->asked_ns > ANSWER_TIMEOUT_NS) ||
+            (starting && now - p->since_ns > START_TIMEOUT_NS) ||
             (serving && now - p->since_ns > SERVE_TIMEOUT_NS)) {
             vgb_log(VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
             vgb_proc_kill(p);
         }
-        if (starting || serving)
+        if (starting || serving || asked)
             next = 1000;
     }
     if (!broken && wanted()) {

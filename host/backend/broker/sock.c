@@ -28,6 +28,7 @@ struct conn {
     int window;   /* until the WELCOME was sent */
     int doorbell;
     bool closing;
+    bool greeting; /* counted in greetings */
 };
 
 static struct vgb_source listener = {.fd = -1};
@@ -73,6 +74,8 @@ static void conn_free(struct conn *k)
     vgb_close(&k->s.fd);
     vgb_close(&k->window);
     vgb_close(&k->doorbell);
+    if (k->greeting)
+        greetings--;
     free(k);
 }
 
@@ -88,7 +91,6 @@ static void conn_close(struct conn *k)
         vgb_client_destroy(k->client);
         return; /* on_ended() frees it */
     }
-    greetings--;
     conn_free(k);
 }
 
@@ -120,7 +122,6 @@ static void on_created(struct vgb_client *c, uint32_t status)
     struct vgp_sock_welcome m = {.type = VGP_SOCK_WELCOME, .window_size = c->window_size};
     int fds[2] = {k->window, k->doorbell};
 
-    greetings--;
     if (status) {
         k->client = NULL;
         if (!k->closing)
@@ -128,6 +129,8 @@ static void on_created(struct vgb_client *c, uint32_t status)
         conn_free(k);
         return;
     }
+    k->greeting = false;
+    greetings--;
     ssize_t n = vgb_send_fds(k->s.fd, &m, sizeof(m), fds, 2, MSG_DONTWAIT);
     vgb_close(&k->window);
     vgb_close(&k->doorbell);
@@ -331,6 +334,7 @@ static void on_accept(struct vgb_source *s, uint32_t events)
         conn_free(k);
         return;
     }
+    k->greeting = true;
     greetings++;
 }
 

@@ -47,16 +47,18 @@ void vgb_drop_owned(struct vgb_worker *w, uint64_t context)
     }
 }
 
-/* The context is about to end: nothing of ours may still use it. */
-static void leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
+/* The context is about to end: nothing of ours may still use it. Returns the bytes of its memory,
+ * which count until it has ended. */
+static uint64_t leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
 {
     vgb_set_context(w, ctx);
     vgb_waits_forget_context(w, ctx);
     vgb_drop_owned(w, handle);
-    vgb_quota_forget_context(w, ctx);
+    uint64_t bytes = vgb_quota_detach_context(w, ctx);
     if (w->bounce.registered == ctx)
         w->bounce.registered = NULL; /* the registration ends with the context */
     vgb_set_context(w, NULL);
+    return bytes;
 }
 
 CUresult vgb_do_vgpPrimaryCtxRetain(struct vgb_call *c,
@@ -92,27 +94,31 @@ CUresult vgb_do_vgpPrimaryCtxRetain(struct vgb_call *c,
 
 static CUresult finish_release(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
 {
-    (void)w;
     (void)r;
-    return vgb_provider.cuDevicePrimaryCtxRelease_v2((CUdevice)wait->arg[0]);
+    r = vgb_provider.cuDevicePrimaryCtxRelease_v2((CUdevice)wait->arg[0]);
+    vgb_quota_give(w, wait->arg[1]);
+    return r;
 }
 
 static CUresult finish_reset(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
 {
-    (void)w;
     (void)r;
-    return vgb_provider.cuDevicePrimaryCtxReset_v2((CUdevice)wait->arg[0]);
+    r = vgb_provider.cuDevicePrimaryCtxReset_v2((CUdevice)wait->arg[0]);
+    vgb_quota_give(w, wait->arg[1]);
+    return r;
 }
 
 static CUresult finish_destroy(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
 {
-    (void)w;
     (void)r;
-    return vgb_provider.cuCtxDestroy_v2((CUcontext)(uintptr_t)wait->arg[0]);
+    r = vgb_provider.cuCtxDestroy_v2((CUcontext)(uintptr_t)wait->arg[0]);
+    vgb_quota_give(w, wait->arg[1]);
+    return r;
 }
 
 /* Runs `finish` on a waiter: ending a context waits for its work. */
-static CUresult end_context(struct vgb_call *c, vgb_wait_finish finish, uint64_t arg)
+static CUresult end_context(struct vgb_call *c, vgb_wait_finish finish, uint64_t arg,
+                            uint64_t bytes)
 {
     struct vgb_wait *wait = vgb_wait_new(c);
 
@@ -122,6 +128,7 @@ static CUresult end_context(struct vgb_call *c, vgb_wait_finish finish, uint64_t
     wait->finish = finish;
     wait->blocking = true;
     wait->arg[0] = arg;
+    wait->arg[1] = bytes;
     return vgb_wait_start(c, wait);
 }
 
@@ -136,10 +143,10 @@ CUresult vgb_do_vgpPrimaryCtxRelease(struct vgb_call *c,
         return vgb_provider.cuDevicePrimaryCtxRelease_v2(a->device);
     uint64_t handle = primary[a->device].handle;
     struct vgb_handle_entry *e = vgb_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
-    leave(c->w, handle, primary[a->device].ctx);
+    uint64_t bytes = leave(c->w, handle, primary[a->device].ctx);
     if (e)
         e->object = NULL; /* the handle comes to life again with the next retain */
-    return end_context(c, finish_release, (uint64_t)a->device);
+    return end_context(c, finish_release, (uint64_t)a->device, bytes);
 }
 
 CUresult vgb_do_vgpPrimaryCtxReset(struct vgb_call *c, const struct vgp_args_vgpPrimaryCtxReset *a)
@@ -148,9 +155,10 @@ CUresult vgb_do_vgpPrimaryCtxReset(struct vgb_call *c, const struct vgp_args_vgp
         return vgb_missing(c, "cuDevicePrimaryCtxReset");
     if (a->device < 0 || a->device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
+    uint64_t bytes = 0;
     if (primary[a->device].ctx && primary[a->device].count)
-        leave(c->w, primary[a->device].handle, primary[a->device].ctx);
-    return end_context(c, finish_reset, (uint64_t)a->device);
+        bytes = leave(c->w, primary[a->device].handle, primary[a->device].ctx);
+    return end_context(c, finish_reset, (uint64_t)a->device, bytes);
 }
 
 CUresult vgb_do_vgpCtxCreate(struct vgb_call *c, const struct vgp_args_vgpCtxCreate *a)
@@ -186,7 +194,7 @@ CUresult vgb_do_vgpCtxDestroy(struct vgb_call *c, const struct vgp_args_vgpCtxDe
             return CUDA_ERROR_INVALID_CONTEXT; /* primary contexts are released */
     }
     CUcontext ctx = e->object;
-    leave(c->w, a->context, ctx);
+    uint64_t bytes = leave(c->w, a->context, ctx);
     vgb_handle_drop(c, a->context, VGP_H_CONTEXT);
-    return end_context(c, finish_destroy, (uintptr_t)ctx);
+    return end_context(c, finish_destroy, (uintptr_t)ctx, bytes);
 }

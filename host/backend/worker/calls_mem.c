@@ -12,12 +12,18 @@ static struct vgp_provider raw;
 
 static CUresult finish_free(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
 {
+    struct vgb_alloc a;
+
+    /* The entry first: once freed, the dispatcher may be given the same address again. */
+    vgb_quota_detach(w, wait->arg[0], &a);
     CUresult f = vgb_provider.cuMemFree_v2((CUdeviceptr)wait->arg[0]);
 
     if (wait->blocking && r == CUDA_SUCCESS && f == CUDA_SUCCESS)
         r = f;
     if (f == CUDA_SUCCESS)
-        vgb_quota_forget(w, wait->arg[0]);
+        vgb_quota_give(w, a.bytes);
+    else
+        vgb_quota_remember(w, a.address, a.bytes, a.ctx);
     return r != CUDA_SUCCESS ? r : f;
 }
 

@@ -2,10 +2,76 @@
 /* Handlers of modules, libraries, functions and kernels. */
 #include "worker.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "vgp_worker.h"
+
+/* Every section with bytes in the file, and the header tables, lie inside the image. */
+static bool elf_ok(const uint8_t *p, uint64_t n)
+{
+    Elf64_Ehdr eh;
+    Elf64_Shdr sh;
+    Elf64_Phdr ph;
+
+    if (n < sizeof(eh))
+        return false;
+    memcpy(&eh, p, sizeof(eh));
+    if ((eh.e_shnum && eh.e_shentsize != sizeof(sh)) || (eh.e_phnum && eh.e_phentsize != sizeof(ph)) ||
+        !vgp_range_ok(eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(sh), n) ||
+        !vgp_range_ok(eh.e_phoff, (uint64_t)eh.e_phnum * sizeof(ph), n))
+        return false;
+    for (unsigned i = 0; i < eh.e_shnum; i++) {
+        memcpy(&sh, p + eh.e_shoff + i * sizeof(sh), sizeof(sh));
+        if (sh.sh_type != SHT_NULL && sh.sh_type != SHT_NOBITS &&
+            !vgp_range_ok(sh.sh_offset, sh.sh_size, n))
+            return false;
+    }
+    for (unsigned i = 0; i < eh.e_phnum; i++) {
+        memcpy(&ph, p + eh.e_phoff + i * sizeof(ph), sizeof(ph));
+        if (!vgp_range_ok(ph.p_offset, ph.p_filesz, n))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The provider is not told how large the image is: what the image says of itself must fit. A fatbin
+ * wrapper holds a pointer, which must never come from a guest: libcuda has taken it off.
+ */
+static const char *image_wrong(const uint8_t *p, uint64_t n)
+{
+    uint32_t magic = 0;
+    uint16_t head;
+    uint64_t body;
+
+    if (n < sizeof(magic))
+        return n ? NULL : "the image is empty";
+    memcpy(&magic, p, sizeof(magic));
+    if (magic == 0x466243b1u)
+        return "the image is a fat binary wrapper, which holds a pointer";
+    if (magic == 0xba55ed50u) {
+        if (n < 16)
+            return "the fat binary is cut short";
+        memcpy(&head, p + 6, sizeof(head));
+        memcpy(&body, p + 8, sizeof(body));
+        if (head < 16 || !vgp_range_ok(head, body, n))
+            return "the fat binary claims more than was sent";
+    }
+    if (!memcmp(&magic, ELFMAG, SELFMAG) && !elf_ok(p, n))
+        return "the ELF image claims more than was sent";
+    return NULL;
+}
+
+static bool image_refused(struct vgb_call *c, const void *image, uint64_t n)
+{
+    const char *wrong = image_wrong(image, n);
+
+    if (wrong)
+        vgb_notify_detail(c->w, wrong);
+    return wrong != NULL;
+}
 
 /* Inline images are copied once more, with room behind: PTX is a string to the provider. */
 struct image {
@@ -96,6 +162,8 @@ CUresult vgb_do_vgpModuleLoad(struct vgb_call *c, const struct vgp_args_vgpModul
         return e;
     if (!vgb_provider.cuModuleLoadData || !vgb_provider.cuModuleLoadDataEx)
         return vgb_missing(c, "cuModuleLoadDataEx");
+    if (image_refused(c, image, a->image_size))
+        return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (a->wantLogs) {
@@ -126,6 +194,8 @@ CUresult vgb_do_vgpLibraryLoad(struct vgb_call *c, const struct vgp_args_vgpLibr
         return e;
     if (!vgb_provider.cuLibraryLoadData)
         return vgb_missing(c, "cuLibraryLoadData");
+    if (image_refused(c, image, a->image_size))
+        return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (a->wantLogs) {

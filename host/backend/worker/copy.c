@@ -67,9 +67,8 @@ static CUresult copy_linear(const struct copy *k)
     bool to_device = d->kind == VGP_COPY_DEVICE, from_device = s->kind == VGP_COPY_DEVICE;
 
     if (to_device && from_device)
-        return vgb_provider.cuMemcpyAsync
-                   ? vgb_provider.cuMemcpyAsync(d->address, s->address, k->width, k->stream)
-                   : vgb_provider.cuMemcpyDtoDAsync_v2(d->address, s->address, k->width, k->stream);
+        /* Not the unified cuMemcpyAsync: it takes any address of this process as host memory. */
+        return vgb_provider.cuMemcpyDtoDAsync_v2(d->address, s->address, k->width, k->stream);
     if (to_device)
         return vgb_provider.cuMemcpyHtoDAsync_v2(d->address, s->host, k->width, k->stream);
     if (from_device)

@@ -25,12 +25,6 @@ static uint64_t round_to_grain(const struct vgb_quota *q, uint64_t bytes)
     return bytes < q->limit ? bytes : q->limit;
 }
 
-struct vgb_alloc {
-    uint64_t address; /* 0 = free */
-    uint64_t bytes;
-    CUcontext ctx;
-};
-
 void vgb_quota_init(struct vgb_worker *w, uint64_t limit)
 {
     memset(&w->quota, 0, sizeof(w->quota));
@@ -129,12 +123,11 @@ bool vgb_quota_remember(struct vgb_worker *w, uint64_t address, uint64_t bytes, 
     return ok;
 }
 
-/* Removes the entry at i and closes the gap (linear probing). */
+/* Removes the entry at i and closes the gap (linear probing). Its bytes stay counted as used. */
 static void remove_locked(struct vgb_quota *q, uint64_t i)
 {
     uint64_t mask = q->room - 1, hole = i;
 
-    q->used -= q->table[i].bytes < q->used ? q->table[i].bytes : q->used;
     q->count--;
     for (uint64_t j = (i + 1) & mask; q->table[j].address; j = (j + 1) & mask) {
         uint64_t home = slot_of(q->table[j].address, q->room);
@@ -147,31 +140,48 @@ static void remove_locked(struct vgb_quota *q, uint64_t i)
     memset(&q->table[hole], 0, sizeof(q->table[hole]));
 }
 
-void vgb_quota_forget(struct vgb_worker *w, uint64_t address)
+bool vgb_quota_detach(struct vgb_worker *w, uint64_t address, struct vgb_alloc *out)
 {
     struct vgb_quota *q = &w->quota;
+    bool found = false;
 
+    memset(out, 0, sizeof(*out));
     pthread_mutex_lock(&q->lock);
     for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
          i = (i + 1) & (q->room - 1)) {
         if (q->table[i].address == address) {
+            *out = q->table[i];
             remove_locked(q, i);
+            found = true;
             break;
         }
     }
     pthread_mutex_unlock(&q->lock);
+    return found;
 }
 
-void vgb_quota_forget_context(struct vgb_worker *w, CUcontext ctx)
+void vgb_quota_forget(struct vgb_worker *w, uint64_t address)
+{
+    struct vgb_alloc a;
+
+    if (vgb_quota_detach(w, address, &a))
+        vgb_quota_give(w, a.bytes);
+}
+
+uint64_t vgb_quota_detach_context(struct vgb_worker *w, CUcontext ctx)
 {
     struct vgb_quota *q = &w->quota;
+    uint64_t bytes = 0;
 
     pthread_mutex_lock(&q->lock);
     for (uint64_t i = 0; i < q->room;) {
-        if (q->table[i].address && q->table[i].ctx == ctx)
+        if (q->table[i].address && q->table[i].ctx == ctx) {
+            bytes += q->table[i].bytes;
             remove_locked(q, i); /* what moved into i is looked at again */
-        else
+        } else {
             i++;
+        }
     }
     pthread_mutex_unlock(&q->lock);
+    return bytes;
 }

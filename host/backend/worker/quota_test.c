@@ -62,10 +62,10 @@ static void test_context(void **state)
     (void)state;
     for (uint64_t i = 1; i <= 1000; i++)
         allocate(i << 12, 10, i % 3 ? a : b);
-    vgb_quota_forget_context(&w, a);
+    vgb_quota_give(&w, vgb_quota_detach_context(&w, a));
     assert_int_equal(w.quota.count, 333);
     assert_int_equal(w.quota.used, 3330);
-    vgb_quota_forget_context(&w, b);
+    vgb_quota_give(&w, vgb_quota_detach_context(&w, b));
     assert_int_equal(w.quota.used, 0);
 }
 

@@ -133,9 +133,13 @@ uint32_t vgb_region_unmap(struct vgb_worker *w, uint32_t id)
 
     if (!r)
         return VGPU_S_INVALID;
-    if (r->registered && vgb_cu.MemHostUnregister) {
+    /* Also when an unregistration is under way on a waiter: nothing may reach the pages after this. */
+    if (r->registered_at && vgb_cu.MemHostUnregister) {
+        CUcontext was = w->current; /* this may run in the middle of a call */
+
         vgb_set_context(w, r->ctx);
         vgb_cu.MemHostUnregister(r->registered_at);
+        vgb_set_context(w, was);
     }
     forget(w, r);
     return VGPU_S_OK;

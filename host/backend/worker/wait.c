@@ -5,6 +5,7 @@
  * sleeps, or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
  */
 #include "worker.h"
+#include "vgpu_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,11 +112,27 @@ struct vgb_wait *vgb_wait_new(struct vgb_call *c)
     wait->slot = c->rec->reply_slot;
     wait->seq = c->rec->reply_seq;
     wait->call = c->rec->call;
+    if (wait->slot < VGP_REPLY_SLOTS) {
+        uint64_t bit = UINT64_C(1) << wait->slot;
+
+        if (__atomic_fetch_or(&c->w->waits.slots_busy, bit, __ATOMIC_RELAXED) & bit)
+            vgb_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: reply slot %u is in use",
+                    wait->slot);
+    }
     return wait;
+}
+
+/* From here on the guest may use the slot again. */
+static void slot_leave(struct vgb_worker *w, struct vgb_wait *wait)
+{
+    if (wait->slot < VGP_REPLY_SLOTS)
+        __atomic_fetch_and(&w->waits.slots_busy, ~(UINT64_C(1) << wait->slot), __ATOMIC_RELAXED);
+    wait->slot = VGP_NO_REPLY;
 }
 
 void vgb_wait_free(struct vgb_worker *w, struct vgb_wait *wait)
 {
+    slot_leave(w, wait);
     for (unsigned i = 0; i < wait->nevents; i++)
         event_give(w, wait, wait->events[i]);
     free(wait);
@@ -156,7 +173,10 @@ static void complete(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
         if (r != CUDA_SUCCESS)
             vgb_async_error(w, wait->call, r);
     } else {
-        vgb_reply_send(w, wait->slot, wait->seq, r, wait->buffer,
+        uint32_t slot = wait->slot;
+
+        slot_leave(w, wait); /* before the reply: after it the guest may use the slot at once */
+        vgb_reply_send(w, slot, wait->seq, r, wait->buffer,
                        r == CUDA_SUCCESS ? wait->payload : 0, 0);
     }
     vgb_wait_free(w, wait);

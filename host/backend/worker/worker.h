@@ -199,7 +199,9 @@ struct vgb_waits {
     pthread_mutex_t events_lock; /* pools, generation */
     struct vgb_event_pool pools[VGB_EVENT_POOLS];
     uint32_t generation; /* +1 whenever a context's events are forgotten */
+    uint64_t slots_busy; /* atomic: reply slots that a wait has taken over; bounds their number */
 };
+_Static_assert(VGP_REPLY_SLOTS == 64, "one bit a slot");
 
 void vgb_waits_init(struct vgb_waits *ws);
 /* A wait for the call being dispatched; takes over its reply. NULL: no memory. */
@@ -272,6 +274,13 @@ void vgb_blob_call_done(struct vgb_worker *w);
 
 /* ---- quota.c: device memory ---- */
 
+/* What an address of device memory stands for. */
+struct vgb_alloc {
+    uint64_t address; /* 0 = free */
+    uint64_t bytes;
+    CUcontext ctx;
+};
+
 struct vgb_quota {
     uint64_t limit;    /* for the whole VM, 0 = none */
     uint64_t reserved; /* granted by the broker */
@@ -289,7 +298,10 @@ void vgb_quota_trim(struct vgb_worker *w);
 /* Remembers and forgets what an address stands for. */
 bool vgb_quota_remember(struct vgb_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void vgb_quota_forget(struct vgb_worker *w, uint64_t address);
-void vgb_quota_forget_context(struct vgb_worker *w, CUcontext ctx);
+/* Forget in two steps: the entry first, while the address cannot be anybody else's yet; the bytes
+ * (vgb_quota_give) when the provider has really freed them. */
+bool vgb_quota_detach(struct vgb_worker *w, uint64_t address, struct vgb_alloc *out);
+uint64_t vgb_quota_detach_context(struct vgb_worker *w, CUcontext ctx); /* the sum */
 
 /* Puts the quota in front of the provider's allocating functions. */
 void vgb_quota_wrap(struct vgb_worker *w);
