@@ -4,8 +4,8 @@
  *
  * Rules: 64-bit aligned structures with explicit padding that must be zero (-EINVAL); unknown flags
  * are -EINVAL; append only; an open file is one client, bound to the address space that opened it
- * (-EPERM from another one); WAIT may be interrupted and called again, the others are interrupted by
- * fatal signals only; times are absolute CLOCK_MONOTONIC nanoseconds.
+ * (-EPERM from another one); WAIT may be interrupted and called again, the others only by fatal
+ * signals; times are absolute CLOCK_MONOTONIC nanoseconds.
  */
 #ifndef VGPU_IOCTL_H
 #define VGPU_IOCTL_H
