@@ -37,7 +37,6 @@
 #define VGP_RECORD_MAX (72u << 10)  /* one record, header included; larger data is sent as a blob */
 #define VGP_BLOB_CHUNK (64u << 10)  /* data bytes in one vgpBlobAppend */
 #define VGP_BLOB_MAX (1u << 30)     /* one blob: images of whole libraries are far smaller */
-#define VGP_INLINE_MAX (64u << 10)  /* copy data carried inside the record */
 
 /* Worker states (worker_state). */
 enum vgp_worker_state {

@@ -13,6 +13,7 @@ struct set_op {
     size_t pitch, width, height; /* pitch in bytes, width in elements */
     unsigned elem;               /* bytes */
     uint32_t value;
+    bool device; /* all of it is device memory */
 };
 
 static void fill_row(uint8_t *p, size_t n, unsigned elem, uint32_t value)
@@ -68,6 +69,7 @@ static CUresult build(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t val
     o->op.node_type = CU_GRAPH_NODE_TYPE_MEMSET;
     o->op.drop = set_drop;
     o->dst = (uint8_t *)dst;
+    o->device = info.kind == SG_MEM_DEVICE;
     o->pitch = pitch;
     o->width = width;
     o->height = height;
@@ -95,7 +97,6 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
                     size_t height, CUstream stream, bool async)
 {
     SG_AUTO struct sg_stream *s = NULL;
-    struct sg_mem_info info = {0};
     struct set_op *o;
     CUresult r;
 
@@ -111,9 +112,7 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
      * CUDA's "API synchronization behavior": a memset of device memory is asynchronous in both forms,
      * of host memory only in the Async one.
      */
-    if (!async && sg_mem_covers(dst, 1, &info))
-        async = info.kind == SG_MEM_DEVICE;
-    return sg_issue(s, &o->op, !async ? SG_ISSUE_SYNC
+    return sg_issue(s, &o->op, !async && !o->device ? SG_ISSUE_SYNC
                                : width * height <= SG_INLINE_BYTES / elem ? SG_ISSUE_INLINE
                                                                           : SG_ISSUE_ASYNC);
 }

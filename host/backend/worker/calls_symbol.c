@@ -8,6 +8,33 @@
 
 #include "vgp_worker.h"
 
+/* A name for the reply: what fits, with its NUL; the bytes that it takes. */
+static uint32_t put_name(char *to, size_t room, const char *name)
+{
+    snprintf(to, room, "%s", name ? name : "");
+    return (uint32_t)strlen(to) + 1;
+}
+
+/* cuLibraryGetGlobal and cuLibraryGetManaged: the same but for the provider's function. */
+static CUresult library_symbol(struct vgb_call *c, uint64_t handle, const char *name,
+                               const char *call, __typeof__(&cuLibraryGetGlobal) look_up,
+                               uint64_t *dptr, uint64_t *bytes)
+{
+    CUlibrary library;
+    CUdeviceptr p = 0;
+    size_t n = 0;
+    CUresult e = vgb_handle_get(c, handle, VGP_H_LIBRARY, false, (void **)&library);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!look_up)
+        return vgb_missing(c, call);
+    e = look_up(&p, &n, library, name);
+    *dptr = p;
+    *bytes = n;
+    return e;
+}
+
 CUresult vgb_do_vgpModuleGetGlobal(struct vgb_call *c, const struct vgp_args_vgpModuleGetGlobal *a,
                                    const char *name, struct vgp_ret_vgpModuleGetGlobal *r)
 {
@@ -30,38 +57,16 @@ CUresult vgb_do_vgpLibraryGetGlobal(struct vgb_call *c,
                                     const struct vgp_args_vgpLibraryGetGlobal *a, const char *name,
                                     struct vgp_ret_vgpLibraryGetGlobal *r)
 {
-    CUlibrary library;
-    CUdeviceptr p = 0;
-    size_t n = 0;
-    CUresult e = vgb_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!vgb_provider.cuLibraryGetGlobal)
-        return vgb_missing(c, "cuLibraryGetGlobal");
-    e = vgb_provider.cuLibraryGetGlobal(&p, &n, library, name);
-    r->dptr = p;
-    r->bytes = n;
-    return e;
+    return library_symbol(c, a->library, name, "cuLibraryGetGlobal", vgb_provider.cuLibraryGetGlobal, &r->dptr,
+                          &r->bytes);
 }
 
 CUresult vgb_do_vgpLibraryGetManaged(struct vgb_call *c,
                                      const struct vgp_args_vgpLibraryGetManaged *a,
                                      const char *name, struct vgp_ret_vgpLibraryGetManaged *r)
 {
-    CUlibrary library;
-    CUdeviceptr p = 0;
-    size_t n = 0;
-    CUresult e = vgb_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!vgb_provider.cuLibraryGetManaged)
-        return vgb_missing(c, "cuLibraryGetManaged");
-    e = vgb_provider.cuLibraryGetManaged(&p, &n, library, name);
-    r->dptr = p;
-    r->bytes = n;
-    return e;
+    return library_symbol(c, a->library, name, "cuLibraryGetManaged", vgb_provider.cuLibraryGetManaged, &r->dptr,
+                          &r->bytes);
 }
 
 CUresult vgb_do_vgpModuleFunctionName(struct vgb_call *c,
@@ -83,7 +88,7 @@ CUresult vgb_do_vgpModuleFunctionName(struct vgb_call *c,
     if (e != CUDA_SUCCESS)
         return e;
     r->count = n;
-    r->name_len = 1;
+    r->name_len = put_name(o->name, sizeof(o->name), NULL);
     if (a->index >= n)
         return CUDA_SUCCESS;
     CUfunction *list = calloc(n, sizeof(CUfunction));
@@ -93,10 +98,8 @@ CUresult vgb_do_vgpModuleFunctionName(struct vgb_call *c,
     if (e == CUDA_SUCCESS)
         e = vgb_provider.cuFuncGetName(&name, list[a->index]);
     free(list);
-    if (e == CUDA_SUCCESS && name) {
-        snprintf(o->name, sizeof(o->name), "%s", name);
-        r->name_len = (uint32_t)strlen(o->name) + 1;
-    }
+    if (e == CUDA_SUCCESS)
+        r->name_len = put_name(o->name, sizeof(o->name), name);
     return e;
 }
 
@@ -119,7 +122,7 @@ CUresult vgb_do_vgpLibraryKernelName(struct vgb_call *c,
     if (e != CUDA_SUCCESS)
         return e;
     r->count = n;
-    r->name_len = 1;
+    r->name_len = put_name(o->name, sizeof(o->name), NULL);
     if (a->index >= n)
         return CUDA_SUCCESS;
     CUkernel *list = calloc(n, sizeof(CUkernel));
@@ -129,10 +132,8 @@ CUresult vgb_do_vgpLibraryKernelName(struct vgb_call *c,
     if (e == CUDA_SUCCESS)
         e = vgb_provider.cuKernelGetName(&name, list[a->index]);
     free(list);
-    if (e == CUDA_SUCCESS && name) {
-        snprintf(o->name, sizeof(o->name), "%s", name);
-        r->name_len = (uint32_t)strlen(o->name) + 1;
-    }
+    if (e == CUDA_SUCCESS)
+        r->name_len = put_name(o->name, sizeof(o->name), name);
     return e;
 }
 
