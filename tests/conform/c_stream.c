@@ -296,6 +296,30 @@ CASE(host_func, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+/* Both forms of memset behind a host function that another thread of this process has to run. */
+CASE(host_func_memset, CF_CTX)
+{
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+    unsigned char got[64] = {0};
+    bool ok = true;
+
+    NEED(cuStreamCreate(&s, 0));
+    NEED(cuMemAlloc(&p, sizeof(got)));
+    order_n = 0;
+    OK("func", cuLaunchHostFunc(s, note_order, NULL));
+    OK("memset", cuMemsetD8(p, 0x11, sizeof(got))); /* the legacy stream waits for s */
+    OK("func_again", cuLaunchHostFunc(NULL, note_order, NULL));
+    OK("memset_again", cuMemsetD8(p, 0x22, sizeof(got)));
+    OK("copy", cuMemcpyDtoH(got, p, sizeof(got)));
+    for (unsigned i = 0; i < sizeof(got); i++)
+        ok &= got[i] == 0x22;
+    cf_true("value", ok);
+    cf_u64("called", order_n, 2);
+    OK("destroy", cuStreamDestroy(s));
+    OK("free", cuMemFree(p));
+}
+
 static struct {
     CUcontext ctx;
     CUmodule mod;
