@@ -54,6 +54,9 @@ CUresult vcu_check_init(void);
 /* The same, then INVALID_CONTEXT when the calling thread has no current context. */
 CUresult vcu_check_context(void);
 
+/* Where the latest call of this thread that is described with `caller` returns to. */
+extern __thread const void *vcu_caller;
+
 /* Non-zero while a _ptsz/_ptds twin runs: stream 0 means the calling thread's own stream. */
 extern __thread int vcu_per_thread;
 static inline CUstream vcu_stream(CUstream s)

@@ -22,6 +22,7 @@
 
 struct vgp_provider vgb_provider;
 __thread int vcu_per_thread;
+__thread const void *vcu_caller;
 
 static uint64_t seed = 0x9e3779b97f4a7c15ull;
 static uint64_t rnd(void)

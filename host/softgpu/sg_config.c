@@ -15,6 +15,8 @@
 #define SG_MEMORY_MAX (4096ull << 30) /* keeps size sums far from overflow */
 #define SG_THREADS_MAX 256            /* more threads than any host we know has cores to give */
 
+#define SG_LIBRARY_CC_DEFAULT 130     /* no GPU has it: cuBLAS falls back to its PTX */
+
 struct sg_config sg_config;
 
 static bool refuse(const char *name, const char *value, const char *why)
@@ -79,12 +81,33 @@ static bool load_cc(void)
     return refuse("VGPU_SOFT_CC", v, "must be 7.5, 8.0, 9.0, 12.0 or 13.0");
 }
 
+/* "major.minor", or "off": libraries are told what everybody is told. */
+static bool load_library_cc(void)
+{
+    const char *v = getenv("VGPU_SOFT_LIBRARY_CC");
+    unsigned major, minor;
+    int n = 0;
+
+    sg_config.library_cc = SG_LIBRARY_CC_DEFAULT;
+    if (!v || !*v)
+        return true;
+    if (!strcmp(v, "off")) {
+        sg_config.library_cc = 0;
+        return true;
+    }
+    if (!isdigit((unsigned char)v[0]) || sscanf(v, "%2u.%1u%n", &major, &minor, &n) != 2 || v[n] ||
+        major < 5)
+        return refuse("VGPU_SOFT_LIBRARY_CC", v, "must be a capability from 5.0 to 99.9, or off");
+    sg_config.library_cc = (int)(10 * major + minor);
+    return true;
+}
+
 bool sg_config_load(void)
 {
     const char *v;
     uint64_t n;
 
-    if (!load_cc())
+    if (!load_cc() || !load_library_cc())
         return false;
 
     sg_config.memory = SG_MEMORY_DEFAULT;

@@ -200,9 +200,14 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     SG_INIT();
-    if (!pi || (int)attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
+    bool ours = (int)attrib == SG_ATTR_LIBRARY_CC && sg_config.library_cc;
+    if (!pi || (int)attrib <= 0 || (attrib >= CU_DEVICE_ATTRIBUTE_MAX && !ours))
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
+    if (ours) {
+        *pi = sg_config.library_cc;
+        return CUDA_SUCCESS;
+    }
     *pi = sg_attr(attrib);
     return CUDA_SUCCESS;
 }

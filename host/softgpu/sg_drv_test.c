@@ -262,6 +262,8 @@ static void test_device(void **state)
     IS(cuDeviceGetName(name, 5, 7), INVALID_DEVICE);
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
         OK(cuDeviceGetAttribute(&v, (CUdevice_attribute)asked[i], d));
+    OK(cuDeviceGetAttribute(&v, (CUdevice_attribute)0x76677001, d)); /* SG_ATTR_LIBRARY_CC */
+    assert_int_equal(v, 130);
     OK(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d));
     assert_int_equal(v, 8);
     OK(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d));
@@ -499,6 +501,10 @@ static void test_options(void **state)
         {"VGPU_SOFT_MEMORY=16M VGPU_SOFT_THREADS=2", "8.0 166912 16777216 2\n"},
         {"VGPU_SOFT_MEMORY=4096G VGPU_SOFT_THREADS=2", "8.0 166912 4398046511104 2\n"},
         {"VGPU_SOFT_CC=8.6", "init 1\n"},
+        {"VGPU_SOFT_LIBRARY_CC=12.0x", "init 1\n"},
+        {"VGPU_SOFT_LIBRARY_CC=4.9", "init 1\n"},
+        {"VGPU_SOFT_LIBRARY_CC=13", "init 1\n"},
+        {"VGPU_SOFT_LIBRARY_CC=on", "init 1\n"},
         {"VGPU_SOFT_MEMORY=15M", "init 1\n"},
         {"VGPU_SOFT_MEMORY=4097G", "init 1\n"},
         {"VGPU_SOFT_MEMORY=lots", "init 1\n"},

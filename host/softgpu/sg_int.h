@@ -30,6 +30,7 @@
 
 struct sg_config {
     int cc_major, cc_minor;
+    int library_cc;    /* 10 * major + minor that SG_ATTR_LIBRARY_CC answers, 0: none */
     uint64_t memory;   /* bytes of device memory */
     unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
     uint64_t watchdog; /* warp instructions per launch, 0: off */
@@ -477,6 +478,12 @@ int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_
 
 /* ---- device properties (sg_drv_device.c) ---- */
 
+/*
+ * Number of an attribute of ours, above those of cuda.h: the capability (10 * major + minor) that
+ * libraries should be told which carry PTX only for GPUs that they do not know (cuBLAS). Our guest
+ * libcuda.so.1 asks for it; CUDA_ERROR_INVALID_VALUE, as from any driver, when there is none.
+ */
+#define SG_ATTR_LIBRARY_CC 0x76677001
 int sg_attr(CUdevice_attribute a); /* value for this device, 0 for unknown ones */
 int sg_cc(void);                   /* 10 * major + minor */
 /* Resident blocks per multiprocessor for a function; 0 when one does not fit. */

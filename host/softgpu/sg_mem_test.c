@@ -9,7 +9,7 @@
 
 #include "sg_int.h"
 
-struct sg_config sg_config = {8, 0, 64ull << 20, 1, 0, false};
+struct sg_config sg_config = {.cc_major = 8, .memory = 64ull << 20, .threads = 1};
 
 /* The log asks for the current context; here there is none. */
 CUresult sg_current_raw(struct sg_ctx **out)

@@ -120,6 +120,7 @@ def apply(d):
             raise PolicyError(f'{u.name}: reason {u.reason} has no text')
     for x in d.locals + d.unsupported:
         x.twin = x.opts.pop('twin', None)
+        x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')
     d.calls.sort(key=lambda c: c.number)

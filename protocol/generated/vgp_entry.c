@@ -1913,6 +1913,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_caller = __builtin_return_address(0);
     CUresult r = body_cuDeviceGetAttribute(pi, attrib, dev);
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDeviceGetAttribute", r, t0, "*pi=%d attrib=%d dev=%d",
@@ -1975,6 +1976,7 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_caller = __builtin_return_address(0);
     CUresult r = body_cuDeviceComputeCapability(major, minor, dev);
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDeviceComputeCapability", r, t0, "*major=%d *minor=%d dev=%d",

@@ -46,6 +46,7 @@ struct vcu_device {
     int attributes[VCU_MAX_ATTRIBUTES]; /* 0 where the host driver did not know it */
     char pci_bus_id[16];                /* "0000:01:00.0" */
     uint64_t primary;                   /* handle of the primary context; never changes */
+    _Atomic int library_cc;             /* vcu_caller.c: 10 * major + minor, 0 none, -1 not asked */
 };
 
 struct vcu_client {
@@ -194,6 +195,15 @@ CUresult vcu_staging_init(void);
 
 /* Takes back the attributes of what this version does not serve, so that programs do not try. */
 void vcu_device_limit_attributes(struct vcu_device *d);
+
+/* ---- vcu_caller.c ---------------------------------------------------------------------------- */
+
+/* Attribute number by which a provider announces 10 * major + minor for libraries ("vgp" 1). */
+#define VCU_ATTR_LIBRARY_CC 0x76677001u
+/* The capability of d that the code which called the running entry point is told. */
+void vcu_caller_cc(struct vcu_device *d, int *major, int *minor);
+/* True for the path of a library that is told the library capability; exposed to the test. */
+bool vcu_caller_is_library(const char *file);
 
 /* ---- vcu_memory.c, vcu_module.c: when a context ends ------------------------------------------
  */

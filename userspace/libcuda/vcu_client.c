@@ -167,6 +167,7 @@ static CUresult learn_device(int i)
     CUresult res;
 
     memset(d, 0, sizeof(*d));
+    d->library_cc = -1;
     res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, (uint8_t *)d->uuid.bytes,
                                  &uuid_len, d->name, sizeof(d->name), d->pci_bus_id,
                                  sizeof(d->pci_bus_id), d->attributes, &n);

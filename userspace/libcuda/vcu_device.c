@@ -149,9 +149,18 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
     if (pi == NULL || (int)attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_device_get(dev, &d);
-    if (res == CUDA_SUCCESS)
-        *pi = d->attributes[attrib]; /* 0 where an older host driver does not know it */
-    return res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ||
+        attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) {
+        int major, minor;
+
+        vcu_caller_cc(d, &major, &minor);
+        *pi = attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? major : minor;
+        return CUDA_SUCCESS;
+    }
+    *pi = d->attributes[attrib]; /* 0 where an older host driver does not know it */
+    return CUDA_SUCCESS;
 }
 
 CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
@@ -232,8 +241,7 @@ CUresult vcu_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
         return res;
     if (major == NULL || minor == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *major = d->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
-    *minor = d->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+    vcu_caller_cc(d, major, minor);
     return CUDA_SUCCESS;
 }
 

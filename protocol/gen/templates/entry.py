@@ -61,10 +61,12 @@ def trace(sym, params):
             '                       ' + ',\n                       '.join(args) + ');']
 
 
-def wrapper(sym, name, params, twin):
+def wrapper(sym, name, params, twin, caller):
     call = f'body_{name}({", ".join(n for _, n in params)})'
     o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
          '    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;']
+    if caller:
+        o.append('    vcu_caller = __builtin_return_address(0);')
     if twin:
         o += ['    vcu_per_thread++;', f'    CUresult r = {call};', '    vcu_per_thread--;']
     else:
@@ -138,9 +140,10 @@ def render_c(d):
             o.append(f'#define body_{name} vcu_{name}')
         else:
             o += forward_body(x)
-        o += wrapper(name, name, params, False)
+        caller = getattr(x, 'caller', False)
+        o += wrapper(name, name, params, False, caller)
         if twin:
-            o += wrapper(f'{name}_{twin}', name, params, True)
+            o += wrapper(f'{name}_{twin}', name, params, True, caller)
     return '\n'.join(o)
 
 
