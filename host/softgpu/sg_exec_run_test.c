@@ -388,6 +388,10 @@ static void test_faults(void)
                  "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 16, %r9;\n"
                  "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r9];"), 32, SG_ERR_ADDRESS, 4,
                  "shared");
+    expect_fault("ldmatrix of global memory", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 16;\nadd.u64 %rd3, %rd3, %rd0;\n"
+                 "ldmatrix.sync.aligned.m8n8.x1.b16 {%r10}, [%rd3];"), 32, SG_ERR_MISALIGNED, 0,
+                 "shared");
     expect_fault("call through a bad pointer", KERNEL("",
                  "call %rd0, ();"), 32, 718, 0, "pointer");
     t_watchdog = 1000000;

@@ -97,7 +97,8 @@ static int emit_mma(struct sg_dec *d)
 static int emit_ldst_matrix(struct sg_dec *d)
 {
     bool load = d->oc.base[0] == 'l', trans = sg_mod(d, "trans");
-    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr;
+    bool generic;
+    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr, from;
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
     uint32_t *const r[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opnd *o = &d->ops[at], *v = &d->ops[reg];
@@ -106,8 +107,7 @@ static int emit_ldst_matrix(struct sg_dec *d)
     if (!n || !sg_mod(d, "sync") || !sg_mod(d, "m8n8") || sg_ty(d, 0) != SG_TY_B16)
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
-    if (!sg_mod(d, "shared") && !sg_mod(d, "shared::cta"))
-        return sg_dec_refuse(d, "only shared memory is available");
+    generic = !sg_mod(d, "shared") && !sg_mod(d, "shared::cta");
     if (o->kind != SG_O_ADDR || o->base == SG_O_NONE || (v->kind == SG_O_VEC ? v->nel : 1) != n)
         return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
     if (o->base == SG_O_SYM) {
@@ -115,7 +115,13 @@ static int emit_ldst_matrix(struct sg_dec *d)
         o->imm = 0;
     } else if (d->vregs[o->v].cls == SG_C_64) {
         addr = sg_temp(d, SG_TY_U32);
-        sg_emit(d, "cvt.sat.u32.u64", addr, o->v, NONE, NONE);
+        from = o->v;
+        if (generic) { /* what is not in the window of shared memory saturates, which faults */
+            from = sg_temp(d, SG_TY_U64);
+            sg_emit(d, "sub.b64", from, o->v, sg_const64(d, sg_win.shared - o->imm), NONE);
+            o->imm = 0;
+        }
+        sg_emit(d, "cvt.sat.u32.u64", addr, from, NONE, NONE);
     } else {
         addr = o->v;
     }

@@ -53,9 +53,9 @@ extern "C" __global__ void mma_f16_trans(const __half *a, const __half *b, const
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3])
                  : "r"(addr(&sa[lane % 16][lane / 16 * 8])));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.b16 {%0,%1}, [%2];"
                  : "=r"(rb[0]), "=r"(rb[1])
-                 : "r"(addr(&sb[lane % 16][0])));
+                 : "l"(&sb[lane % 16][0]));
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, "
                  "{%6,%7}, {%0,%1};"
                  : "+r"(acc[0]), "+r"(acc[1])
