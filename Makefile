@@ -101,9 +101,10 @@ lint: prepare-test ## style, layers, licence lines, generated files, kernel rule
 gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
 	@$(TOP)/tests/gpu/run
 
-fuzz: prepare ## malformed rings and records against a running backend, longer than in make test
+fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in make test (FUZZ_TIME=SECONDS)
 	@$(NEXT) stage-build
 	@$(call sub,tests/faults,fuzz)
+	@$(call sub,tests/fuzz,fuzz)
 
 # Packages, toolkit and configuration: before anything that reads them.
 .PHONY: prepare prepare-test stage-build stage-test

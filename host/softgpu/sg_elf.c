@@ -38,7 +38,7 @@ bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out)
         return false;
     memcpy(&eh, p, sizeof(eh));
     if (eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_ident[EI_DATA] != ELFDATA2LSB ||
-        eh.e_ehsize < sizeof(eh))
+        eh.e_ehsize < sizeof(eh) || eh.e_ehsize > max)
         return false;
     out->is_cubin = eh.e_machine == SG_EM_CUDA;
     out->sm = eh.e_ident[EI_ABIVERSION] >= 8 ? (eh.e_flags >> 8) & 0xff : eh.e_flags & 0xff;

@@ -318,6 +318,10 @@ static void test_cubin(void **state)
     put(&b, 40, UINT64_MAX - 8, 8);
     assert_int_equal(load(&b, 80, &img), CUDA_ERROR_INVALID_IMAGE);
     put(&b, 40, 96, 8);
+    put(&b, 52, 0xfff0, 2); /* a header longer than the file, found by fuzzing */
+    assert_false(sg_elf_scan(at_edge(b.data, b.n), b.n, &info));
+    assert_int_equal(load(&b, 80, &img), CUDA_ERROR_INVALID_IMAGE);
+    put(&b, 52, 64, 2);
     put(&b, 18, 62, 2); /* x86-64 */
     assert_int_equal(load(&b, 80, &img), CUDA_ERROR_INVALID_IMAGE);
 }
