@@ -76,7 +76,7 @@ defconfig: ## start .config from the committed default
 	@$(SCRIPTS)/kconfig.py defconfig
 
 clean: ## remove what was built; downloads stay
-	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol demo demo-host log bench.json \
+	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol demo demo-host llama log bench.json \
 		kernel/module kernel/selftest kernel/lint kernel/vgpu_drv.ko kernel/kunit/um \
 		config.h config.mk guest/initrd.cpio qemu/obj qemu/bin qemu/.stamp)
 

@@ -70,6 +70,30 @@ says "setup: a missing package has its reason" 1 "vgpu-no-such-package *a reason
 echo "bash demo always there" > "$work/scripts/packages.txt"
 says "setup: silence when all is there" 0 "^$" "$work/scripts/setup.sh" demo
 
+# npm.sh and llama.sh: wrong use; a package that is not what the list says is refused and removed.
+says "npm: wrong use" 2 "npm.sh GROUP" "$here/npm.sh"
+says "npm: unknown group" 1 "no such group" "$here/npm.sh" nothing
+says "npm: a node" 0 "/node$" "$here/npm.sh" --node
+says "llama: wrong use" 2 "llama.sh PROGRAM" "$here/llama.sh"
+cp "$here/npm.sh" "$work/scripts"
+echo "fake left-pad@1.0.0 sha512-other a reason to have it" > "$work/scripts/npm-packages.txt"
+mkdir "$work/bin"
+cat > "$work/bin/npm" <<'END'
+#!/bin/sh
+# What npm leaves behind; $3 is the folder.
+mkdir -p "$3/node_modules/left-pad"
+printf '  "packages": {\n    "node_modules/left-pad": {\n      "integrity": "sha512-real"\n    }\n' \
+    > "$3/node_modules/.package-lock.json"
+END
+chmod +x "$work/bin/npm"
+sed -i "s|^export PATH=|export PATH=$work/bin:|" "$work/scripts/lib.sh"
+says "npm: other contents are refused" 1 "its integrity is 'sha512-real'" "$work/scripts/npm.sh" fake
+[ ! -e "$work/build/npm/node_modules/left-pad" ]
+check "npm: and removed" $?
+sed -i 's/other/real/' "$work/scripts/npm-packages.txt"
+says "npm: a package has its reason" 0 "left-pad@1.0.0 *a reason" "$work/scripts/npm.sh" fake
+says "npm: silence when all is there" 0 "^$" "$work/scripts/npm.sh" fake
+
 # kconfig: defaults, .config, no rewriting without a change.
 "$here/kconfig.py" sync "$work/config" && grep -q '^CONFIG_VGPU_GUEST_CPUS := [0-9]' "$work/config/config.mk"
 check "kconfig: config.mk" $?
