@@ -64,6 +64,13 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
     r = sg_image_load(data, size, sg_cc(), &img);
     if (r != CUDA_SUCCESS)
         return r;
+    if (img.is_elf) {
+        r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                    "linker: input has no PTX, which is all that this device runs; it has: %s",
+                    img.has);
+        sg_image_free(&img);
+        return r;
+    }
     pthread_mutex_lock(&l->lock);
     if (l->text) {
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "linker: more than one PTX input");

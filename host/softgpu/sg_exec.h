@@ -66,6 +66,13 @@ struct sg_global_info {
  * CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
  */
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag);
+/*
+ * The same for a cubin, of which only what it says about itself is used: sg_kernel_prepare() answers
+ * CUDA_ERROR_NO_BINARY_FOR_GPU (209) for each kernel. has: what the image contained, for that
+ * message. elf is not kept. 0, CUDA_ERROR_INVALID_IMAGE (200) or 2.
+ */
+int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out,
+                  struct sg_diag *diag);
 void sg_module_free(struct sg_module *m); /* no launch of it may be running */
 
 uint32_t sg_module_kernel_count(const struct sg_module *m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fat binary container: choosing the PTX to run and unpacking it. The format is not documented
+ * The fat binary container: choosing the PTX to run, or a cubin to describe, and unpacking it. The format is not documented
  * by NVIDIA; what is relied upon here was observed in files made by nvcc 11 to 13:
  *
  *   container  u32 0xBA55ED50, u16 version 1, u16 header size, u64 bytes that follow the header
@@ -99,7 +99,7 @@ static CUresult unpack(const struct entry *e, struct sg_image *out)
     bool ok;
 
     if (full > SG_PTX_TEXT_MAX)
-        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: PTX of %llu bytes is too large",
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: code of %llu bytes is too large",
                        (unsigned long long)full);
     out->text = malloc(full + 1);
     if (!out->text)
@@ -118,11 +118,12 @@ static CUresult unpack(const struct entry *e, struct sg_image *out)
     if (!ok) {
         sg_image_free(out);
         return sg_fail(CUDA_ERROR_INVALID_IMAGE,
-                       "fat binary: PTX for sm_%u does not unpack (flags 0x%llx)", e->arch,
+                       "fat binary: code for sm_%u does not unpack (flags 0x%llx)", e->arch,
                        (unsigned long long)e->flags);
     }
     out->text[full] = '\0';
-    out->len = strlen(out->text); /* the stored size counts a NUL and padding */
+    out->is_elf = e->kind == KIND_ELF;
+    out->len = out->is_elf ? full : strlen(out->text); /* the size counts a NUL and padding */
     out->target = e->arch;
     return CUDA_SUCCESS;
 }
@@ -137,7 +138,7 @@ static void note(char *has, size_t cap, const struct entry *e)
 
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out)
 {
-    struct entry e, best = {0};
+    struct entry e, best = {0}, sass = {0};
     uint64_t size, pos;
 
     memset(out, 0, sizeof(*out));
@@ -157,10 +158,13 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image
         note(out->has, sizeof(out->has), &e);
         if (e.kind == KIND_PTX && better(e.arch, best.arch, (unsigned)cc))
             best = e;
+        if (e.kind == KIND_ELF && better(e.arch, sass.arch, (unsigned)cc))
+            sass = e;
     }
     if (!best.payload)
+        best = sass; /* can be looked at, not run */
+    if (!best.payload)
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                       "fat binary has no PTX, which is all that this device runs; it has: %s",
-                       out->has[0] ? out->has : "nothing");
+                       "fat binary has neither PTX, which is all that this device runs, nor SASS");
     return unpack(&best, out);
 }

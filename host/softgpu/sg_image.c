@@ -4,6 +4,7 @@
  * program, a fat binary, a cubin, or PTX text. The size is not passed; PTX ends with a NUL, the
  * others say their size.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ void sg_image_free(struct sg_image *img)
     img->len = 0;
 }
 
-static CUresult load_cubin(const void *image, size_t max)
+static CUresult load_cubin(const void *image, size_t max, struct sg_image *out)
 {
     struct sg_elf_info info;
 
@@ -33,8 +34,19 @@ static CUresult load_cubin(const void *image, size_t max)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "ELF image is malformed or truncated");
     if (!info.is_cubin)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "ELF image is not a cubin");
-    return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                   "image has no PTX, which is all that this device runs; it is: SASS %u", info.sm);
+    if (info.size > SG_PTX_TEXT_MAX)
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "cubin of %llu bytes is too large",
+                       (unsigned long long)info.size);
+    out->text = malloc(info.size + 1);
+    if (!out->text)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(out->text, image, info.size);
+    out->text[info.size] = '\0';
+    out->len = info.size;
+    out->target = info.sm;
+    out->is_elf = true;
+    snprintf(out->has, sizeof(out->has), "SASS %u", info.sm);
+    return CUDA_SUCCESS;
 }
 
 static CUresult load_text(const char *text, size_t max, struct sg_image *out)
@@ -83,7 +95,7 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
         if (magic == FATBIN_MAGIC)
             return sg_fatbin_load(image, max, cc, out);
         if (magic == 0x464c457fu) /* "\177ELF" */
-            return load_cubin(image, max);
+            return load_cubin(image, max, out);
     }
     return load_text(image, max, out);
 }

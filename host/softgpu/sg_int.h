@@ -352,17 +352,19 @@ uint64_t sg_now_ns(void);
 
 /* ---- images (sg_fatbin.c, sg_elf.c, sg_image.c) ---- */
 
-/* PTX text chosen out of an image. */
+/* PTX text chosen out of an image; or, when it has none, the SASS that describes itself best. */
 struct sg_image {
     char *text; /* malloc'd, NUL-terminated */
     size_t len; /* without the NUL */
+    bool is_elf; /* text is a cubin of len bytes */
     uint32_t target; /* from the container, 0 when the image was bare PTX */
     char has[256];   /* what the image contains, for messages */
 };
 
 /*
  * Chooses and unpacks the PTX to run out of a fat binary, cubin or PTX text of at most max bytes
- * (SIZE_MAX: unknown, the caller's API has no size). 0, 200, 209, 2 or 218 (empty text).
+ * (SIZE_MAX: unknown, the caller's API has no size); without PTX the cubin that is nearest to cc,
+ * for its metadata. 0, 200, 209 (neither), 2 or 218 (empty text).
  */
 CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out);
 void sg_image_free(struct sg_image *img);
@@ -451,6 +453,7 @@ void sg_jit_done(struct sg_jit *jit);
 /* Parses text for ctx, places and initialises its variables. ptx: already parsed, or NULL. */
 CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
                     struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
+/* Parses the PTX or the cubin's metadata. */
 CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
 /* Takes handles and variables away; waits for running kernels. */
 void sg_mod_unload(struct sg_mod *mod);

@@ -82,9 +82,14 @@ void sg_jit_done(struct sg_jit *jit)
 static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
 {
     struct sg_diag later;
-    CUresult r = (CUresult)sg_module_parse(img->text, img->len, out, diag);
+    CUresult r = (CUresult)(img->is_elf
+                                ? sg_sass_parse(img->text, img->len, img->has, out, diag)
+                                : sg_module_parse(img->text, img->len, out, diag));
 
-    if (r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
+    if (img->is_elf && r == CUDA_SUCCESS)
+        sg_log("image has no PTX, which is all that this device runs; it has: %s. Its kernels can "
+               "be looked at, not launched", img->has);
+    if (img->is_elf || r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
         return r;
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
         r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
@@ -109,7 +114,10 @@ CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_
 
     if (r == CUDA_SUCCESS)
         return r;
-    snprintf(text, sizeof(text), "PTX line %u, column %u: %s", diag.line, diag.column,
+    if (img->is_elf)
+        snprintf(text, sizeof(text), "%s", diag.message);
+    else
+        snprintf(text, sizeof(text), "PTX line %u, column %u: %s", diag.line, diag.column,
              diag.message);
     sg_jit_error(jit, text);
     return sg_fail(r, "%s", text);
@@ -299,6 +307,8 @@ CUresult sg_func_prepare(struct sg_func *f)
     if (atomic_load_explicit(&f->prepared, memory_order_acquire))
         return CUDA_SUCCESS;
     r = (CUresult)sg_kernel_prepare(f->kernel, &diag);
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return sg_fail(r, "kernel %s cannot be launched: %s", f->info.name, diag.message);
     if (r != CUDA_SUCCESS)
         return sg_fail(r, "kernel %s, PTX line %u: %s", f->info.name, diag.line, diag.message);
     atomic_store_explicit(&f->prepared, true, memory_order_release);

@@ -16,6 +16,8 @@ enum {
     SG_OK = 0,
     SG_ERR_VALUE = 1,
     SG_ERR_NOMEM = 2,
+    SG_ERR_IMAGE = 200,
+    SG_ERR_NO_BINARY = 209,
     SG_ERR_PTX = 218,
     SG_ERR_PTX_VERSION = 222,
     SG_ERR_ADDRESS = 700,
@@ -156,6 +158,8 @@ struct sg_var {
     uint64_t address;    /* global: where the driver put it */
     const char *init;    /* text of the initialiser or NULL */
     uint32_t init_line;
+    bool has_data;       /* of a cubin: its initial value lies at m->text + data_at */
+    uint64_t data_at;
 };
 
 /* A parameter as declared. */
@@ -187,6 +191,13 @@ struct sg_func {
 struct sg_reloc {
     uint32_t offset, global;
     int64_t addend;
+};
+
+/* A place in the initial values of a cubin (m->text) that holds the address of a variable. */
+struct sg_data_reloc {
+    uint64_t at;
+    int64_t addend;
+    uint32_t var;
 };
 
 /* A decoded kernel. */
@@ -251,6 +262,9 @@ struct sg_module {
     uint32_t nfuncs, cap_funcs;
     struct sg_kernel **kernels;
     uint32_t nkernels, cap_kernels;
+    bool is_sass; /* of a cubin: text holds initial values, kernels cannot be decoded */
+    struct sg_data_reloc *data_relocs;
+    uint32_t ndata_relocs, cap_data_relocs;
 };
 
 /* What a pointer to a function looks like: only compared, never followed. 0: too many. */
@@ -261,6 +275,9 @@ static inline uint64_t sg_func_address(uint32_t index)
 
 /* Finds the functions whose address is taken, by an initialiser or a mov (sg_ptx_init.c). */
 void sg_module_find_taken(struct sg_module *m);
+
+/* Writes the initial values of a cubin's variables (sg_sass.c). */
+void sg_sass_init_globals(struct sg_module *m);
 
 /* Grows *p so that index n exists (cap doubled); false: out of memory. */
 bool sg_grow(void *p, uint32_t *cap, uint32_t n, size_t elem);

@@ -296,6 +296,7 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag)
         if (r)
             return r;
     }
+    sg_sass_init_globals(m);
     return 0;
 }
 

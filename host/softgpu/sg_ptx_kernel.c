@@ -57,11 +57,11 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     limit = 65536 / info->max_threads;
     limit = limit > 255 ? 255 : limit;
     info->num_regs = 16;
-    if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag))
+    if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag) && !k->module->is_sass)
         return;
     info->static_shared = k->code.static_shared;
     info->local_bytes = k->code.local_bytes;
-    regs = k->code.num_regs < 16 ? 16 : k->code.num_regs;
+    regs = k->code.num_regs < 16 && !k->module->is_sass ? 16 : k->code.num_regs;
     info->num_regs = regs > limit ? limit : regs;
 }
 

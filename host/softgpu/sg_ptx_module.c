@@ -537,6 +537,7 @@ void sg_module_free(struct sg_module *m)
     free(m->funcs);
     free(m->vars);
     free(m->shared);
+    free(m->data_relocs);
     sg_sym_free(&m->symtab);
     pthread_mutex_destroy(&m->lock);
     free(m->text);

@@ -115,13 +115,13 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
                        void **extra)
 {
     uint8_t small[1024], *buffer = small;
-    const struct vcu_func *f;
+    struct vcu_func *f;
     struct vcu_context *c;
     struct vgp_submit s;
     const char *why;
     const void *data;
     uint32_t size;
-    bool reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
+    bool reply;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -148,6 +148,11 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
         return VCU_REFUSE(res, call, "%s: kernelParams and extra do not fit its %u parameters",
                           f->name, f->param_count);
     }
+    /* The first launch of a function is where the driver loads or compiles it: whether there is code
+       for this GPU at all is told at once. Later launches are not waited for. */
+    if (!atomic_load_explicit(&f->launched, memory_order_relaxed))
+        l->flags |= VGP_LAUNCH_REPLY;
+    reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
     res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0],
                              l->block[1], l->block[2], l->shared, l->stream, l->flags,
                              l->attribute_ids, l->attributes, l->attribute_values,
@@ -156,6 +161,8 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
         free(buffer);
     if (res == CUDA_SUCCESS && reply)
         res = vgp_recv_vgpLaunch(&s);
+    if (res == CUDA_SUCCESS && reply)
+        atomic_store_explicit(&f->launched, true, memory_order_relaxed);
     return res;
 }
 
