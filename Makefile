@@ -84,7 +84,7 @@ distclean: ## remove build/ and .config
 	rm -rf $(BUILD) $(TOP)/.config
 
 ##@ Checking
-.PHONY: test bench lint gpu fuzz
+.PHONY: test bench lint gpu fuzz census
 test: prepare-test ## all tests; the last line says N passed, M failed, K skipped
 	@$(NEXT) stage-build
 	@$(NEXT) stage-test
@@ -105,6 +105,9 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 	@$(NEXT) stage-build
 	@$(call sub,tests/faults,fuzz)
 	@$(call sub,tests/fuzz,fuzz)
+
+census: prepare ## decode the PTX of the toolkit's libraries and of ggml; writes docs/results/ptx-census.md
+	@$(call sub,tests/census,table)
 
 # Packages, toolkit and configuration: before anything that reads them.
 .PHONY: prepare prepare-test stage-build stage-test

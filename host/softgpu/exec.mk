@@ -92,3 +92,10 @@ $(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)
 sg_ptxrun: $(O)/sg_ptxrun
 $(O)/sg_ptxrun: $(O)/sg_ptxrun.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
+
+# Front end and interpreter for programs of tests/, which bring sg_mem_check() and sg_mem_generation.
+.PHONY: sg_exec_archive
+sg_exec_archive: $(O)/libsg-exec.a
+$(O)/libsg-exec.a: $(SG_EXEC_OBJS)
+	rm -f $@
+	ar rcs $@ $^
