@@ -502,6 +502,15 @@ static void test_refusals(void)
     expect_diag("undefined label", BODY("bra X;"), SG_ERR_PTX, 8, "label");
     expect_diag("label defined twice", BODY("X: ret;\nX: ret;"), SG_ERR_PTX, 9, "twice");
     expect_diag("label of another scope", BODY("{ X: ret; }\nbra X;"), SG_ERR_PTX, 9, "label");
+    /* found by fuzzing: a list's number was taken for a label's */
+    expect_diag("branch to a list of targets", BODY("s: .branchtargets A;\nA: bra s;"), SG_ERR_PTX,
+                9, "not a label");
+    expect_diag("label with the name of a list", BODY("s: .branchtargets A;\ns: ret;\nA: ret;"),
+                SG_ERR_PTX, 9, "not a label");
+    expect_diag("branch to a list of the scope around",
+                BODY("s: .branchtargets A;\n{ bra s; }\nA: ret;"), SG_ERR_PTX, 9, "not a label");
+    expect_diag("list with the name of a label", BODY("A: ret;\nA: .branchtargets A;"),
+                SG_ERR_PTX, 9, "name of a label");
     expect_diag("unknown opcode", BODY("frobnicate.u32 %r1, %r2;"), SG_ERR_UNSUPPORTED, 8,
                 "frobnicate.u32");
     expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_UNSUPPORTED, 8,

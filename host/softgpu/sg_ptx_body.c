@@ -122,8 +122,10 @@ static int skip_line(struct sg_dec *d)
 /* name: .branchtargets a, b, c;  -> lists[]: count, labels */
 static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
 {
-    uint32_t at = d->nlists, n = 0;
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, at = d->nlists, n = 0;
 
+    if (sg_sym_find(&d->symtab, frame, name->s, name->len))
+        return syntax_here(d, "a list of branch targets has the name of a label or of another");
     if (!sg_grow(&d->lists, &d->cap_lists, d->nlists, sizeof(*d->lists)))
         return sg_dec_nomem(d);
     d->nlists++;
@@ -138,8 +140,7 @@ static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
         sg_lex_next(&d->l);
     } while (sg_tok_is(&d->l, ','));
     d->lists[at] = n;
-    if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, name->s, name->len,
-                    SG_K_TARGETS, at))
+    if (!sg_sym_add(&d->symtab, frame, name->s, name->len, SG_K_TARGETS, at))
         return sg_dec_nomem(d);
     return skip_to(d, ';');
 }
@@ -154,9 +155,9 @@ static int parse_label(struct sg_dec *d, const struct sg_tok *name)
     if (d->l.tok.kind == SG_T_DIR &&
         (sg_tok_eq(&d->l.tok, ".callprototype") || sg_tok_eq(&d->l.tok, ".calltargets")))
         return skip_to(d, ';');
-    l = sg_dec_label(d, name->s, name->len);
     d->line = name->line;
     d->col = name->col;
+    l = sg_dec_label(d, name->s, name->len);
     if (d->err)
         return d->err;
     if (d->labels[l].insn != UINT32_MAX)

@@ -89,9 +89,13 @@ uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len)
     uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, l;
     struct sg_sym *y = sg_sym_find(&d->symtab, frame, s, len);
 
-    if (y)
+    if (y && y->kind == SG_K_LABEL)
         return y->index;
     l = sg_new_label(d);
+    if (y) {
+        sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)len, s);
+        return l;
+    }
     if (!sg_sym_add(&d->symtab, frame, s, len, SG_K_LABEL, l) ||
         !sg_grow(&d->pending, &d->cap_pending, d->npending, sizeof(*d->pending))) {
         sg_dec_nomem(d);
@@ -116,6 +120,9 @@ void sg_dec_close_labels(struct sg_dec *d, bool is_function)
         if (d->labels[p.label].insn != UINT32_MAX)
             continue;
         y = sg_sym_find(&d->symtab, parent, p.name, p.len);
+        if (y && y->kind != SG_K_LABEL)
+            sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)p.len,
+                          p.name);
         if (y) {
             d->labels[p.label].alias = y->index + 1;
             continue;
