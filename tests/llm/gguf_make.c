@@ -23,8 +23,11 @@
 #define SPECIAL_TOKENS 259  /* SentencePiece: unknown, begin, end, then one token per byte */
 #define MAX_PIECE 48        /* no token of the vocabulary is longer (in bytes) */
 #define ROW_MAX 8192        /* elements of a row, a bound for --embd and --ff */
-#define OUTPUT_NOISE 0.06f  /* per element: about 1 per logit at 256 elements */
+#define BYTE_TOKENS 3       /* token of byte 0, after unknown, begin and end */
+#define OUTPUT_NOISE 0.10f  /* per element: about 1.6 per logit at 256 elements */
 #define OUTPUT_FOLLOW 0.05f /* about 13 for a word that follows another at 256 elements */
+#define OUTPUT_AVOID 0.08f  /* keeps away from tokens that were said before */
+#define MEMORY 2.0f         /* see add_memory() */
 
 struct size {
     const char *name;
@@ -162,8 +165,34 @@ static void add_norm(struct model *m, const char *name)
 }
 
 /*
+ * The first layer's values and output: what attention picks comes back as it was, MEMORY times. So
+ * the state holds the tokens that were said before, and the output rows can keep away from them.
+ */
+static void add_memory(struct model *m, const char *values, const char *output)
+{
+    int64_t embd = m->s.embd, head = embd / m->s.heads, kv = head * m->s.kv_heads;
+    int group = m->s.heads / m->s.kv_heads;
+    uint64_t state = tensor_seed(m, values);
+    float *v = malloc((size_t)(kv * embd) * sizeof(float));
+    float *o = malloc((size_t)(embd * embd) * sizeof(float));
+
+    if (!v || !o)
+        die("no memory for %s", values);
+    for (int64_t i = 0; i < kv * embd; i++)
+        v[i] = next_normal(&state) / sqrtf((float)embd);
+    for (int64_t row = 0; row < embd; row++) {
+        for (int64_t i = 0; i < embd; i++) /* element i of the heads: element i % head of head i / head */
+            o[row * embd + i] = MEMORY * v[(i / head / group * head + i % head) * embd + row];
+    }
+    add_tensor(m, values, m->type, v, embd, kv);
+    add_tensor(m, output, m->type, o, embd, embd);
+    free(v);
+    free(o);
+}
+
+/*
  * One layer. Deviations: a row of n weights of deviation g/sqrt(n) maps a state of variance 1 to
- * one of variance g*g. Queries and keys get 1.7 so that attention picks few tokens; what attention
+ * one of variance g*g. Queries and keys get 1.2 so that attention prefers some tokens; what attention
  * and feed-forward add to the state is smaller than the state, so that it stays sane over many layers.
  */
 static void add_layer(struct model *m, int layer)
@@ -175,14 +204,21 @@ static void add_layer(struct model *m, int layer)
 
 #define NAME(what) (snprintf(name, sizeof(name), "blk.%d." what ".weight", layer), name)
     add_norm(m, NAME("attn_norm"));
-    add_random(m, NAME("attn_q"), s->embd, s->embd, 1.7f * in);
-    add_random(m, NAME("attn_k"), s->embd, kv, 1.7f * in);
-    add_random(m, NAME("attn_v"), s->embd, kv, in);
-    add_random(m, NAME("attn_output"), s->embd, s->embd, 0.5f * in);
+    add_random(m, NAME("attn_q"), s->embd, s->embd, (layer ? 1.2f : 0.5f) * in);
+    add_random(m, NAME("attn_k"), s->embd, kv, (layer ? 1.2f : 0.5f) * in);
+    if (layer == 0) {
+        char values[64];
+
+        snprintf(values, sizeof(values), "%s", NAME("attn_v"));
+        add_memory(m, values, NAME("attn_output"));
+    } else {
+        add_random(m, NAME("attn_v"), s->embd, kv, in);
+        add_random(m, NAME("attn_output"), s->embd, s->embd, 0.4f * in);
+    }
     add_norm(m, NAME("ffn_norm"));
     add_random(m, NAME("ffn_gate"), s->embd, s->ff, 1.5f * in);
     add_random(m, NAME("ffn_up"), s->embd, s->ff, in);
-    add_random(m, NAME("ffn_down"), s->ff, s->embd, 0.5f * hidden);
+    add_random(m, NAME("ffn_down"), s->ff, s->embd, 0.4f * hidden);
 #undef NAME
 }
 
@@ -199,17 +235,17 @@ static void add_embeddings(struct model *m)
     add_tensor(m, "token_embd.weight", m->type, m->embeddings, m->s.embd, m->s.tokens);
 }
 
-/* The longest kept token that `text` begins with; its length in *used. Not quite what the tokenizer
- * does, which does not matter here: common words are one token in both. */
+/* The longest kept token that `text` begins with, or that of its first byte; its length in *used. Not
+ * quite what the tokenizer does, which does not matter here: common words are one token in both. */
 static int longest_piece(const struct model *m, const char *text, size_t *used)
 {
-    int best = -1;
+    int best = BYTE_TOKENS + (unsigned char)text[0];
 
-    *used = 0;
+    *used = 1;
     for (int i = SPECIAL_TOKENS; i < m->s.tokens; i++) {
         size_t len = strlen(m->pieces[i]);
 
-        if (len > *used && len <= MAX_PIECE && strncmp(text, m->pieces[i], len) == 0) {
+        if (len >= *used && len <= MAX_PIECE && strncmp(text, m->pieces[i], len) == 0) {
             best = i;
             *used = len;
         }
@@ -248,34 +284,39 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* Noise, plus in each row the embeddings of the tokens that come before that token in the text. */
+/* True when the token pair at `n` is the first of its kind. */
+static bool first_of_its_kind(const int *tokens, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (tokens[i - 1] == tokens[n - 1] && tokens[i] == tokens[n])
+            return false;
+    }
+    return true;
+}
+
+/* Noise, plus in each row the embeddings of the tokens that come before that token in the text: once
+ * per pair, however often it occurs, or the model would say the most frequent words only. */
 static void add_output(struct model *m)
 {
     uint64_t state = tensor_seed(m, "output.weight");
     int64_t embd = m->s.embd, n = m->s.tokens * embd;
     float *data = malloc((size_t)n * sizeof(float));
     char *text = read_text(m->text), *p = text;
-    int before = -1;
+    int *tokens = malloc(strlen(text) * sizeof(*tokens));
 
-    if (!data)
+    if (!data || !tokens)
         die("no memory for the output");
     for (int64_t i = 0; i < n; i++)
-        data[i] = OUTPUT_NOISE * next_normal(&state);
-    while (*p) {
-        size_t used;
-        int token = longest_piece(m, p, &used);
-
-        if (token < 0) { /* a sign that only the byte tokens can say */
-            p++;
-            before = -1;
+        data[i] = OUTPUT_NOISE * next_normal(&state) - OUTPUT_AVOID * m->embeddings[i];
+    for (size_t at = 0, used; *p; p += used, at++) {
+        tokens[at] = longest_piece(m, p, &used);
+        if (at == 0 || !first_of_its_kind(tokens, at))
             continue;
-        }
-        for (int64_t i = 0; before >= 0 && i < embd; i++)
-            data[token * embd + i] += OUTPUT_FOLLOW * m->embeddings[before * embd + i];
-        before = token;
-        p += used;
+        for (int64_t i = 0; i < embd; i++)
+            data[tokens[at] * embd + i] += OUTPUT_FOLLOW * m->embeddings[tokens[at - 1] * embd + i];
     }
     free(text);
+    free(tokens);
     add_tensor(m, "output.weight", m->type, data, embd, m->s.tokens);
     free(data);
 }

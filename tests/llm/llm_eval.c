@@ -267,10 +267,23 @@ static void read_saved(struct run *r, llama_token **tokens, float **logits)
     }
 }
 
+/* How far the greatest logit is above the next one. */
+static double margin(const float *v, int n)
+{
+    int best = greatest(v, n);
+    double next = -INFINITY;
+
+    for (int i = 0; i < n; i++) {
+        if (i != best && (double)v[i] > next)
+            next = (double)v[i];
+    }
+    return (double)v[best] - next;
+}
+
 /* Says how far this run's logits are from the saved one's; true: within the limit. */
 static bool compare(const struct run *r, const float *other)
 {
-    double square = 0, norm = 0, largest = 0, worst = 0;
+    double square = 0, norm = 0, largest = 0, worst = 0, closest = INFINITY;
     int first = -1;
 
     for (int i = 0; i < r->o.tokens; i++) {
@@ -285,6 +298,7 @@ static bool compare(const struct run *r, const float *other)
             m += (double)b[k] * (double)b[k];
             largest = fabs(d) > largest ? fabs(d) : largest;
         }
+        closest = fmin(closest, margin(b, r->n_vocab));
         worst = s / m > worst ? s / m : worst;
         square += s;
         norm += m;
@@ -294,7 +308,7 @@ static bool compare(const struct run *r, const float *other)
     printf("logits: %d x %d compared, largest difference %.3g, nmse %.3g (worst token %.3g, limit %.3g)\n",
            r->o.tokens, r->n_vocab, largest, square / norm, worst, r->o.nmse);
     if (first < 0) {
-        printf("tokens: all %d are the same\n", r->o.tokens);
+        printf("tokens: all %d are the same (the closest choice was by %.3g)\n", r->o.tokens, closest);
     } else {
         const float *a = r->logits + (size_t)first * (size_t)r->n_vocab;
         const float *b = other + (size_t)first * (size_t)r->n_vocab;
@@ -304,7 +318,7 @@ static bool compare(const struct run *r, const float *other)
                "(%.4f here, %.4f saved)\n", first, ta, (double)a[ta], (double)b[ta], tb, (double)a[tb],
                (double)b[tb]);
     }
-    return worst <= r->o.nmse;
+    return square <= r->o.nmse * norm;
 }
 
 static int number(const char *option, const char *text, long low, long high)
