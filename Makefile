@@ -47,7 +47,7 @@ CROSS_TESTS := $(filter-out tests/lib, \
 .DEFAULT_GOAL := all
 
 ##@ Using it
-.PHONY: help demo
+.PHONY: help demo demo-llm
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(TOP)/Makefile
@@ -56,6 +56,11 @@ help: ## this list
 demo: prepare ## build everything, boot a guest and run the demo programs in it
 	@$(NEXT) stage-build
 	@$(TOP)/tests/demo/run.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
+
+demo-llm: prepare ## a language model answers in a guest; ggml's CPU backend on the host checks it
+	@$(NEXT) stage-build
+	@$(STEP) llm "making a language model" $(call sub,tests/llm,all)
+	@$(TOP)/tests/llm/demo.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
 
 ##@ Building
 .PHONY: all guest menuconfig defconfig clean distclean

@@ -24,10 +24,10 @@
 #define MAX_PIECE 48        /* no token of the vocabulary is longer (in bytes) */
 #define ROW_MAX 8192        /* elements of a row, a bound for --embd and --ff */
 #define BYTE_TOKENS 3       /* token of byte 0, after unknown, begin and end */
-#define OUTPUT_NOISE 0.10f  /* per element: about 1.6 per logit at 256 elements */
-#define OUTPUT_FOLLOW 0.05f /* about 13 for a word that follows another at 256 elements */
-#define OUTPUT_AVOID 0.08f  /* keeps away from tokens that were said before */
-#define MEMORY 2.0f         /* see add_memory() */
+#define OUTPUT_NOISE 0.02f  /* per element: about 0.3 per logit at 256 elements */
+#define OUTPUT_FOLLOW 0.07f /* about 18 for a word that follows another at 256 elements */
+#define OUTPUT_AVOID 0.10f  /* keeps away from tokens that were said before */
+#define MEMORY 4.0f         /* see add_memory() */
 
 struct size {
     const char *name;
@@ -85,7 +85,7 @@ static void help(void)
            "  --ff N         elements of the feed-forward state, a multiple of 256 up to %d\n"
            "  --layers N     1 to 128\n"
            "  --context N    context length that the model names, 128 to 1048576 (default 2048)\n"
-           "  --seed N       seed of the weights (default 1)\n"
+           "  --seed N       seed of the weights (default 2)\n"
            "  --help         this text\n"
            "\n"
            "--tokens, --embd, --ff and --layers change the chosen size.\n", ROW_MAX, ROW_MAX);
@@ -486,7 +486,7 @@ static void parse_options(struct model *m, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct model m = { .s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 1 };
+    struct model m = { .s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 2 };
     struct ggml_init_params params = { 0 };
     size_t elements;
 

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The short form: each type of weights over the socket, the client, one guest.
+#
+#   check.sh BUILD
+
+set -u
+BUILD=$(cd "${1:?}" && pwd) || exit 1
+. "$(dirname "$0")/common.sh"
+T=$OUT/check
+rm -rf "$T"
+mkdir -p "$T"
+cd "$T" || exit 1
+passed=0
+failed=0
+skipped=0
+
+# ok NAME / bad NAME REASON...: one test's end.
+ok()
+{
+    passed=$((passed + 1))
+    echo "ok: $1"
+}
+
+bad()
+{
+    failed=$((failed + 1))
+    echo "FAIL: $1: ${*:2}"
+}
+
+# run NAME COMMAND...: the test passes when the command does; its output is in NAME.log.
+run()
+{
+    if timeout 400 "${@:2}" > "$1.log" 2>&1 < /dev/null; then
+        ok "$1"
+    else
+        bad "$1" "status $?"
+        tail -n 8 "$1.log"
+    fi
+}
+
+generator()
+{
+    local vocab=$BUILD/llama/src/models/ggml-vocab-llama-spm.gguf
+
+    run generator_same_file "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.txt" --size tiny \
+        --type q4_0 --out again.gguf
+    cmp -s again.gguf "$OUT/models/tiny-q4_0.gguf" || bad generator_same_file "the file is another one"
+    for option in "--type q3" "--size huge" "--tokens 1" "--embd 300" "--layers 0" "--seed x"; do
+        # shellcheck disable=SC2086
+        "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.txt" --out bad.gguf $option > bad.log 2>&1
+        if [ $? = 2 ] && grep -q '^gguf_make: --' bad.log && [ ! -e bad.gguf ]; then
+            ok "generator_refuses ${option% *}"
+        else
+            bad "generator_refuses ${option% *}" "$(cat bad.log)"
+        fi
+    done
+}
+
+# Each type of weights over the socket, against ggml's CPU backend.
+types()
+{
+    local type
+
+    for type in f16 q8_0 q4_k q4_0; do
+        eval_cpu --model "$OUT/models/tiny-$type.gguf" --threads 1 --tokens 24 --save "$type.bin" > "cpu_$type.log" 2>&1 ||
+            bad "cpu_$type" "$(tail -n 1 "cpu_$type.log")"
+        eval_cuda --model "$OUT/models/tiny-$type.gguf" --tokens 24 --follow "$type.bin"
+        run "socket_$type" "$VGPU" run --gpu soft "${EVAL[@]}"
+    done
+}
+
+client()
+{
+    local node
+
+    node=$("$SCRIPTS/npm.sh" --node) || { bad client "no node"; return; }
+    run socket_client "$VGPU" run --gpu soft "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
+        --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.txt" --save client.json
+    # Without a GPU it must say so, not use the CPU.
+    if timeout 200 "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 4 --model "$OUT/models/tiny-f16.gguf" \
+        --prompt "$LLM/prompt.txt" > client_alone.log 2>&1; then
+        bad client_without_gpu "it ran"
+    elif grep -q '^client: no CUDA' client_alone.log; then
+        ok client_without_gpu
+    else
+        bad client_without_gpu "$(tail -n 3 client_alone.log)"
+    fi
+}
+
+guest()
+{
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 24 --follow q4_0.bin
+    run guest_q4_0 "$VGPU" vm run --gpu soft --memory 3072 --timeout 380 "${EVAL[@]}"
+}
+
+generator
+types
+client
+guest
+echo "llm: $passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
