@@ -214,6 +214,17 @@ enum vgp_copy_when {
 #define VGP_LAUNCH_COOPERATIVE (1u << 0)
 #define VGP_LAUNCH_REPLY (1u << 1) /* a reply when issued; else asynchronous */
 
+/* vgpTensorMapEncode: which of the four functions. */
+enum vgp_tensor_map {
+    VGP_TMAP_TILED = 0,
+    VGP_TMAP_IM2COL = 1,
+    VGP_TMAP_IM2COL_WIDE = 2,
+    VGP_TMAP_REPLACE_ADDRESS = 3, /* `old` is the map, the result is it with another address */
+};
+
+/* Largest log that the worker keeps for one link or load. */
+#define VGP_JIT_LOG_MAX (1u << 20)
+
 /* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits that matter on the host. */
 #define VGP_REGION_READONLY (1u << 0)
 

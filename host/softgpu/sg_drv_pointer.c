@@ -4,6 +4,33 @@
 
 #include "sg_int.h"
 
+/*
+ * What is asked about a reserved address itself; INVALID_VALUE: something else is asked. RANGE is
+ * the reservation and MAPPING the mapping in it, as cuda.h says.
+ */
+static CUresult get_reserved(void *data, CUpointer_attribute a, const struct sg_vmm_info *v)
+{
+    switch (a) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        memcpy(data, &v->base, sizeof(v->base));
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        memcpy(data, &v->size, sizeof(v->size));
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(bool *)data = v->map_size != 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        memcpy(data, &v->map_base, sizeof(v->map_base));
+        return v->map_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        memcpy(data, &v->map_size, sizeof(v->map_size));
+        return v->map_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 /* One attribute of an address; info NULL: an address that is not ours. */
 static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
                     const struct sg_mem_info *info)
@@ -21,7 +48,8 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
 
     switch (a) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        v.u64 = info ? info->ctx->obj.handle : 0;
+        /* What cuMemMap maps belongs to the device, not to a context. */
+        v.u64 = info && info->kind != SG_MEM_MAPPED ? info->ctx->obj.handle : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         v.u32 = !info ? 0 : host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -88,10 +116,15 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
+    struct sg_vmm_info v;
 
     SG_CTX(ctx);
     (void)ctx;
-    if (!data || !sg_mem_find(ptr, &info))
+    if (!data)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sg_vmm_find(ptr, &v) && get_reserved(data, attribute, &v) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    if (!sg_mem_find(ptr, &info))
         return CUDA_ERROR_INVALID_VALUE;
     return get(data, attribute, ptr, &info);
 }
@@ -102,13 +135,15 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
                                         CUdeviceptr ptr)
 {
     struct sg_mem_info info;
-    bool known;
+    struct sg_vmm_info v;
+    bool known, reserved;
 
     SG_CTX(ctx);
     (void)ctx;
     if (!numAttributes || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
     known = sg_mem_find(ptr, &info);
+    reserved = sg_vmm_find(ptr, &v);
     for (unsigned i = 0; i < numAttributes; i++) {
         if (!data[i])
             return CUDA_ERROR_INVALID_VALUE;
@@ -116,6 +151,8 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
 
         if (r != CUDA_SUCCESS && attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER)
             return r;
+        if (reserved)
+            get_reserved(data[i], attributes[i], &v);
     }
     return CUDA_SUCCESS;
 }

@@ -349,6 +349,28 @@ static void test_virtual_memory(void **state)
     assert_int_equal(v, 0x01010101);
     IS(cuMemFree_v2(va), INVALID_VALUE);
     IS(cuMemAddressFree(va, 32ull << 30), INVALID_VALUE); /* still mapped */
+    /* The memory of b once more, though its handle was released; and what pointers say. */
+    CUdeviceptr at;
+    unsigned char mapped;
+    size_t size;
+
+    IS(cuMemRetainAllocationHandle(&b, (void *)(va + 2 * G)), INVALID_VALUE);
+    OK(cuMemRetainAllocationHandle(&b, (void *)(va + G + 8)));
+    OK(cuMemMap(va + 4 * G, G, 0, b, 0));
+    OK(cuMemSetAccess(va + 4 * G, G, &rw, 1));
+    OK(cuMemRelease(b));
+    IS(cuMemRelease(b), INVALID_VALUE);
+    OK(cuMemcpyDtoH_v2(&v, va + 4 * G + 396, 4));
+    assert_int_equal(v, 42);
+    OK(cuPointerGetAttribute(&at, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, va + G));
+    assert_true(at == va);
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, va + G));
+    assert_int_equal(size, G);
+    OK(cuPointerGetAttribute(&at, CU_POINTER_ATTRIBUTE_CONTEXT, va + G));
+    assert_true(at == 0); /* of the device, of no context */
+    OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + 3 * G));
+    assert_false(mapped);
+    OK(cuMemUnmap(va + 4 * G, G));
     IS(cuMemUnmap(va, G / 2), INVALID_VALUE);
     OK(cuMemUnmap(va, G));
     IS(cuMemcpyDtoH_v2(&v, va, 4), INVALID_VALUE);

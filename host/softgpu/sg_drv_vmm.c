@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: virtual memory management. Physical memory is a memory file, mapped into a reserved
- * range of our own address space; access rights are what the table of allocations says.
+ * Driver API: virtual memory management. Physical memory is a shared anonymous mapping; mapping it
+ * makes a second mapping of the same pages in a reserved range of addresses (no descriptor is
+ * needed, which the worker's sandbox would not give). Access rights are what the table of
+ * allocations says.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -13,11 +15,15 @@
 
 #define SG_GRANULARITY (2ull << 20)
 #define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
+/* Where reservations go if the caller does not mind: away from the arena and from what the kernel
+ * maps by itself, so that a guest's own mappings and these addresses do not meet. */
+#define SG_RESERVE_HINT 0x300000000000ull
 
 struct phys {
     struct sg_obj obj;
-    int fd;
+    void *pages;
     uint64_t size;
+    unsigned handles; /* times that the handle was given out and not released; under `lock` */
     CUmemAllocationProp prop;
 };
 
@@ -41,7 +47,8 @@ static void phys_free(struct sg_obj *obj)
 {
     struct phys *p = (struct phys *)obj;
 
-    close(p->fd);
+    if (p->pages != MAP_FAILED)
+        munmap(p->pages, p->size);
     sg_mem_uncharge(p->size);
     free(p);
 }
@@ -102,8 +109,10 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
     p->size = size;
     p->prop = *prop;
-    p->fd = memfd_create("vgpu-soft", MFD_CLOEXEC);
-    bool ok = p->fd >= 0 && ftruncate(p->fd, (off_t)size) == 0 && sg_obj_register(&p->obj);
+    p->handles = 1;
+    p->pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+    bool ok = p->pages != MAP_FAILED && sg_obj_register(&p->obj);
 
     if (ok)
         *handle = p->obj.handle;
@@ -114,10 +123,21 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 /* What is mapped stays until it is unmapped. */
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+    bool ok, last = false;
+
     SG_INIT();
     SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
 
-    return p && sg_obj_unregister(&p->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    ok = p->handles > 0;
+    if (ok)
+        last = --p->handles == 0;
+    if (last)
+        sg_obj_unregister(&p->obj);
+    pthread_mutex_unlock(&lock);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
@@ -135,10 +155,19 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 /* ---- addresses ---- */
 
 /* Reserved addresses are backed by nothing in particular: only the table lets anyone touch them. */
-static void *place(uint64_t at, uint64_t size, int flags, int fd)
+static void *place(uint64_t at, uint64_t size, int flags)
 {
     return mmap((void *)at, size, PROT_READ | PROT_WRITE,
-                flags | MAP_NORESERVE | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED), fd, 0);
+                flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* The pages of p at a reserved address. Length 0 in: a second mapping of the same shared pages. */
+static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
+{
+    if (mremap(p->pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)at) != MAP_FAILED)
+        return CUDA_SUCCESS;
+    place(at, size, MAP_FIXED); /* the failed attempt may have taken the reserved pages away */
+    return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
@@ -157,7 +186,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
     v = malloc(sizeof(*v));
     if (!v)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p = place(addr, size + alignment, 0, -1); /* addr is a hint, as documented */
+    p = place(addr ? addr : SG_RESERVE_HINT, size + alignment, 0); /* a hint, as documented */
     if (p == MAP_FAILED) {
         free(v);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -242,8 +271,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     if (reserved(ptr, size) && !overlaps_mapping(ptr, size))
-        r = place(ptr, size, MAP_FIXED, p->fd) == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY
-                                                             : CUDA_SUCCESS;
+        r = place_pages(ptr, size, p);
     if (r == CUDA_SUCCESS) {
         sg_obj_get(&p->obj);
         *m = (struct mapping){mappings, ptr, size, p, CU_MEM_ACCESS_FLAGS_PROT_NONE};
@@ -287,7 +315,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
             }
             *pp = m->next;
             sg_mem_release(m->base);
-            place(m->base, m->size, MAP_FIXED, -1);
+            place(m->base, m->size, MAP_FIXED);
             sg_obj_put(&m->phys->obj);
             free(m);
         }
@@ -358,4 +386,48 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     }
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+/* One more handle of the memory that is mapped at addr; it is released like the first one. */
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    if (!handle)
+        return r;
+    pthread_mutex_lock(&lock);
+    struct mapping *m = mapping_at((uint64_t)(uintptr_t)addr);
+
+    if (m) {
+        r = m->phys->handles || sg_obj_register(&m->phys->obj) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_OUT_OF_MEMORY;
+        if (r == CUDA_SUCCESS) {
+            m->phys->handles++;
+            *handle = m->phys->obj.handle;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct reservation *v = reservations; v && !found; v = v->next) {
+        if (addr < v->base || addr - v->base >= v->size)
+            continue;
+        const struct mapping *m = mapping_at(addr);
+
+        *out = (struct sg_vmm_info){.base = v->base, .size = v->size};
+        if (m) {
+            out->map_base = m->base;
+            out->map_size = m->size;
+        }
+        found = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
 }

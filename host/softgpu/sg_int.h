@@ -179,6 +179,12 @@ void sg_mem_set_sync(uint64_t addr, bool on);
 bool sg_mem_charge(uint64_t size);
 void sg_mem_uncharge(uint64_t size);
 
+/* A reserved address (sg_drv_vmm.c): the reservation, and the mapping in it; map_size 0: none. */
+struct sg_vmm_info {
+    uint64_t base, size, map_base, map_size;
+};
+bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out);
+
 /* Adds delta to what the pool behind a handle has in use (sg_drv_pool.c). */
 void sg_pool_account(uint64_t handle, int64_t delta);
 

@@ -112,8 +112,28 @@ enum vgp_call {
     VGP_cuEventQuery = 0x0414,
     VGP_cuEventSynchronize = 0x0415,
     VGP_cuEventElapsedTime_v2 = 0x0416,
+    VGP_vgpMemGetGranularity = 0x0601,
+    VGP_vgpMemCreate = 0x0602,
+    VGP_vgpMemRelease = 0x0603,
+    VGP_vgpMemRetain = 0x0604,
+    VGP_vgpMemAllocationProp = 0x0605,
+    VGP_cuMemAddressReserve = 0x0606,
+    VGP_cuMemAddressFree = 0x0607,
+    VGP_vgpMemMap = 0x0608,
+    VGP_cuMemUnmap = 0x0609,
+    VGP_vgpMemSetAccess = 0x060a,
+    VGP_cuMemGetAccess = 0x060b,
+    VGP_vgpStreamMemOps = 0x0610,
+    VGP_vgpOccupancyClusters = 0x0611,
+    VGP_vgpTensorMapEncode = 0x0612,
+    VGP_vgpLinkCreate = 0x0618,
+    VGP_vgpLinkAdd = 0x0619,
+    VGP_vgpLinkComplete = 0x061a,
+    VGP_vgpLinkRead = 0x061b,
+    VGP_vgpLinkLog = 0x061c,
+    VGP_cuLinkDestroy = 0x061d,
 };
-#define VGP_CALL_LIMIT 0x0417u /* no number is as high */
+#define VGP_CALL_LIMIT 0x061eu /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -1476,5 +1496,371 @@ struct vgp_ret_cuEventElapsedTime_v2 {
 };
 _Static_assert(sizeof(struct vgp_ret_cuEventElapsedTime_v2) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuEventElapsedTime_v2, pMilliseconds) == 0, "wire layout");
+
+/* vgpMemGetGranularity: sync */
+struct vgp_args_vgpMemGetGranularity {
+    uint32_t allocType;
+    uint32_t handleTypes;
+    uint32_t locationType;
+    int32_t locationId;
+    uint32_t option;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemGetGranularity) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemGetGranularity, allocType) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemGetGranularity, handleTypes) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemGetGranularity, locationType) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemGetGranularity, locationId) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemGetGranularity, option) == 16, "wire layout");
+
+struct vgp_ret_vgpMemGetGranularity {
+    uint64_t granularity;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemGetGranularity) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemGetGranularity, granularity) == 0, "wire layout");
+
+/* vgpMemCreate: sync */
+struct vgp_args_vgpMemCreate {
+    uint64_t handle;
+    uint64_t size;
+    uint32_t allocType;
+    uint32_t handleTypes;
+    uint32_t locationType;
+    int32_t locationId;
+    uint8_t compression;
+    uint8_t rdma;
+    uint16_t usage;
+    uint8_t pad36[4];
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemCreate) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, allocType) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, handleTypes) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, locationType) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, locationId) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, compression) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, rdma) == 33, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, usage) == 34, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemCreate, flags) == 40, "wire layout");
+
+/* vgpMemRelease: sync */
+struct vgp_args_vgpMemRelease {
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemRelease) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemRelease, handle) == 0, "wire layout");
+
+/* vgpMemRetain: sync */
+struct vgp_args_vgpMemRetain {
+    uint64_t handle;
+    uint64_t addr;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemRetain) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemRetain, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemRetain, addr) == 8, "wire layout");
+
+/* vgpMemAllocationProp: sync */
+struct vgp_args_vgpMemAllocationProp {
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemAllocationProp) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemAllocationProp, handle) == 0, "wire layout");
+
+struct vgp_ret_vgpMemAllocationProp {
+    uint32_t allocType;
+    uint32_t locationType;
+    int32_t locationId;
+    uint8_t compression;
+    uint8_t rdma;
+    uint16_t usage;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemAllocationProp) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, allocType) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, locationType) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, locationId) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, compression) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, rdma) == 13, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemAllocationProp, usage) == 14, "wire layout");
+
+/* cuMemAddressReserve: sync */
+struct vgp_args_cuMemAddressReserve {
+    uint64_t size;
+    uint64_t alignment;
+    uint64_t addr;
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemAddressReserve) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressReserve, size) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressReserve, alignment) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressReserve, addr) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressReserve, flags) == 24, "wire layout");
+
+struct vgp_ret_cuMemAddressReserve {
+    uint64_t ptr;
+};
+_Static_assert(sizeof(struct vgp_ret_cuMemAddressReserve) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuMemAddressReserve, ptr) == 0, "wire layout");
+
+/* cuMemAddressFree: sync */
+struct vgp_args_cuMemAddressFree {
+    uint64_t ptr;
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemAddressFree) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressFree, ptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemAddressFree, size) == 8, "wire layout");
+
+/* vgpMemMap: sync */
+struct vgp_args_vgpMemMap {
+    uint64_t ptr;
+    uint64_t size;
+    uint64_t offset;
+    uint64_t handle;
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemMap) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemMap, ptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemMap, size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemMap, offset) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemMap, handle) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemMap, flags) == 32, "wire layout");
+
+/* cuMemUnmap: wait */
+struct vgp_args_cuMemUnmap {
+    uint64_t ptr;
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemUnmap) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemUnmap, ptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemUnmap, size) == 8, "wire layout");
+
+/* vgpMemSetAccess: sync */
+struct vgp_args_vgpMemSetAccess {
+    uint64_t ptr;
+    uint64_t size;
+    uint32_t locationTypes_len;
+    uint32_t locationIds_len;
+    uint32_t access_len;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemSetAccess) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemSetAccess, ptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemSetAccess, size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemSetAccess, locationTypes_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemSetAccess, locationIds_len) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemSetAccess, access_len) == 24, "wire layout");
+
+/* cuMemGetAccess: sync */
+struct vgp_args_cuMemGetAccess {
+    struct vgp_CUmemLocation location;
+    uint64_t ptr;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemGetAccess) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemGetAccess, location) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemGetAccess, ptr) == 8, "wire layout");
+
+struct vgp_ret_cuMemGetAccess {
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_ret_cuMemGetAccess) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuMemGetAccess, flags) == 0, "wire layout");
+
+/* vgpStreamMemOps: sync */
+struct vgp_args_vgpStreamMemOps {
+    uint64_t stream;
+    uint32_t flags;
+    uint32_t operations_len;
+    uint32_t addresses_len;
+    uint32_t values_len;
+    uint32_t operationFlags_len;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamMemOps) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, flags) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, operations_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, addresses_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, values_len) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, operationFlags_len) == 24, "wire layout");
+
+/* vgpOccupancyClusters: sync */
+struct vgp_args_vgpOccupancyClusters {
+    uint64_t func;
+    uint32_t what;
+    uint32_t gridX;
+    uint32_t gridY;
+    uint32_t gridZ;
+    uint32_t blockX;
+    uint32_t blockY;
+    uint32_t blockZ;
+    uint32_t sharedBytes;
+    uint64_t stream;
+    uint32_t attributeIds_len;
+    uint32_t attributeValues_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpOccupancyClusters) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, func) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, what) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, gridX) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, gridY) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, gridZ) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, blockX) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, blockY) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, blockZ) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, sharedBytes) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, stream) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, attributeIds_len) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpOccupancyClusters, attributeValues_len) == 52, "wire layout");
+
+struct vgp_ret_vgpOccupancyClusters {
+    int32_t result;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpOccupancyClusters) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpOccupancyClusters, result) == 0, "wire layout");
+
+/* vgpTensorMapEncode: sync */
+struct vgp_args_vgpTensorMapEncode {
+    uint32_t form;
+    uint32_t dataType;
+    uint32_t rank;
+    uint8_t pad12[4];
+    uint64_t address;
+    uint32_t dims_len;
+    uint32_t strides_len;
+    uint32_t box_len;
+    uint32_t elementStrides_len;
+    uint32_t lower_len;
+    uint32_t upper_len;
+    uint32_t channelsPerPixel;
+    uint32_t pixelsPerColumn;
+    uint32_t interleave;
+    uint32_t mode;
+    uint32_t swizzle;
+    uint32_t promotion;
+    uint32_t fill;
+    uint32_t old_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpTensorMapEncode) == 80, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, form) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, dataType) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, rank) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, address) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, dims_len) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, strides_len) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, box_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, elementStrides_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, lower_len) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, upper_len) == 44, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, channelsPerPixel) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, pixelsPerColumn) == 52, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, interleave) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, mode) == 60, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, swizzle) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, promotion) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, fill) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTensorMapEncode, old_len) == 76, "wire layout");
+
+struct vgp_ret_vgpTensorMapEncode {
+    uint32_t map_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpTensorMapEncode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTensorMapEncode, map_len) == 0, "wire layout");
+
+/* vgpLinkCreate: sync */
+struct vgp_args_vgpLinkCreate {
+    uint64_t state;
+    uint32_t optionIds_len;
+    uint32_t optionValues_len;
+    uint32_t infoMax;
+    uint32_t errorMax;
+};
+_Static_assert(sizeof(struct vgp_args_vgpLinkCreate) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, state) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, optionIds_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, optionValues_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, infoMax) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, errorMax) == 20, "wire layout");
+
+/* vgpLinkAdd: sync */
+struct vgp_args_vgpLinkAdd {
+    uint64_t state;
+    uint32_t inputType;
+    uint8_t pad12[4];
+    uint64_t data_size;
+    uint32_t data_blob;
+    uint32_t data_len;
+    uint32_t name_len;
+    uint32_t optionIds_len;
+    uint32_t optionValues_len;
+    uint8_t pad44[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpLinkAdd) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, state) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, inputType) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, data_size) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, data_blob) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, data_len) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, name_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, optionIds_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkAdd, optionValues_len) == 40, "wire layout");
+
+/* vgpLinkComplete: sync */
+struct vgp_args_vgpLinkComplete {
+    uint64_t state;
+};
+_Static_assert(sizeof(struct vgp_args_vgpLinkComplete) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkComplete, state) == 0, "wire layout");
+
+struct vgp_ret_vgpLinkComplete {
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpLinkComplete) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkComplete, size) == 0, "wire layout");
+
+/* vgpLinkRead: sync */
+struct vgp_args_vgpLinkRead {
+    uint64_t state;
+    uint64_t offset;
+};
+_Static_assert(sizeof(struct vgp_args_vgpLinkRead) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkRead, state) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkRead, offset) == 8, "wire layout");
+
+struct vgp_ret_vgpLinkRead {
+    uint32_t data_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpLinkRead) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkRead, data_len) == 0, "wire layout");
+
+/* vgpLinkLog: sync */
+struct vgp_args_vgpLinkLog {
+    uint64_t state;
+    uint32_t which;
+    uint32_t offset;
+};
+_Static_assert(sizeof(struct vgp_args_vgpLinkLog) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkLog, state) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkLog, which) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkLog, offset) == 12, "wire layout");
+
+struct vgp_ret_vgpLinkLog {
+    uint32_t total;
+    uint32_t text_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpLinkLog) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkLog, total) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkLog, text_len) == 4, "wire layout");
+
+/* cuLinkDestroy: sync */
+struct vgp_args_cuLinkDestroy {
+    uint64_t state;
+};
+_Static_assert(sizeof(struct vgp_args_cuLinkDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuLinkDestroy, state) == 0, "wire layout");
 
 #endif

@@ -1414,16 +1414,7 @@ CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *stream
     return r;
 }
 
-static CUresult body_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamWaitValue32_v2(vcu_stream(stream), addr, value, flags);
-}
-
+#define body_cuStreamWaitValue32_v2 vcu_cuStreamWaitValue32_v2
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1452,16 +1443,7 @@ CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
-static CUresult body_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamWaitValue64_v2(vcu_stream(stream), addr, value, flags);
-}
-
+#define body_cuStreamWaitValue64_v2 vcu_cuStreamWaitValue64_v2
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1490,16 +1472,7 @@ CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
-static CUresult body_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamWriteValue32_v2(vcu_stream(stream), addr, value, flags);
-}
-
+#define body_cuStreamWriteValue32_v2 vcu_cuStreamWriteValue32_v2
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1528,16 +1501,7 @@ CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr,
     return r;
 }
 
-static CUresult body_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamWriteValue64_v2(vcu_stream(stream), addr, value, flags);
-}
-
+#define body_cuStreamWriteValue64_v2 vcu_cuStreamWriteValue64_v2
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1748,6 +1712,80 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
                        (void *)(uintptr_t)hEnd);
+    return r;
+}
+
+#define body_cuMemAddressReserve vcu_cuMemAddressReserve
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAddressReserve(ptr, size, alignment, addr, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAddressReserve", r, t0, "*ptr=%#llx size=%#llx alignment=%#llx addr=%#llx flags=%#llx",
+                       r == CUDA_SUCCESS && ptr ? (unsigned long long)*ptr : 0ull,
+                       (unsigned long long)size,
+                       (unsigned long long)alignment,
+                       (unsigned long long)addr,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemAddressFree vcu_cuMemAddressFree
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAddressFree(ptr, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAddressFree", r, t0, "ptr=%#llx size=%#llx",
+                       (unsigned long long)ptr,
+                       (unsigned long long)size);
+    return r;
+}
+
+#define body_cuMemUnmap vcu_cuMemUnmap
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemUnmap(ptr, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemUnmap", r, t0, "ptr=%#llx size=%#llx",
+                       (unsigned long long)ptr,
+                       (unsigned long long)size);
+    return r;
+}
+
+static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuMemGetAccess(flags, location, ptr);
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetAccess(flags, location, ptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetAccess", r, t0, "*flags=%#llx location=%p ptr=%#llx",
+                       r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull,
+                       (const void *)location,
+                       (unsigned long long)ptr);
+    return r;
+}
+
+#define body_cuLinkDestroy vcu_cuLinkDestroy
+CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkDestroy(state);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkDestroy", r, t0, "state=%p",
+                       (void *)(uintptr_t)state);
     return r;
 }
 
@@ -3804,5 +3842,519 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
                        (void *)(uintptr_t)hEnd);
+    return r;
+}
+
+#define body_cuMemGetAllocationGranularity vcu_cuMemGetAllocationGranularity
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetAllocationGranularity(granularity, prop, option);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetAllocationGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
+                       r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
+                       (const void *)prop,
+                       (int)option);
+    return r;
+}
+
+#define body_cuMemCreate vcu_cuMemCreate
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemCreate(handle, size, prop, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemCreate", r, t0, "*handle=%#llx size=%#llx prop=%p flags=%#llx",
+                       r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
+                       (unsigned long long)size,
+                       (const void *)prop,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemRelease vcu_cuMemRelease
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemRelease(handle);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemRelease", r, t0, "handle=%#llx",
+                       (unsigned long long)handle);
+    return r;
+}
+
+#define body_cuMemRetainAllocationHandle vcu_cuMemRetainAllocationHandle
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemRetainAllocationHandle(handle, addr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemRetainAllocationHandle", r, t0, "*handle=%#llx addr=%p",
+                       r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
+                       (const void *)addr);
+    return r;
+}
+
+#define body_cuMemGetAllocationPropertiesFromHandle vcu_cuMemGetAllocationPropertiesFromHandle
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetAllocationPropertiesFromHandle(prop, handle);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetAllocationPropertiesFromHandle", r, t0, "prop=%p handle=%#llx",
+                       (const void *)prop,
+                       (unsigned long long)handle);
+    return r;
+}
+
+#define body_cuMemMap vcu_cuMemMap
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemMap(ptr, size, offset, handle, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemMap", r, t0, "ptr=%#llx size=%#llx offset=%#llx handle=%#llx flags=%#llx",
+                       (unsigned long long)ptr,
+                       (unsigned long long)size,
+                       (unsigned long long)offset,
+                       (unsigned long long)handle,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemSetAccess vcu_cuMemSetAccess
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemSetAccess(ptr, size, desc, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemSetAccess", r, t0, "ptr=%#llx size=%#llx desc=%p count=%#llx",
+                       (unsigned long long)ptr,
+                       (unsigned long long)size,
+                       (const void *)desc,
+                       (unsigned long long)count);
+    return r;
+}
+
+#define body_cuStreamWaitValue32 vcu_cuStreamWaitValue32
+CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWaitValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned)value,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWaitValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned)value,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamWaitValue64 vcu_cuStreamWaitValue64
+CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWaitValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned long long)value,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWaitValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned long long)value,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamWriteValue32 vcu_cuStreamWriteValue32
+CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWriteValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned)value,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWriteValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned)value,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamWriteValue64 vcu_cuStreamWriteValue64
+CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWriteValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned long long)value,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamWriteValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned long long)addr,
+                       (unsigned long long)value,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamBatchMemOp vcu_cuStreamBatchMemOp
+CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBatchMemOp", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned)count,
+                       (const void *)paramArray,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBatchMemOp_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned)count,
+                       (const void *)paramArray,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamBatchMemOp_v2 vcu_cuStreamBatchMemOp_v2
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBatchMemOp_v2", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned)count,
+                       (const void *)paramArray,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBatchMemOp_v2_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
+                       (void *)(uintptr_t)stream,
+                       (unsigned)count,
+                       (const void *)paramArray,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuOccupancyMaxActiveClusters vcu_cuOccupancyMaxActiveClusters
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuOccupancyMaxActiveClusters(numClusters, func, config);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuOccupancyMaxActiveClusters", r, t0, "*numClusters=%d func=%p config=%p",
+                       r == CUDA_SUCCESS && numClusters ? (int)*numClusters : 0,
+                       (void *)(uintptr_t)func,
+                       (const void *)config);
+    return r;
+}
+
+#define body_cuOccupancyMaxPotentialClusterSize vcu_cuOccupancyMaxPotentialClusterSize
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuOccupancyMaxPotentialClusterSize", r, t0, "*clusterSize=%d func=%p config=%p",
+                       r == CUDA_SUCCESS && clusterSize ? (int)*clusterSize : 0,
+                       (void *)(uintptr_t)func,
+                       (const void *)config);
+    return r;
+}
+
+#define body_cuMemPrefetchAsync vcu_cuMemPrefetchAsync
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPrefetchAsync", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count,
+                       (int)dstDevice,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPrefetchAsync_ptsz", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count,
+                       (int)dstDevice,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuLinkCreate vcu_cuLinkCreate
+CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkCreate(numOptions, options, optionValues, stateOut);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkCreate", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues,
+                       r == CUDA_SUCCESS && stateOut ? (void *)*stateOut : NULL);
+    return r;
+}
+
+#define body_cuLinkCreate_v2 vcu_cuLinkCreate_v2
+CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkCreate_v2", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues,
+                       r == CUDA_SUCCESS && stateOut ? (void *)*stateOut : NULL);
+    return r;
+}
+
+#define body_cuLinkAddData vcu_cuLinkAddData
+CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkAddData(state, type, data, size, name, numOptions, options, optionValues);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkAddData", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
+                       (void *)(uintptr_t)state,
+                       (int)type,
+                       (const void *)data,
+                       (unsigned long long)size,
+                       name ? name : "NULL",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues);
+    return r;
+}
+
+#define body_cuLinkAddData_v2 vcu_cuLinkAddData_v2
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkAddData_v2", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
+                       (void *)(uintptr_t)state,
+                       (int)type,
+                       (const void *)data,
+                       (unsigned long long)size,
+                       name ? name : "NULL",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues);
+    return r;
+}
+
+#define body_cuLinkAddFile vcu_cuLinkAddFile
+CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkAddFile(state, type, path, numOptions, options, optionValues);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkAddFile", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
+                       (void *)(uintptr_t)state,
+                       (int)type,
+                       path ? path : "NULL",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues);
+    return r;
+}
+
+#define body_cuLinkAddFile_v2 vcu_cuLinkAddFile_v2
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkAddFile_v2", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
+                       (void *)(uintptr_t)state,
+                       (int)type,
+                       path ? path : "NULL",
+                       (unsigned)numOptions,
+                       (const void *)options,
+                       (const void *)optionValues);
+    return r;
+}
+
+#define body_cuLinkComplete vcu_cuLinkComplete
+CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLinkComplete(state, cubinOut, sizeOut);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLinkComplete", r, t0, "state=%p cubinOut=%p *sizeOut=%#llx",
+                       (void *)(uintptr_t)state,
+                       (const void *)cubinOut,
+                       r == CUDA_SUCCESS && sizeOut ? (unsigned long long)*sizeOut : 0ull);
+    return r;
+}
+
+#define body_cuTensorMapEncodeTiled vcu_cuTensorMapEncodeTiled
+CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTensorMapEncodeTiled", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p boxDim=%p elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
+                       (const void *)tensorMap,
+                       (int)tensorDataType,
+                       (unsigned)tensorRank,
+                       (const void *)globalAddress,
+                       (const void *)globalDim,
+                       (const void *)globalStrides,
+                       (const void *)boxDim,
+                       (const void *)elementStrides,
+                       (int)interleave,
+                       (int)swizzle,
+                       (int)l2Promotion,
+                       (int)oobFill);
+    return r;
+}
+
+#define body_cuTensorMapEncodeIm2col vcu_cuTensorMapEncodeIm2col
+CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTensorMapEncodeIm2col", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCorner=%p pixelBoxUpperCorner=%p channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
+                       (const void *)tensorMap,
+                       (int)tensorDataType,
+                       (unsigned)tensorRank,
+                       (const void *)globalAddress,
+                       (const void *)globalDim,
+                       (const void *)globalStrides,
+                       (const void *)pixelBoxLowerCorner,
+                       (const void *)pixelBoxUpperCorner,
+                       (unsigned)channelsPerPixel,
+                       (unsigned)pixelsPerColumn,
+                       (const void *)elementStrides,
+                       (int)interleave,
+                       (int)swizzle,
+                       (int)l2Promotion,
+                       (int)oobFill);
+    return r;
+}
+
+#define body_cuTensorMapEncodeIm2colWide vcu_cuTensorMapEncodeIm2colWide
+CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTensorMapEncodeIm2colWide", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCornerWidth=%d pixelBoxUpperCornerWidth=%d channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d mode=%d swizzle=%d l2Promotion=%d oobFill=%d",
+                       (const void *)tensorMap,
+                       (int)tensorDataType,
+                       (unsigned)tensorRank,
+                       (const void *)globalAddress,
+                       (const void *)globalDim,
+                       (const void *)globalStrides,
+                       (int)pixelBoxLowerCornerWidth,
+                       (int)pixelBoxUpperCornerWidth,
+                       (unsigned)channelsPerPixel,
+                       (unsigned)pixelsPerColumn,
+                       (const void *)elementStrides,
+                       (int)interleave,
+                       (int)mode,
+                       (int)swizzle,
+                       (int)l2Promotion,
+                       (int)oobFill);
+    return r;
+}
+
+#define body_cuTensorMapReplaceAddress vcu_cuTensorMapReplaceAddress
+CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTensorMapReplaceAddress(tensorMap, globalAddress);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTensorMapReplaceAddress", r, t0, "tensorMap=%p globalAddress=%p",
+                       (const void *)tensorMap,
+                       (const void *)globalAddress);
     return r;
 }

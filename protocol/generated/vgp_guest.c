@@ -2698,3 +2698,713 @@ CUresult vgp_call_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CU
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpMemGetGranularity(uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint32_t option, uint64_t *granularity)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemGetGranularity, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemGetGranularity *a = s->args;
+    a->allocType = (uint32_t)allocType;
+    a->handleTypes = (uint32_t)handleTypes;
+    a->locationType = (uint32_t)locationType;
+    a->locationId = (int32_t)locationId;
+    a->option = (uint32_t)option;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemGetGranularity *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && granularity)
+            *granularity = (uint64_t)ret->granularity;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemCreate(uint64_t handle, uint64_t size, uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint8_t compression, uint8_t rdma, uint16_t usage, uint64_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemCreate, (uint32_t)(48), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemCreate *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->size = (uint64_t)size;
+    a->allocType = (uint32_t)allocType;
+    a->handleTypes = (uint32_t)handleTypes;
+    a->locationType = (uint32_t)locationType;
+    a->locationId = (int32_t)locationId;
+    a->compression = (uint8_t)compression;
+    a->rdma = (uint8_t)rdma;
+    a->usage = (uint16_t)usage;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemRelease(uint64_t handle)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemRelease, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemRelease *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)handle);
+    return r;
+}
+
+CUresult vgp_call_vgpMemRetain(uint64_t handle, uint64_t addr)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemRetain, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemRetain *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->addr = (uint64_t)addr;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemAllocationProp(uint64_t handle, uint32_t *allocType, uint32_t *locationType, int32_t *locationId, uint8_t *compression, uint8_t *rdma, uint16_t *usage)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemAllocationProp, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemAllocationProp *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemAllocationProp *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && allocType)
+            *allocType = (uint32_t)ret->allocType;
+        if (r == CUDA_SUCCESS && locationType)
+            *locationType = (uint32_t)ret->locationType;
+        if (r == CUDA_SUCCESS && locationId)
+            *locationId = (int32_t)ret->locationId;
+        if (r == CUDA_SUCCESS && compression)
+            *compression = (uint8_t)ret->compression;
+        if (r == CUDA_SUCCESS && rdma)
+            *rdma = (uint8_t)ret->rdma;
+        if (r == CUDA_SUCCESS && usage)
+            *usage = (uint16_t)ret->usage;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemAddressReserve, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemAddressReserve *a = s->args;
+    a->size = (uint64_t)size;
+    a->alignment = (uint64_t)alignment;
+    a->addr = (uint64_t)addr;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuMemAddressReserve *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && ptr)
+            *ptr = (CUdeviceptr)ret->ptr;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemAddressFree, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemAddressFree *a = s->args;
+    a->ptr = (uint64_t)ptr;
+    a->size = (uint64_t)size;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemMap(uint64_t ptr, uint64_t size, uint64_t offset, uint64_t handle, uint64_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemMap, (uint32_t)(40), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemMap *a = s->args;
+    a->ptr = (uint64_t)ptr;
+    a->size = (uint64_t)size;
+    a->offset = (uint64_t)offset;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemUnmap, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemUnmap *a = s->args;
+    a->ptr = (uint64_t)ptr;
+    a->size = (uint64_t)size;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemSetAccess(uint64_t ptr, uint64_t size, const uint32_t *locationTypes, uint32_t locationTypes_count, const int32_t *locationIds, uint32_t locationIds_count, const uint32_t *access, uint32_t access_count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (locationTypes_count > 64 || (locationTypes_count && !locationTypes))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t locationTypes_bytes = (uint64_t)locationTypes_count * 4;
+    if (locationIds_count > 64 || (locationIds_count && !locationIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t locationIds_bytes = (uint64_t)locationIds_count * 4;
+    if (access_count > 64 || (access_count && !access))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t access_bytes = (uint64_t)access_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpMemSetAccess, (uint32_t)(32 + vgp_pad8(locationTypes_bytes) + vgp_pad8(locationIds_bytes) + vgp_pad8(access_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemSetAccess *a = s->args;
+    a->ptr = (uint64_t)ptr;
+    a->size = (uint64_t)size;
+    uint8_t *v = (uint8_t *)s->args + 32;
+    a->locationTypes_len = (uint32_t)locationTypes_count;
+    if (locationTypes_bytes)
+        memcpy(v, locationTypes, locationTypes_bytes);
+    v += vgp_pad8(locationTypes_bytes);
+    a->locationIds_len = (uint32_t)locationIds_count;
+    if (locationIds_bytes)
+        memcpy(v, locationIds, locationIds_bytes);
+    v += vgp_pad8(locationIds_bytes);
+    a->access_len = (uint32_t)access_count;
+    if (access_bytes)
+        memcpy(v, access, access_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemGetAccess, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemGetAccess *a = s->args;
+    a->location.type = (uint32_t)location->type;
+    a->location.id = (int32_t)location->id;
+    a->ptr = (uint64_t)ptr;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuMemGetAccess *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && flags)
+            *flags = (unsigned long long)ret->flags;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamMemOps(CUstream stream, uint32_t flags, const uint32_t *operations, uint32_t operations_count, const uint64_t *addresses, uint32_t addresses_count, const uint64_t *values, uint32_t values_count, const uint32_t *operationFlags, uint32_t operationFlags_count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (operations_count > 256 || (operations_count && !operations))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t operations_bytes = (uint64_t)operations_count * 4;
+    if (addresses_count > 256 || (addresses_count && !addresses))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t addresses_bytes = (uint64_t)addresses_count * 8;
+    if (values_count > 256 || (values_count && !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t values_bytes = (uint64_t)values_count * 8;
+    if (operationFlags_count > 256 || (operationFlags_count && !operationFlags))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t operationFlags_bytes = (uint64_t)operationFlags_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpStreamMemOps, (uint32_t)(32 + vgp_pad8(operations_bytes) + vgp_pad8(addresses_bytes) + vgp_pad8(values_bytes) + vgp_pad8(operationFlags_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamMemOps *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 32;
+    a->operations_len = (uint32_t)operations_count;
+    if (operations_bytes)
+        memcpy(v, operations, operations_bytes);
+    v += vgp_pad8(operations_bytes);
+    a->addresses_len = (uint32_t)addresses_count;
+    if (addresses_bytes)
+        memcpy(v, addresses, addresses_bytes);
+    v += vgp_pad8(addresses_bytes);
+    a->values_len = (uint32_t)values_count;
+    if (values_bytes)
+        memcpy(v, values, values_bytes);
+    v += vgp_pad8(values_bytes);
+    a->operationFlags_len = (uint32_t)operationFlags_count;
+    if (operationFlags_bytes)
+        memcpy(v, operationFlags, operationFlags_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpOccupancyClusters(CUfunction func, uint32_t what, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX, uint32_t blockY, uint32_t blockZ, uint32_t sharedBytes, CUstream stream, const uint32_t *attributeIds, uint32_t attributeIds_count, const void *attributeValues, uint32_t attributeValues_len, int32_t *result)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (attributeIds_count > 32 || (attributeIds_count && !attributeIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t attributeIds_bytes = (uint64_t)attributeIds_count * 4;
+    if (attributeValues_len > 2048 || (attributeValues_len && !attributeValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t attributeValues_bytes = (uint64_t)attributeValues_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpOccupancyClusters, (uint32_t)(56 + vgp_pad8(attributeIds_bytes) + vgp_pad8(attributeValues_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpOccupancyClusters *a = s->args;
+    a->func = (uint64_t)(uintptr_t)func;
+    a->what = (uint32_t)what;
+    a->gridX = (uint32_t)gridX;
+    a->gridY = (uint32_t)gridY;
+    a->gridZ = (uint32_t)gridZ;
+    a->blockX = (uint32_t)blockX;
+    a->blockY = (uint32_t)blockY;
+    a->blockZ = (uint32_t)blockZ;
+    a->sharedBytes = (uint32_t)sharedBytes;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    uint8_t *v = (uint8_t *)s->args + 56;
+    a->attributeIds_len = (uint32_t)attributeIds_count;
+    if (attributeIds_bytes)
+        memcpy(v, attributeIds, attributeIds_bytes);
+    v += vgp_pad8(attributeIds_bytes);
+    a->attributeValues_len = (uint32_t)attributeValues_bytes;
+    if (attributeValues_bytes)
+        memcpy(v, attributeValues, attributeValues_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpOccupancyClusters *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && result)
+            *result = (int32_t)ret->result;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpTensorMapEncode(uint32_t form, uint32_t dataType, uint32_t rank, uint64_t address, const uint64_t *dims, uint32_t dims_count, const uint64_t *strides, uint32_t strides_count, const uint32_t *box, uint32_t box_count, const uint32_t *elementStrides, uint32_t elementStrides_count, const int32_t *lower, uint32_t lower_count, const int32_t *upper, uint32_t upper_count, uint32_t channelsPerPixel, uint32_t pixelsPerColumn, uint32_t interleave, uint32_t mode, uint32_t swizzle, uint32_t promotion, uint32_t fill, const void *old, uint32_t old_len, uint8_t *map, uint32_t *map_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dims_count > 5 || (dims_count && !dims))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dims_bytes = (uint64_t)dims_count * 8;
+    if (strides_count > 4 || (strides_count && !strides))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t strides_bytes = (uint64_t)strides_count * 8;
+    if (box_count > 5 || (box_count && !box))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t box_bytes = (uint64_t)box_count * 4;
+    if (elementStrides_count > 5 || (elementStrides_count && !elementStrides))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t elementStrides_bytes = (uint64_t)elementStrides_count * 4;
+    if (lower_count > 3 || (lower_count && !lower))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t lower_bytes = (uint64_t)lower_count * 4;
+    if (upper_count > 3 || (upper_count && !upper))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t upper_bytes = (uint64_t)upper_count * 4;
+    if (old_len > 128 || (old_len && !old))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t old_bytes = (uint64_t)old_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpTensorMapEncode, (uint32_t)(80 + vgp_pad8(dims_bytes) + vgp_pad8(strides_bytes) + vgp_pad8(box_bytes) + vgp_pad8(elementStrides_bytes) + vgp_pad8(lower_bytes) + vgp_pad8(upper_bytes) + vgp_pad8(old_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpTensorMapEncode *a = s->args;
+    a->form = (uint32_t)form;
+    a->dataType = (uint32_t)dataType;
+    a->rank = (uint32_t)rank;
+    a->address = (uint64_t)address;
+    a->channelsPerPixel = (uint32_t)channelsPerPixel;
+    a->pixelsPerColumn = (uint32_t)pixelsPerColumn;
+    a->interleave = (uint32_t)interleave;
+    a->mode = (uint32_t)mode;
+    a->swizzle = (uint32_t)swizzle;
+    a->promotion = (uint32_t)promotion;
+    a->fill = (uint32_t)fill;
+    uint8_t *v = (uint8_t *)s->args + 80;
+    a->dims_len = (uint32_t)dims_count;
+    if (dims_bytes)
+        memcpy(v, dims, dims_bytes);
+    v += vgp_pad8(dims_bytes);
+    a->strides_len = (uint32_t)strides_count;
+    if (strides_bytes)
+        memcpy(v, strides, strides_bytes);
+    v += vgp_pad8(strides_bytes);
+    a->box_len = (uint32_t)box_count;
+    if (box_bytes)
+        memcpy(v, box, box_bytes);
+    v += vgp_pad8(box_bytes);
+    a->elementStrides_len = (uint32_t)elementStrides_count;
+    if (elementStrides_bytes)
+        memcpy(v, elementStrides, elementStrides_bytes);
+    v += vgp_pad8(elementStrides_bytes);
+    a->lower_len = (uint32_t)lower_count;
+    if (lower_bytes)
+        memcpy(v, lower, lower_bytes);
+    v += vgp_pad8(lower_bytes);
+    a->upper_len = (uint32_t)upper_count;
+    if (upper_bytes)
+        memcpy(v, upper, upper_bytes);
+    v += vgp_pad8(upper_bytes);
+    a->old_len = (uint32_t)old_bytes;
+    if (old_bytes)
+        memcpy(v, old, old_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpTensorMapEncode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t map_bytes = (uint64_t)ret->map_len * 1;
+        if (map_bytes > left || ret->map_len > 128) {
+            r = CUDA_ERROR_UNKNOWN;
+            map_bytes = left = 0;
+        }
+        if (map && map_len) {
+            uint64_t k = map_bytes / 1 < *map_len ? map_bytes / 1 : *map_len;
+            memcpy(map, q, k * 1);
+            *map_len = (uint32_t)k;
+        }
+        q += map_bytes < left ? vgp_pad8(map_bytes) : map_bytes;
+        left -= vgp_pad8(map_bytes) < left ? vgp_pad8(map_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLinkCreate(CUlinkState state, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count, uint32_t infoMax, uint32_t errorMax)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (optionIds_count > 32 || (optionIds_count && !optionIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionIds_bytes = (uint64_t)optionIds_count * 4;
+    if (optionValues_count > 32 || (optionValues_count && !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionValues_bytes = (uint64_t)optionValues_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpLinkCreate, (uint32_t)(24 + vgp_pad8(optionIds_bytes) + vgp_pad8(optionValues_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLinkCreate *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    a->infoMax = (uint32_t)infoMax;
+    a->errorMax = (uint32_t)errorMax;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->optionIds_len = (uint32_t)optionIds_count;
+    if (optionIds_bytes)
+        memcpy(v, optionIds, optionIds_bytes);
+    v += vgp_pad8(optionIds_bytes);
+    a->optionValues_len = (uint32_t)optionValues_count;
+    if (optionValues_bytes)
+        memcpy(v, optionValues, optionValues_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLinkAdd(CUlinkState state, uint32_t inputType, const void *data, uint64_t data_size, const char *name, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint32_t data_blob = 0;
+    uint64_t data_bytes = data_size <= 49152 ? data_size : 0;
+    if (data_size > 49152) {
+        r = vgp_blob_send(data, data_size, &data_blob);
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
+    uint64_t name_bytes = name ? strnlen(name, 4096) + 1 : 0;
+    if (name_bytes == 0 || name_bytes > 4096)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (optionIds_count > 32 || (optionIds_count && !optionIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionIds_bytes = (uint64_t)optionIds_count * 4;
+    if (optionValues_count > 32 || (optionValues_count && !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionValues_bytes = (uint64_t)optionValues_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpLinkAdd, (uint32_t)(48 + vgp_pad8(data_bytes) + vgp_pad8(name_bytes) + vgp_pad8(optionIds_bytes) + vgp_pad8(optionValues_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLinkAdd *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    a->inputType = (uint32_t)inputType;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->data_len = (uint32_t)data_bytes;
+    a->data_size = data_size;
+    a->data_blob = data_blob;
+    if (data_bytes)
+        memcpy(v, data, data_bytes);
+    v += vgp_pad8(data_bytes);
+    a->name_len = (uint32_t)name_bytes;
+    if (name_bytes)
+        memcpy(v, name, name_bytes);
+    v[name_bytes - 1] = 0;
+    v += vgp_pad8(name_bytes);
+    a->optionIds_len = (uint32_t)optionIds_count;
+    if (optionIds_bytes)
+        memcpy(v, optionIds, optionIds_bytes);
+    v += vgp_pad8(optionIds_bytes);
+    a->optionValues_len = (uint32_t)optionValues_count;
+    if (optionValues_bytes)
+        memcpy(v, optionValues, optionValues_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLinkComplete(CUlinkState state, uint64_t *size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpLinkComplete, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLinkComplete *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpLinkComplete *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && size)
+            *size = (uint64_t)ret->size;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLinkRead(CUlinkState state, uint64_t offset, uint8_t *data, uint32_t *data_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpLinkRead, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLinkRead *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    a->offset = (uint64_t)offset;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpLinkRead *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t data_bytes = (uint64_t)ret->data_len * 1;
+        if (data_bytes > left || ret->data_len > 4032) {
+            r = CUDA_ERROR_UNKNOWN;
+            data_bytes = left = 0;
+        }
+        if (data && data_len) {
+            uint64_t k = data_bytes / 1 < *data_len ? data_bytes / 1 : *data_len;
+            memcpy(data, q, k * 1);
+            *data_len = (uint32_t)k;
+        }
+        q += data_bytes < left ? vgp_pad8(data_bytes) : data_bytes;
+        left -= vgp_pad8(data_bytes) < left ? vgp_pad8(data_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLinkLog(CUlinkState state, uint32_t which, uint32_t offset, uint32_t *total, uint8_t *text, uint32_t *text_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpLinkLog, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLinkLog *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    a->which = (uint32_t)which;
+    a->offset = (uint32_t)offset;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpLinkLog *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint32_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t text_bytes = (uint64_t)ret->text_len * 1;
+        if (text_bytes > left || ret->text_len > 4032) {
+            r = CUDA_ERROR_UNKNOWN;
+            text_bytes = left = 0;
+        }
+        if (text && text_len) {
+            uint64_t k = text_bytes / 1 < *text_len ? text_bytes / 1 : *text_len;
+            memcpy(text, q, k * 1);
+            *text_len = (uint32_t)k;
+        }
+        q += text_bytes < left ? vgp_pad8(text_bytes) : text_bytes;
+        left -= vgp_pad8(text_bytes) < left ? vgp_pad8(text_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuLinkDestroy(CUlinkState state)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuLinkDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuLinkDestroy *a = s->args;
+    a->state = (uint64_t)(uintptr_t)state;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)state);
+    return r;
+}

@@ -121,5 +121,25 @@ CUresult vgp_call_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsig
 CUresult vgp_call_cuEventQuery(CUevent hEvent);
 CUresult vgp_call_cuEventSynchronize(CUevent hEvent);
 CUresult vgp_call_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd);
+CUresult vgp_call_vgpMemGetGranularity(uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint32_t option, uint64_t *granularity);
+CUresult vgp_call_vgpMemCreate(uint64_t handle, uint64_t size, uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint8_t compression, uint8_t rdma, uint16_t usage, uint64_t flags);
+CUresult vgp_call_vgpMemRelease(uint64_t handle);
+CUresult vgp_call_vgpMemRetain(uint64_t handle, uint64_t addr);
+CUresult vgp_call_vgpMemAllocationProp(uint64_t handle, uint32_t *allocType, uint32_t *locationType, int32_t *locationId, uint8_t *compression, uint8_t *rdma, uint16_t *usage);
+CUresult vgp_call_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags);
+CUresult vgp_call_cuMemAddressFree(CUdeviceptr ptr, size_t size);
+CUresult vgp_call_vgpMemMap(uint64_t ptr, uint64_t size, uint64_t offset, uint64_t handle, uint64_t flags);
+CUresult vgp_call_cuMemUnmap(CUdeviceptr ptr, size_t size);
+CUresult vgp_call_vgpMemSetAccess(uint64_t ptr, uint64_t size, const uint32_t *locationTypes, uint32_t locationTypes_count, const int32_t *locationIds, uint32_t locationIds_count, const uint32_t *access, uint32_t access_count);
+CUresult vgp_call_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr);
+CUresult vgp_call_vgpStreamMemOps(CUstream stream, uint32_t flags, const uint32_t *operations, uint32_t operations_count, const uint64_t *addresses, uint32_t addresses_count, const uint64_t *values, uint32_t values_count, const uint32_t *operationFlags, uint32_t operationFlags_count);
+CUresult vgp_call_vgpOccupancyClusters(CUfunction func, uint32_t what, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX, uint32_t blockY, uint32_t blockZ, uint32_t sharedBytes, CUstream stream, const uint32_t *attributeIds, uint32_t attributeIds_count, const void *attributeValues, uint32_t attributeValues_len, int32_t *result);
+CUresult vgp_call_vgpTensorMapEncode(uint32_t form, uint32_t dataType, uint32_t rank, uint64_t address, const uint64_t *dims, uint32_t dims_count, const uint64_t *strides, uint32_t strides_count, const uint32_t *box, uint32_t box_count, const uint32_t *elementStrides, uint32_t elementStrides_count, const int32_t *lower, uint32_t lower_count, const int32_t *upper, uint32_t upper_count, uint32_t channelsPerPixel, uint32_t pixelsPerColumn, uint32_t interleave, uint32_t mode, uint32_t swizzle, uint32_t promotion, uint32_t fill, const void *old, uint32_t old_len, uint8_t *map, uint32_t *map_len);
+CUresult vgp_call_vgpLinkCreate(CUlinkState state, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count, uint32_t infoMax, uint32_t errorMax);
+CUresult vgp_call_vgpLinkAdd(CUlinkState state, uint32_t inputType, const void *data, uint64_t data_size, const char *name, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count);
+CUresult vgp_call_vgpLinkComplete(CUlinkState state, uint64_t *size);
+CUresult vgp_call_vgpLinkRead(CUlinkState state, uint64_t offset, uint8_t *data, uint32_t *data_len);
+CUresult vgp_call_vgpLinkLog(CUlinkState state, uint32_t which, uint32_t offset, uint32_t *total, uint8_t *text, uint32_t *text_len);
+CUresult vgp_call_cuLinkDestroy(CUlinkState state);
 
 #endif

@@ -112,6 +112,26 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuEventQuery: return "cuEventQuery";
     case VGP_cuEventSynchronize: return "cuEventSynchronize";
     case VGP_cuEventElapsedTime_v2: return "cuEventElapsedTime_v2";
+    case VGP_vgpMemGetGranularity: return "vgpMemGetGranularity";
+    case VGP_vgpMemCreate: return "vgpMemCreate";
+    case VGP_vgpMemRelease: return "vgpMemRelease";
+    case VGP_vgpMemRetain: return "vgpMemRetain";
+    case VGP_vgpMemAllocationProp: return "vgpMemAllocationProp";
+    case VGP_cuMemAddressReserve: return "cuMemAddressReserve";
+    case VGP_cuMemAddressFree: return "cuMemAddressFree";
+    case VGP_vgpMemMap: return "vgpMemMap";
+    case VGP_cuMemUnmap: return "cuMemUnmap";
+    case VGP_vgpMemSetAccess: return "vgpMemSetAccess";
+    case VGP_cuMemGetAccess: return "cuMemGetAccess";
+    case VGP_vgpStreamMemOps: return "vgpStreamMemOps";
+    case VGP_vgpOccupancyClusters: return "vgpOccupancyClusters";
+    case VGP_vgpTensorMapEncode: return "vgpTensorMapEncode";
+    case VGP_vgpLinkCreate: return "vgpLinkCreate";
+    case VGP_vgpLinkAdd: return "vgpLinkAdd";
+    case VGP_vgpLinkComplete: return "vgpLinkComplete";
+    case VGP_vgpLinkRead: return "vgpLinkRead";
+    case VGP_vgpLinkLog: return "vgpLinkLog";
+    case VGP_cuLinkDestroy: return "cuLinkDestroy";
     default: return NULL;
     }
 }
@@ -218,5 +238,25 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0414, "cuEventQuery", "sync", 8, 8, 0, 0},
     {0x0415, "cuEventSynchronize", "wait", 8, 8, 0, 0},
     {0x0416, "cuEventElapsedTime_v2", "sync", 16, 16, 8, 8},
+    {0x0601, "vgpMemGetGranularity", "sync", 24, 24, 8, 8},
+    {0x0602, "vgpMemCreate", "sync", 48, 48, 0, 0},
+    {0x0603, "vgpMemRelease", "sync", 8, 8, 0, 0},
+    {0x0604, "vgpMemRetain", "sync", 16, 16, 0, 0},
+    {0x0605, "vgpMemAllocationProp", "sync", 8, 8, 16, 16},
+    {0x0606, "cuMemAddressReserve", "sync", 32, 32, 8, 8},
+    {0x0607, "cuMemAddressFree", "sync", 16, 16, 0, 0},
+    {0x0608, "vgpMemMap", "sync", 40, 40, 0, 0},
+    {0x0609, "cuMemUnmap", "wait", 16, 16, 0, 0},
+    {0x060a, "vgpMemSetAccess", "sync", 32, 800, 0, 0},
+    {0x060b, "cuMemGetAccess", "sync", 16, 16, 8, 8},
+    {0x0610, "vgpStreamMemOps", "sync", 32, 6176, 0, 0},
+    {0x0611, "vgpOccupancyClusters", "sync", 56, 2232, 8, 8},
+    {0x0612, "vgpTensorMapEncode", "sync", 80, 360, 8, 136},
+    {0x0618, "vgpLinkCreate", "sync", 24, 408, 0, 0},
+    {0x0619, "vgpLinkAdd", "sync", 48, 53680, 0, 0},
+    {0x061a, "vgpLinkComplete", "sync", 8, 8, 8, 8},
+    {0x061b, "vgpLinkRead", "sync", 16, 16, 8, 4040},
+    {0x061c, "vgpLinkLog", "sync", 16, 16, 8, 4040},
+    {0x061d, "cuLinkDestroy", "sync", 8, 8, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -25,9 +25,8 @@ static int refuse(const char *name, const char *why)
 static const char why_graphs[] = "CUDA graphs and stream capture are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_textures[] = "arrays (but for their creation), textures and surfaces are not served by this version";
-static const char why_vmm[] = "virtual memory management is not served by this version";
+static const char why_vmm[] = "memory that is exported, imported or multicast is not served by this version";
 static const char why_ipc[] = "sharing between processes is not served by this version";
-static const char why_linker[] = "the run-time linker is not served by this version";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
 static const char why_old[] = "superseded before CUDA 4 and 32-bit; use the present name";
 static const char why_later[] = "not served by this version";
@@ -1214,54 +1213,6 @@ int cuLibraryGetUnifiedFunction(void)
     return refuse("cuLibraryGetUnifiedFunction", why_later);
 }
 
-int cuLinkAddData(void);
-int cuLinkAddData(void)
-{
-    return refuse("cuLinkAddData", why_linker);
-}
-
-int cuLinkAddData_v2(void);
-int cuLinkAddData_v2(void)
-{
-    return refuse("cuLinkAddData_v2", why_linker);
-}
-
-int cuLinkAddFile(void);
-int cuLinkAddFile(void)
-{
-    return refuse("cuLinkAddFile", why_linker);
-}
-
-int cuLinkAddFile_v2(void);
-int cuLinkAddFile_v2(void)
-{
-    return refuse("cuLinkAddFile_v2", why_linker);
-}
-
-int cuLinkComplete(void);
-int cuLinkComplete(void)
-{
-    return refuse("cuLinkComplete", why_linker);
-}
-
-int cuLinkCreate(void);
-int cuLinkCreate(void)
-{
-    return refuse("cuLinkCreate", why_linker);
-}
-
-int cuLinkCreate_v2(void);
-int cuLinkCreate_v2(void)
-{
-    return refuse("cuLinkCreate_v2", why_linker);
-}
-
-int cuLinkDestroy(void);
-int cuLinkDestroy(void)
-{
-    return refuse("cuLinkDestroy", why_linker);
-}
-
 int cuLogsCurrent(void);
 int cuLogsCurrent(void)
 {
@@ -1290,18 +1241,6 @@ int cuLogsUnregisterCallback(void);
 int cuLogsUnregisterCallback(void)
 {
     return refuse("cuLogsUnregisterCallback", why_partition);
-}
-
-int cuMemAddressFree(void);
-int cuMemAddressFree(void)
-{
-    return refuse("cuMemAddressFree", why_vmm);
-}
-
-int cuMemAddressReserve(void);
-int cuMemAddressReserve(void)
-{
-    return refuse("cuMemAddressReserve", why_vmm);
 }
 
 int cuMemAdvise(void);
@@ -1340,12 +1279,6 @@ int cuMemBatchDecompressAsync_ptsz(void)
     return refuse("cuMemBatchDecompressAsync_ptsz", why_later);
 }
 
-int cuMemCreate(void);
-int cuMemCreate(void)
-{
-    return refuse("cuMemCreate", why_vmm);
-}
-
 int cuMemDiscardAndPrefetchBatchAsync(void);
 int cuMemDiscardAndPrefetchBatchAsync(void)
 {
@@ -1382,28 +1315,10 @@ int cuMemFree(void)
     return refuse("cuMemFree", why_old);
 }
 
-int cuMemGetAccess(void);
-int cuMemGetAccess(void)
-{
-    return refuse("cuMemGetAccess", why_vmm);
-}
-
 int cuMemGetAddressRange(void);
 int cuMemGetAddressRange(void)
 {
     return refuse("cuMemGetAddressRange", why_old);
-}
-
-int cuMemGetAllocationGranularity(void);
-int cuMemGetAllocationGranularity(void)
-{
-    return refuse("cuMemGetAllocationGranularity", why_vmm);
-}
-
-int cuMemGetAllocationPropertiesFromHandle(void);
-int cuMemGetAllocationPropertiesFromHandle(void)
-{
-    return refuse("cuMemGetAllocationPropertiesFromHandle", why_vmm);
 }
 
 int cuMemGetDefaultMemPool(void);
@@ -1434,12 +1349,6 @@ int cuMemImportFromShareableHandle(void);
 int cuMemImportFromShareableHandle(void)
 {
     return refuse("cuMemImportFromShareableHandle", why_vmm);
-}
-
-int cuMemMap(void);
-int cuMemMap(void)
-{
-    return refuse("cuMemMap", why_vmm);
 }
 
 int cuMemMapArrayAsync(void);
@@ -1502,18 +1411,6 @@ int cuMemPoolSetAccess(void)
     return refuse("cuMemPoolSetAccess", why_later);
 }
 
-int cuMemPrefetchAsync(void);
-int cuMemPrefetchAsync(void)
-{
-    return refuse("cuMemPrefetchAsync", why_later);
-}
-
-int cuMemPrefetchAsync_ptsz(void);
-int cuMemPrefetchAsync_ptsz(void)
-{
-    return refuse("cuMemPrefetchAsync_ptsz", why_later);
-}
-
 int cuMemPrefetchBatchAsync(void);
 int cuMemPrefetchBatchAsync(void)
 {
@@ -1538,34 +1435,10 @@ int cuMemRangeGetAttributes(void)
     return refuse("cuMemRangeGetAttributes", why_later);
 }
 
-int cuMemRelease(void);
-int cuMemRelease(void)
-{
-    return refuse("cuMemRelease", why_vmm);
-}
-
-int cuMemRetainAllocationHandle(void);
-int cuMemRetainAllocationHandle(void)
-{
-    return refuse("cuMemRetainAllocationHandle", why_vmm);
-}
-
-int cuMemSetAccess(void);
-int cuMemSetAccess(void)
-{
-    return refuse("cuMemSetAccess", why_vmm);
-}
-
 int cuMemSetMemPool(void);
 int cuMemSetMemPool(void)
 {
     return refuse("cuMemSetMemPool", why_later);
-}
-
-int cuMemUnmap(void);
-int cuMemUnmap(void)
-{
-    return refuse("cuMemUnmap", why_vmm);
 }
 
 int cuMemcpy2D(void);
@@ -1946,18 +1819,6 @@ int cuMulticastUnbind(void)
     return refuse("cuMulticastUnbind", why_vmm);
 }
 
-int cuOccupancyMaxActiveClusters(void);
-int cuOccupancyMaxActiveClusters(void)
-{
-    return refuse("cuOccupancyMaxActiveClusters", why_later);
-}
-
-int cuOccupancyMaxPotentialClusterSize(void);
-int cuOccupancyMaxPotentialClusterSize(void)
-{
-    return refuse("cuOccupancyMaxPotentialClusterSize", why_later);
-}
-
 int cuParamSetSize(void);
 int cuParamSetSize(void)
 {
@@ -2022,30 +1883,6 @@ int cuStreamAttachMemAsync_ptsz(void);
 int cuStreamAttachMemAsync_ptsz(void)
 {
     return refuse("cuStreamAttachMemAsync_ptsz", why_later);
-}
-
-int cuStreamBatchMemOp(void);
-int cuStreamBatchMemOp(void)
-{
-    return refuse("cuStreamBatchMemOp", why_later);
-}
-
-int cuStreamBatchMemOp_ptsz(void);
-int cuStreamBatchMemOp_ptsz(void)
-{
-    return refuse("cuStreamBatchMemOp_ptsz", why_later);
-}
-
-int cuStreamBatchMemOp_v2(void);
-int cuStreamBatchMemOp_v2(void)
-{
-    return refuse("cuStreamBatchMemOp_v2", why_later);
-}
-
-int cuStreamBatchMemOp_v2_ptsz(void);
-int cuStreamBatchMemOp_v2_ptsz(void)
-{
-    return refuse("cuStreamBatchMemOp_v2_ptsz", why_later);
 }
 
 int cuStreamBeginCapture(void);
@@ -2174,54 +2011,6 @@ int cuStreamUpdateCaptureDependencies_v2_ptsz(void)
     return refuse("cuStreamUpdateCaptureDependencies_v2_ptsz", why_graphs);
 }
 
-int cuStreamWaitValue32(void);
-int cuStreamWaitValue32(void)
-{
-    return refuse("cuStreamWaitValue32", why_later);
-}
-
-int cuStreamWaitValue32_ptsz(void);
-int cuStreamWaitValue32_ptsz(void)
-{
-    return refuse("cuStreamWaitValue32_ptsz", why_later);
-}
-
-int cuStreamWaitValue64(void);
-int cuStreamWaitValue64(void)
-{
-    return refuse("cuStreamWaitValue64", why_later);
-}
-
-int cuStreamWaitValue64_ptsz(void);
-int cuStreamWaitValue64_ptsz(void)
-{
-    return refuse("cuStreamWaitValue64_ptsz", why_later);
-}
-
-int cuStreamWriteValue32(void);
-int cuStreamWriteValue32(void)
-{
-    return refuse("cuStreamWriteValue32", why_later);
-}
-
-int cuStreamWriteValue32_ptsz(void);
-int cuStreamWriteValue32_ptsz(void)
-{
-    return refuse("cuStreamWriteValue32_ptsz", why_later);
-}
-
-int cuStreamWriteValue64(void);
-int cuStreamWriteValue64(void)
-{
-    return refuse("cuStreamWriteValue64", why_later);
-}
-
-int cuStreamWriteValue64_ptsz(void);
-int cuStreamWriteValue64_ptsz(void)
-{
-    return refuse("cuStreamWriteValue64_ptsz", why_later);
-}
-
 int cuSurfObjectCreate(void);
 int cuSurfObjectCreate(void)
 {
@@ -2250,30 +2039,6 @@ int cuSurfRefSetArray(void);
 int cuSurfRefSetArray(void)
 {
     return refuse("cuSurfRefSetArray", why_textures);
-}
-
-int cuTensorMapEncodeIm2col(void);
-int cuTensorMapEncodeIm2col(void)
-{
-    return refuse("cuTensorMapEncodeIm2col", why_textures);
-}
-
-int cuTensorMapEncodeIm2colWide(void);
-int cuTensorMapEncodeIm2colWide(void)
-{
-    return refuse("cuTensorMapEncodeIm2colWide", why_textures);
-}
-
-int cuTensorMapEncodeTiled(void);
-int cuTensorMapEncodeTiled(void)
-{
-    return refuse("cuTensorMapEncodeTiled", why_textures);
-}
-
-int cuTensorMapReplaceAddress(void);
-int cuTensorMapReplaceAddress(void)
-{
-    return refuse("cuTensorMapReplaceAddress", why_textures);
 }
 
 int cuTexObjectCreate(void);

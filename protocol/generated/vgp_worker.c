@@ -1976,6 +1976,425 @@ static CUresult handle_cuEventElapsedTime_v2(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpMemGetGranularity(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemGetGranularity *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    struct vgp_ret_vgpMemGetGranularity ret = {0};
+    CUresult r = vgb_do_vgpMemGetGranularity(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpMemCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad36[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(48))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(48));
+    CUresult r = vgb_do_vgpMemCreate(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMemRelease(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemRelease *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpMemRelease(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMemRetain(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemRetain *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpMemRetain(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMemAllocationProp(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemAllocationProp *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpMemAllocationProp ret = {0};
+    CUresult r = vgb_do_vgpMemAllocationProp(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuMemAddressReserve(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemAddressReserve *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    (void)a;
+    if (!vgb_provider.cuMemAddressReserve)
+        return vgb_missing(c, "cuMemAddressReserve");
+    CUresult r;
+    struct vgp_ret_cuMemAddressReserve ret = {0};
+    CUdeviceptr ptr = 0;
+    r = vgb_provider.cuMemAddressReserve(&ptr, (size_t)a->size, (size_t)a->alignment, (CUdeviceptr)a->addr, (unsigned long long)a->flags);
+    ret.ptr = (uint64_t)ptr;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuMemAddressFree(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemAddressFree *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuMemAddressFree)
+        return vgb_missing(c, "cuMemAddressFree");
+    CUresult r;
+    r = vgb_provider.cuMemAddressFree((CUdeviceptr)a->ptr, (size_t)a->size);
+    return r;
+}
+
+static CUresult handle_vgpMemMap(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemMap *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(40))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(40));
+    CUresult r = vgb_do_vgpMemMap(c, a);
+    return r;
+}
+
+static CUresult handle_cuMemUnmap(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemUnmap *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_cuMemUnmap(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMemSetAccess(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemSetAccess *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad28[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 32;
+    uint64_t locationTypes_bytes = (uint64_t)a->locationTypes_len * 4;
+    if (a->locationTypes_len > 64 || !vgp_range_ok(at, locationTypes_bytes, c->args_size))
+        return vgb_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
+    const uint32_t *locationTypes = (const void *)(c->args + at);
+    at += vgp_round8(locationTypes_bytes);
+    uint64_t locationIds_bytes = (uint64_t)a->locationIds_len * 4;
+    if (a->locationIds_len > 64 || !vgp_range_ok(at, locationIds_bytes, c->args_size))
+        return vgb_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
+    const int32_t *locationIds = (const void *)(c->args + at);
+    at += vgp_round8(locationIds_bytes);
+    uint64_t access_bytes = (uint64_t)a->access_len * 4;
+    if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
+        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+    const uint32_t *access = (const void *)(c->args + at);
+    at += vgp_round8(access_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpMemSetAccess(c, a, locationTypes, locationIds, access);
+    return r;
+}
+
+static CUresult handle_cuMemGetAccess(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemGetAccess *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuMemGetAccess)
+        return vgb_missing(c, "cuMemGetAccess");
+    CUresult r;
+    struct vgp_ret_cuMemGetAccess ret = {0};
+    unsigned long long flags = 0;
+    CUmemLocation location;
+    memset(&location, 0, sizeof(location));
+    location.type = (CUmemLocationType)a->location.type;
+    location.id = (int)a->location.id;
+    r = vgb_provider.cuMemGetAccess(&flags, &location, (CUdeviceptr)a->ptr);
+    ret.flags = (uint64_t)flags;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpStreamMemOps(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamMemOps *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad28[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 32;
+    uint64_t operations_bytes = (uint64_t)a->operations_len * 4;
+    if (a->operations_len > 256 || !vgp_range_ok(at, operations_bytes, c->args_size))
+        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+    const uint32_t *operations = (const void *)(c->args + at);
+    at += vgp_round8(operations_bytes);
+    uint64_t addresses_bytes = (uint64_t)a->addresses_len * 8;
+    if (a->addresses_len > 256 || !vgp_range_ok(at, addresses_bytes, c->args_size))
+        return vgb_malformed(c, "addresses: %u is past its maximum or the record", a->addresses_len);
+    const uint64_t *addresses = (const void *)(c->args + at);
+    at += vgp_round8(addresses_bytes);
+    uint64_t values_bytes = (uint64_t)a->values_len * 8;
+    if (a->values_len > 256 || !vgp_range_ok(at, values_bytes, c->args_size))
+        return vgb_malformed(c, "values: %u is past its maximum or the record", a->values_len);
+    const uint64_t *values = (const void *)(c->args + at);
+    at += vgp_round8(values_bytes);
+    uint64_t operationFlags_bytes = (uint64_t)a->operationFlags_len * 4;
+    if (a->operationFlags_len > 256 || !vgp_range_ok(at, operationFlags_bytes, c->args_size))
+        return vgb_malformed(c, "operationFlags: %u is past its maximum or the record", a->operationFlags_len);
+    const uint32_t *operationFlags = (const void *)(c->args + at);
+    at += vgp_round8(operationFlags_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpStreamMemOps(c, a, operations, addresses, values, operationFlags);
+    return r;
+}
+
+static CUresult handle_vgpOccupancyClusters(struct vgb_call *c)
+{
+    const struct vgp_args_vgpOccupancyClusters *a = (const void *)c->args;
+    uint64_t at = 56;
+    uint64_t attributeIds_bytes = (uint64_t)a->attributeIds_len * 4;
+    if (a->attributeIds_len > 32 || !vgp_range_ok(at, attributeIds_bytes, c->args_size))
+        return vgb_malformed(c, "attributeIds: %u is past its maximum or the record", a->attributeIds_len);
+    const uint32_t *attributeIds = (const void *)(c->args + at);
+    at += vgp_round8(attributeIds_bytes);
+    uint64_t attributeValues_bytes = (uint64_t)a->attributeValues_len * 1;
+    if (a->attributeValues_len > 2048 || !vgp_range_ok(at, attributeValues_bytes, c->args_size))
+        return vgb_malformed(c, "attributeValues: %u is past its maximum or the record", a->attributeValues_len);
+    const void *attributeValues = (const void *)(c->args + at);
+    at += vgp_round8(attributeValues_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpOccupancyClusters ret = {0};
+    CUresult r = vgb_do_vgpOccupancyClusters(c, a, attributeIds, attributeValues, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpTensorMapEncode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpTensorMapEncode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 80;
+    uint64_t dims_bytes = (uint64_t)a->dims_len * 8;
+    if (a->dims_len > 5 || !vgp_range_ok(at, dims_bytes, c->args_size))
+        return vgb_malformed(c, "dims: %u is past its maximum or the record", a->dims_len);
+    const uint64_t *dims = (const void *)(c->args + at);
+    at += vgp_round8(dims_bytes);
+    uint64_t strides_bytes = (uint64_t)a->strides_len * 8;
+    if (a->strides_len > 4 || !vgp_range_ok(at, strides_bytes, c->args_size))
+        return vgb_malformed(c, "strides: %u is past its maximum or the record", a->strides_len);
+    const uint64_t *strides = (const void *)(c->args + at);
+    at += vgp_round8(strides_bytes);
+    uint64_t box_bytes = (uint64_t)a->box_len * 4;
+    if (a->box_len > 5 || !vgp_range_ok(at, box_bytes, c->args_size))
+        return vgb_malformed(c, "box: %u is past its maximum or the record", a->box_len);
+    const uint32_t *box = (const void *)(c->args + at);
+    at += vgp_round8(box_bytes);
+    uint64_t elementStrides_bytes = (uint64_t)a->elementStrides_len * 4;
+    if (a->elementStrides_len > 5 || !vgp_range_ok(at, elementStrides_bytes, c->args_size))
+        return vgb_malformed(c, "elementStrides: %u is past its maximum or the record", a->elementStrides_len);
+    const uint32_t *elementStrides = (const void *)(c->args + at);
+    at += vgp_round8(elementStrides_bytes);
+    uint64_t lower_bytes = (uint64_t)a->lower_len * 4;
+    if (a->lower_len > 3 || !vgp_range_ok(at, lower_bytes, c->args_size))
+        return vgb_malformed(c, "lower: %u is past its maximum or the record", a->lower_len);
+    const int32_t *lower = (const void *)(c->args + at);
+    at += vgp_round8(lower_bytes);
+    uint64_t upper_bytes = (uint64_t)a->upper_len * 4;
+    if (a->upper_len > 3 || !vgp_range_ok(at, upper_bytes, c->args_size))
+        return vgb_malformed(c, "upper: %u is past its maximum or the record", a->upper_len);
+    const int32_t *upper = (const void *)(c->args + at);
+    at += vgp_round8(upper_bytes);
+    uint64_t old_bytes = (uint64_t)a->old_len * 1;
+    if (a->old_len > 128 || !vgp_range_ok(at, old_bytes, c->args_size))
+        return vgb_malformed(c, "old: %u is past its maximum or the record", a->old_len);
+    const void *old = (const void *)(c->args + at);
+    at += vgp_round8(old_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpTensorMapEncode ret = {0};
+    static __thread struct vgp_outs_vgpTensorMapEncode o;
+    CUresult r = vgb_do_vgpTensorMapEncode(c, a, dims, strides, box, elementStrides, lower, upper, old, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.map_len > 128)
+        ret.map_len = 128;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.map, (uint64_t)ret.map_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpLinkCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLinkCreate *a = (const void *)c->args;
+    uint64_t at = 24;
+    uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
+    if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
+        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+    const uint32_t *optionIds = (const void *)(c->args + at);
+    at += vgp_round8(optionIds_bytes);
+    uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
+    if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
+        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+    const uint64_t *optionValues = (const void *)(c->args + at);
+    at += vgp_round8(optionValues_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpLinkCreate(c, a, optionIds, optionValues);
+    return r;
+}
+
+static CUresult handle_vgpLinkAdd(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLinkAdd *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad44[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t data_bytes = (uint64_t)a->data_len * 1;
+    if (a->data_len > 49152 || !vgp_range_ok(at, data_bytes, c->args_size))
+        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+    const void *data = (const void *)(c->args + at);
+    at += vgp_round8(data_bytes);
+    uint64_t name_bytes = (uint64_t)a->name_len * 1;
+    if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
+        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+    const char *name = (const void *)(c->args + at);
+    if (name_bytes == 0 || name[name_bytes - 1] != 0)
+        return vgb_malformed(c, "name: not a terminated string");
+    at += vgp_round8(name_bytes);
+    uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
+    if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
+        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+    const uint32_t *optionIds = (const void *)(c->args + at);
+    at += vgp_round8(optionIds_bytes);
+    uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
+    if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
+        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+    const uint64_t *optionValues = (const void *)(c->args + at);
+    at += vgp_round8(optionValues_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    if (a->data_blob == 0 && a->data_size != data_bytes)
+        return vgb_malformed(c, "data: its size does not match");
+    if (a->data_blob != 0) {
+        CUresult br = vgb_blob_take(c, a->data_blob, a->data_size, &data);
+        if (br != CUDA_SUCCESS)
+            return br;
+    }
+    CUresult r = vgb_do_vgpLinkAdd(c, a, data, name, optionIds, optionValues);
+    return r;
+}
+
+static CUresult handle_vgpLinkComplete(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLinkComplete *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpLinkComplete ret = {0};
+    CUresult r = vgb_do_vgpLinkComplete(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpLinkRead(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLinkRead *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpLinkRead ret = {0};
+    static __thread struct vgp_outs_vgpLinkRead o;
+    CUresult r = vgb_do_vgpLinkRead(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.data_len > 4032)
+        ret.data_len = 4032;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.data, (uint64_t)ret.data_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpLinkLog(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLinkLog *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpLinkLog ret = {0};
+    static __thread struct vgp_outs_vgpLinkLog o;
+    CUresult r = vgb_do_vgpLinkLog(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.text_len > 4032)
+        ret.text_len = 4032;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.text, (uint64_t)ret.text_len * 1);
+    return r;
+}
+
+static CUresult handle_cuLinkDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_cuLinkDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_cuLinkDestroy(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY},
@@ -2078,6 +2497,26 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuEventQuery] = {"cuEventQuery", handle_cuEventQuery, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_cuEventSynchronize] = {"cuEventSynchronize", handle_cuEventSynchronize, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT},
     [VGP_cuEventElapsedTime_v2] = {"cuEventElapsedTime_v2", handle_cuEventElapsedTime_v2, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpMemGetGranularity] = {"vgpMemGetGranularity", handle_vgpMemGetGranularity, 24, 24, VGP_F_REPLY},
+    [VGP_vgpMemCreate] = {"vgpMemCreate", handle_vgpMemCreate, 48, 48, VGP_F_REPLY},
+    [VGP_vgpMemRelease] = {"vgpMemRelease", handle_vgpMemRelease, 8, 8, VGP_F_REPLY},
+    [VGP_vgpMemRetain] = {"vgpMemRetain", handle_vgpMemRetain, 16, 16, VGP_F_REPLY},
+    [VGP_vgpMemAllocationProp] = {"vgpMemAllocationProp", handle_vgpMemAllocationProp, 8, 8, VGP_F_REPLY},
+    [VGP_cuMemAddressReserve] = {"cuMemAddressReserve", handle_cuMemAddressReserve, 32, 32, VGP_F_REPLY},
+    [VGP_cuMemAddressFree] = {"cuMemAddressFree", handle_cuMemAddressFree, 16, 16, VGP_F_REPLY},
+    [VGP_vgpMemMap] = {"vgpMemMap", handle_vgpMemMap, 40, 40, VGP_F_REPLY},
+    [VGP_cuMemUnmap] = {"cuMemUnmap", handle_cuMemUnmap, 16, 16, VGP_F_REPLY | VGP_F_WAIT},
+    [VGP_vgpMemSetAccess] = {"vgpMemSetAccess", handle_vgpMemSetAccess, 32, 800, VGP_F_REPLY},
+    [VGP_cuMemGetAccess] = {"cuMemGetAccess", handle_cuMemGetAccess, 16, 16, VGP_F_REPLY},
+    [VGP_vgpStreamMemOps] = {"vgpStreamMemOps", handle_vgpStreamMemOps, 32, 6176, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpOccupancyClusters] = {"vgpOccupancyClusters", handle_vgpOccupancyClusters, 56, 2232, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpTensorMapEncode] = {"vgpTensorMapEncode", handle_vgpTensorMapEncode, 80, 360, VGP_F_REPLY},
+    [VGP_vgpLinkCreate] = {"vgpLinkCreate", handle_vgpLinkCreate, 24, 408, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpLinkAdd] = {"vgpLinkAdd", handle_vgpLinkAdd, 48, 53680, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpLinkComplete] = {"vgpLinkComplete", handle_vgpLinkComplete, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpLinkRead] = {"vgpLinkRead", handle_vgpLinkRead, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpLinkLog] = {"vgpLinkLog", handle_vgpLinkLog, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuLinkDestroy] = {"cuLinkDestroy", handle_cuLinkDestroy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
@@ -2158,23 +2597,38 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuLibraryGetModule = (__typeof__(p->cuLibraryGetModule))find(ctx, "cuLibraryGetModule")) != NULL;
     n += (p->cuLibraryLoadData = (__typeof__(p->cuLibraryLoadData))find(ctx, "cuLibraryLoadData")) != NULL;
     n += (p->cuLibraryUnload = (__typeof__(p->cuLibraryUnload))find(ctx, "cuLibraryUnload")) != NULL;
+    n += (p->cuLinkAddData_v2 = (__typeof__(p->cuLinkAddData_v2))find(ctx, "cuLinkAddData_v2")) != NULL;
+    n += (p->cuLinkComplete = (__typeof__(p->cuLinkComplete))find(ctx, "cuLinkComplete")) != NULL;
+    n += (p->cuLinkCreate_v2 = (__typeof__(p->cuLinkCreate_v2))find(ctx, "cuLinkCreate_v2")) != NULL;
+    n += (p->cuLinkDestroy = (__typeof__(p->cuLinkDestroy))find(ctx, "cuLinkDestroy")) != NULL;
+    n += (p->cuMemAddressFree = (__typeof__(p->cuMemAddressFree))find(ctx, "cuMemAddressFree")) != NULL;
+    n += (p->cuMemAddressReserve = (__typeof__(p->cuMemAddressReserve))find(ctx, "cuMemAddressReserve")) != NULL;
     n += (p->cuMemAllocAsync = (__typeof__(p->cuMemAllocAsync))find(ctx, "cuMemAllocAsync")) != NULL;
     n += (p->cuMemAllocFromPoolAsync = (__typeof__(p->cuMemAllocFromPoolAsync))find(ctx, "cuMemAllocFromPoolAsync")) != NULL;
     n += (p->cuMemAllocManaged = (__typeof__(p->cuMemAllocManaged))find(ctx, "cuMemAllocManaged")) != NULL;
     n += (p->cuMemAllocPitch_v2 = (__typeof__(p->cuMemAllocPitch_v2))find(ctx, "cuMemAllocPitch_v2")) != NULL;
     n += (p->cuMemAlloc_v2 = (__typeof__(p->cuMemAlloc_v2))find(ctx, "cuMemAlloc_v2")) != NULL;
+    n += (p->cuMemCreate = (__typeof__(p->cuMemCreate))find(ctx, "cuMemCreate")) != NULL;
     n += (p->cuMemFreeAsync = (__typeof__(p->cuMemFreeAsync))find(ctx, "cuMemFreeAsync")) != NULL;
     n += (p->cuMemFreeHost = (__typeof__(p->cuMemFreeHost))find(ctx, "cuMemFreeHost")) != NULL;
     n += (p->cuMemFree_v2 = (__typeof__(p->cuMemFree_v2))find(ctx, "cuMemFree_v2")) != NULL;
+    n += (p->cuMemGetAccess = (__typeof__(p->cuMemGetAccess))find(ctx, "cuMemGetAccess")) != NULL;
+    n += (p->cuMemGetAllocationGranularity = (__typeof__(p->cuMemGetAllocationGranularity))find(ctx, "cuMemGetAllocationGranularity")) != NULL;
+    n += (p->cuMemGetAllocationPropertiesFromHandle = (__typeof__(p->cuMemGetAllocationPropertiesFromHandle))find(ctx, "cuMemGetAllocationPropertiesFromHandle")) != NULL;
     n += (p->cuMemGetInfo_v2 = (__typeof__(p->cuMemGetInfo_v2))find(ctx, "cuMemGetInfo_v2")) != NULL;
     n += (p->cuMemHostAlloc = (__typeof__(p->cuMemHostAlloc))find(ctx, "cuMemHostAlloc")) != NULL;
     n += (p->cuMemHostGetDevicePointer_v2 = (__typeof__(p->cuMemHostGetDevicePointer_v2))find(ctx, "cuMemHostGetDevicePointer_v2")) != NULL;
     n += (p->cuMemHostRegister_v2 = (__typeof__(p->cuMemHostRegister_v2))find(ctx, "cuMemHostRegister_v2")) != NULL;
     n += (p->cuMemHostUnregister = (__typeof__(p->cuMemHostUnregister))find(ctx, "cuMemHostUnregister")) != NULL;
+    n += (p->cuMemMap = (__typeof__(p->cuMemMap))find(ctx, "cuMemMap")) != NULL;
     n += (p->cuMemPoolGetAttribute = (__typeof__(p->cuMemPoolGetAttribute))find(ctx, "cuMemPoolGetAttribute")) != NULL;
     n += (p->cuMemPoolSetAttribute = (__typeof__(p->cuMemPoolSetAttribute))find(ctx, "cuMemPoolSetAttribute")) != NULL;
     n += (p->cuMemPoolTrimTo = (__typeof__(p->cuMemPoolTrimTo))find(ctx, "cuMemPoolTrimTo")) != NULL;
     n += (p->cuMemPrefetchAsync_v2 = (__typeof__(p->cuMemPrefetchAsync_v2))find(ctx, "cuMemPrefetchAsync_v2")) != NULL;
+    n += (p->cuMemRelease = (__typeof__(p->cuMemRelease))find(ctx, "cuMemRelease")) != NULL;
+    n += (p->cuMemRetainAllocationHandle = (__typeof__(p->cuMemRetainAllocationHandle))find(ctx, "cuMemRetainAllocationHandle")) != NULL;
+    n += (p->cuMemSetAccess = (__typeof__(p->cuMemSetAccess))find(ctx, "cuMemSetAccess")) != NULL;
+    n += (p->cuMemUnmap = (__typeof__(p->cuMemUnmap))find(ctx, "cuMemUnmap")) != NULL;
     n += (p->cuMemcpy2DAsync_v2 = (__typeof__(p->cuMemcpy2DAsync_v2))find(ctx, "cuMemcpy2DAsync_v2")) != NULL;
     n += (p->cuMemcpy3DAsync_v2 = (__typeof__(p->cuMemcpy3DAsync_v2))find(ctx, "cuMemcpy3DAsync_v2")) != NULL;
     n += (p->cuMemcpyAsync = (__typeof__(p->cuMemcpyAsync))find(ctx, "cuMemcpyAsync")) != NULL;
@@ -2205,9 +2659,12 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuOccupancyAvailableDynamicSMemPerBlock = (__typeof__(p->cuOccupancyAvailableDynamicSMemPerBlock))find(ctx, "cuOccupancyAvailableDynamicSMemPerBlock")) != NULL;
     n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessor = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessor))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessor")) != NULL;
     n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")) != NULL;
+    n += (p->cuOccupancyMaxActiveClusters = (__typeof__(p->cuOccupancyMaxActiveClusters))find(ctx, "cuOccupancyMaxActiveClusters")) != NULL;
+    n += (p->cuOccupancyMaxPotentialClusterSize = (__typeof__(p->cuOccupancyMaxPotentialClusterSize))find(ctx, "cuOccupancyMaxPotentialClusterSize")) != NULL;
     n += (p->cuPointerGetAttribute = (__typeof__(p->cuPointerGetAttribute))find(ctx, "cuPointerGetAttribute")) != NULL;
     n += (p->cuProfilerStart = (__typeof__(p->cuProfilerStart))find(ctx, "cuProfilerStart")) != NULL;
     n += (p->cuProfilerStop = (__typeof__(p->cuProfilerStop))find(ctx, "cuProfilerStop")) != NULL;
+    n += (p->cuStreamBatchMemOp_v2 = (__typeof__(p->cuStreamBatchMemOp_v2))find(ctx, "cuStreamBatchMemOp_v2")) != NULL;
     n += (p->cuStreamCreate = (__typeof__(p->cuStreamCreate))find(ctx, "cuStreamCreate")) != NULL;
     n += (p->cuStreamCreateWithPriority = (__typeof__(p->cuStreamCreateWithPriority))find(ctx, "cuStreamCreateWithPriority")) != NULL;
     n += (p->cuStreamDestroy_v2 = (__typeof__(p->cuStreamDestroy_v2))find(ctx, "cuStreamDestroy_v2")) != NULL;
@@ -2221,5 +2678,9 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuStreamWaitValue64_v2 = (__typeof__(p->cuStreamWaitValue64_v2))find(ctx, "cuStreamWaitValue64_v2")) != NULL;
     n += (p->cuStreamWriteValue32_v2 = (__typeof__(p->cuStreamWriteValue32_v2))find(ctx, "cuStreamWriteValue32_v2")) != NULL;
     n += (p->cuStreamWriteValue64_v2 = (__typeof__(p->cuStreamWriteValue64_v2))find(ctx, "cuStreamWriteValue64_v2")) != NULL;
+    n += (p->cuTensorMapEncodeIm2col = (__typeof__(p->cuTensorMapEncodeIm2col))find(ctx, "cuTensorMapEncodeIm2col")) != NULL;
+    n += (p->cuTensorMapEncodeIm2colWide = (__typeof__(p->cuTensorMapEncodeIm2colWide))find(ctx, "cuTensorMapEncodeIm2colWide")) != NULL;
+    n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
+    n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
     return n;
 }

@@ -81,23 +81,38 @@ struct vgp_provider {
     __typeof__(&cuLibraryGetModule) cuLibraryGetModule;
     __typeof__(&cuLibraryLoadData) cuLibraryLoadData;
     __typeof__(&cuLibraryUnload) cuLibraryUnload;
+    __typeof__(&cuLinkAddData_v2) cuLinkAddData_v2;
+    __typeof__(&cuLinkComplete) cuLinkComplete;
+    __typeof__(&cuLinkCreate_v2) cuLinkCreate_v2;
+    __typeof__(&cuLinkDestroy) cuLinkDestroy;
+    __typeof__(&cuMemAddressFree) cuMemAddressFree;
+    __typeof__(&cuMemAddressReserve) cuMemAddressReserve;
     __typeof__(&cuMemAllocAsync) cuMemAllocAsync;
     __typeof__(&cuMemAllocFromPoolAsync) cuMemAllocFromPoolAsync;
     __typeof__(&cuMemAllocManaged) cuMemAllocManaged;
     __typeof__(&cuMemAllocPitch_v2) cuMemAllocPitch_v2;
     __typeof__(&cuMemAlloc_v2) cuMemAlloc_v2;
+    __typeof__(&cuMemCreate) cuMemCreate;
     __typeof__(&cuMemFreeAsync) cuMemFreeAsync;
     __typeof__(&cuMemFreeHost) cuMemFreeHost;
     __typeof__(&cuMemFree_v2) cuMemFree_v2;
+    __typeof__(&cuMemGetAccess) cuMemGetAccess;
+    __typeof__(&cuMemGetAllocationGranularity) cuMemGetAllocationGranularity;
+    __typeof__(&cuMemGetAllocationPropertiesFromHandle) cuMemGetAllocationPropertiesFromHandle;
     __typeof__(&cuMemGetInfo_v2) cuMemGetInfo_v2;
     __typeof__(&cuMemHostAlloc) cuMemHostAlloc;
     __typeof__(&cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2;
     __typeof__(&cuMemHostRegister_v2) cuMemHostRegister_v2;
     __typeof__(&cuMemHostUnregister) cuMemHostUnregister;
+    __typeof__(&cuMemMap) cuMemMap;
     __typeof__(&cuMemPoolGetAttribute) cuMemPoolGetAttribute;
     __typeof__(&cuMemPoolSetAttribute) cuMemPoolSetAttribute;
     __typeof__(&cuMemPoolTrimTo) cuMemPoolTrimTo;
     __typeof__(&cuMemPrefetchAsync_v2) cuMemPrefetchAsync_v2;
+    __typeof__(&cuMemRelease) cuMemRelease;
+    __typeof__(&cuMemRetainAllocationHandle) cuMemRetainAllocationHandle;
+    __typeof__(&cuMemSetAccess) cuMemSetAccess;
+    __typeof__(&cuMemUnmap) cuMemUnmap;
     __typeof__(&cuMemcpy2DAsync_v2) cuMemcpy2DAsync_v2;
     __typeof__(&cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2;
     __typeof__(&cuMemcpyAsync) cuMemcpyAsync;
@@ -128,9 +143,12 @@ struct vgp_provider {
     __typeof__(&cuOccupancyAvailableDynamicSMemPerBlock) cuOccupancyAvailableDynamicSMemPerBlock;
     __typeof__(&cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor;
     __typeof__(&cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+    __typeof__(&cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters;
+    __typeof__(&cuOccupancyMaxPotentialClusterSize) cuOccupancyMaxPotentialClusterSize;
     __typeof__(&cuPointerGetAttribute) cuPointerGetAttribute;
     __typeof__(&cuProfilerStart) cuProfilerStart;
     __typeof__(&cuProfilerStop) cuProfilerStop;
+    __typeof__(&cuStreamBatchMemOp_v2) cuStreamBatchMemOp_v2;
     __typeof__(&cuStreamCreate) cuStreamCreate;
     __typeof__(&cuStreamCreateWithPriority) cuStreamCreateWithPriority;
     __typeof__(&cuStreamDestroy_v2) cuStreamDestroy_v2;
@@ -144,6 +162,10 @@ struct vgp_provider {
     __typeof__(&cuStreamWaitValue64_v2) cuStreamWaitValue64_v2;
     __typeof__(&cuStreamWriteValue32_v2) cuStreamWriteValue32_v2;
     __typeof__(&cuStreamWriteValue64_v2) cuStreamWriteValue64_v2;
+    __typeof__(&cuTensorMapEncodeIm2col) cuTensorMapEncodeIm2col;
+    __typeof__(&cuTensorMapEncodeIm2colWide) cuTensorMapEncodeIm2colWide;
+    __typeof__(&cuTensorMapEncodeTiled) cuTensorMapEncodeTiled;
+    __typeof__(&cuTensorMapReplaceAddress) cuTensorMapReplaceAddress;
 };
 extern struct vgp_provider vgb_provider;
 /* Fills *p with find(ctx, name), e.g. dlsym. Returns how many were found. */
@@ -229,5 +251,31 @@ CUresult vgb_do_vgpFuncSetAttribute(struct vgb_call *c, const struct vgp_args_vg
 CUresult vgb_do_vgpFuncGetAttribute(struct vgb_call *c, const struct vgp_args_vgpFuncGetAttribute *a, struct vgp_ret_vgpFuncGetAttribute *r);
 CUresult vgb_do_cuStreamSynchronize(struct vgb_call *c, const struct vgp_args_cuStreamSynchronize *a);
 CUresult vgb_do_cuEventSynchronize(struct vgb_call *c, const struct vgp_args_cuEventSynchronize *a);
+CUresult vgb_do_vgpMemGetGranularity(struct vgb_call *c, const struct vgp_args_vgpMemGetGranularity *a, struct vgp_ret_vgpMemGetGranularity *r);
+CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCreate *a);
+CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRelease *a);
+CUresult vgb_do_vgpMemRetain(struct vgb_call *c, const struct vgp_args_vgpMemRetain *a);
+CUresult vgb_do_vgpMemAllocationProp(struct vgb_call *c, const struct vgp_args_vgpMemAllocationProp *a, struct vgp_ret_vgpMemAllocationProp *r);
+CUresult vgb_do_vgpMemMap(struct vgb_call *c, const struct vgp_args_vgpMemMap *a);
+CUresult vgb_do_cuMemUnmap(struct vgb_call *c, const struct vgp_args_cuMemUnmap *a);
+CUresult vgb_do_vgpMemSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemSetAccess *a, const uint32_t *locationTypes, const int32_t *locationIds, const uint32_t *access);
+CUresult vgb_do_vgpStreamMemOps(struct vgb_call *c, const struct vgp_args_vgpStreamMemOps *a, const uint32_t *operations, const uint64_t *addresses, const uint64_t *values, const uint32_t *operationFlags);
+CUresult vgb_do_vgpOccupancyClusters(struct vgb_call *c, const struct vgp_args_vgpOccupancyClusters *a, const uint32_t *attributeIds, const void *attributeValues, struct vgp_ret_vgpOccupancyClusters *r);
+struct vgp_outs_vgpTensorMapEncode {
+    uint8_t map[128] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpTensorMapEncode(struct vgb_call *c, const struct vgp_args_vgpTensorMapEncode *a, const uint64_t *dims, const uint64_t *strides, const uint32_t *box, const uint32_t *elementStrides, const int32_t *lower, const int32_t *upper, const void *old, struct vgp_ret_vgpTensorMapEncode *r, struct vgp_outs_vgpTensorMapEncode *o);
+CUresult vgb_do_vgpLinkCreate(struct vgb_call *c, const struct vgp_args_vgpLinkCreate *a, const uint32_t *optionIds, const uint64_t *optionValues);
+CUresult vgb_do_vgpLinkAdd(struct vgb_call *c, const struct vgp_args_vgpLinkAdd *a, const void *data, const char *name, const uint32_t *optionIds, const uint64_t *optionValues);
+CUresult vgb_do_vgpLinkComplete(struct vgb_call *c, const struct vgp_args_vgpLinkComplete *a, struct vgp_ret_vgpLinkComplete *r);
+struct vgp_outs_vgpLinkRead {
+    uint8_t data[4032] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpLinkRead(struct vgb_call *c, const struct vgp_args_vgpLinkRead *a, struct vgp_ret_vgpLinkRead *r, struct vgp_outs_vgpLinkRead *o);
+struct vgp_outs_vgpLinkLog {
+    uint8_t text[4032] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpLinkLog(struct vgb_call *c, const struct vgp_args_vgpLinkLog *a, struct vgp_ret_vgpLinkLog *r, struct vgp_outs_vgpLinkLog *o);
+CUresult vgb_do_cuLinkDestroy(struct vgb_call *c, const struct vgp_args_cuLinkDestroy *a);
 
 #endif

@@ -147,7 +147,7 @@ CASE(not_supported, CF_CTX | CF_UB)
     static const char *const names[] = {
         "cuTexObjectCreate", "cuSurfObjectCreate", "cuGraphicsMapResources", "cuMulticastCreate",
         "cuGreenCtxCreate", "cuImportExternalMemory", "cuImportExternalSemaphore",
-        "cuTensorMapEncodeTiled", "cuCoredumpGetAttribute", "cuMemRangeGetAttribute",
+        "cuCoredumpGetAttribute", "cuMemRangeGetAttribute",
     };
     typedef CUresult(CUDAAPI * any)(void *, void *, void *, void *, void *, void *, void *, void *,
                                     void *, void *, void *, void *);

@@ -271,3 +271,42 @@ CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
         return res;
     return launch("cuLaunchKernelEx", f, &l, kernelParams, extra);
 }
+
+/* ---- clusters ------------------------------------------------------------------------------- */
+
+static CUresult ask_clusters(const char *call, int *out, CUfunction func,
+                             const CUlaunchConfig *config, uint32_t what)
+{
+    uint32_t ids[VCU_MAX_LAUNCH_ATTRIBUTES];
+    CUlaunchAttributeValue values[VCU_MAX_LAUNCH_ATTRIBUTES];
+    struct vcu_launch l = { .attribute_ids = ids, .attribute_values = values };
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out == NULL || config == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_func_ok(func))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
+    if (!vcu_stream_ok(vcu_stream(config->hStream)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+    res = take_attributes(config, &l);
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vgp_call_vgpOccupancyClusters(
+        func, what, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+        config->blockDimY, config->blockDimZ, config->sharedMemBytes, vcu_stream(config->hStream),
+        ids, l.attributes, values, l.attributes * (uint32_t)sizeof(values[0]), out);
+}
+
+CUresult vcu_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                          const CUlaunchConfig *config)
+{
+    return ask_clusters("cuOccupancyMaxActiveClusters", numClusters, func, config, 0);
+}
+
+CUresult vcu_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
+                                                const CUlaunchConfig *config)
+{
+    return ask_clusters("cuOccupancyMaxPotentialClusterSize", clusterSize, func, config, 1);
+}

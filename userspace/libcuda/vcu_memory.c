@@ -81,7 +81,22 @@ bool vcu_memory_is_device(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    return find_in(&device_ranges, addr, &p) && inside(&p, addr, n);
+    if (!find_in(&device_ranges, addr, &p))
+        return false;
+    if (p.m.kind != VCU_MEM_MAPPED)
+        return inside(&p, addr, n);
+    for (;;) {
+        uint64_t here = p.start + p.size - addr;
+
+        if (p.m.kind != VCU_MEM_MAPPED || p.m.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return false;
+        if (n <= here)
+            return true;
+        addr += here;
+        n -= here;
+        if (!find_in(&device_ranges, addr, &p))
+            return false;
+    }
 }
 
 bool vcu_memory_in_place(uint64_t addr, uint64_t n)
@@ -140,6 +155,19 @@ void vcu_memory_forget(uint64_t context)
 
 /* ---- allocation ----------------------------------------------------------------------------- */
 
+void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
+{
+    /* The worker says that the address is new: what the table still has there is gone. Without an
+       entry the memory works too; only pointer questions about it are not answered. */
+    while (!vcu_memory_add(start, size, m)) {
+        struct vcu_range stale;
+
+        if (!vcu_range_remove_overlap(&device_ranges, start, size, &stale))
+            break;
+        free(stale.data);
+    }
+}
+
 /* Enters a new allocation in the table. */
 static void note(uint64_t dptr, uint64_t size)
 {
@@ -152,15 +180,7 @@ static void note(uint64_t dptr, uint64_t size)
         .device_ptr = dptr,
     };
 
-    /* The worker says that the address is new: what the table still has there is gone. Without an
-       entry the memory works too; only pointer questions about it are not answered. */
-    while (!vcu_memory_add(dptr, size, &m)) {
-        struct vcu_range stale;
-
-        if (!vcu_range_remove_overlap(&device_ranges, dptr, size, &stale))
-            break;
-        free(stale.data);
-    }
+    vcu_memory_put(dptr, size, &m);
 }
 
 CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -416,6 +436,16 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
     (void)location;
     return VCU_REFUSE(CUDA_ERROR_INVALID_DEVICE, "cuMemPrefetchAsync",
                       "managed memory does not migrate (device attribute 89 is 0)");
+}
+
+CUresult vcu_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
+                                CUstream hStream)
+{
+    CUmemLocation location = { .type = dstDevice == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
+                                                                  : CU_MEM_LOCATION_TYPE_DEVICE,
+                               .id = dstDevice == CU_DEVICE_CPU ? 0 : dstDevice };
+
+    return vcu_cuMemPrefetchAsync_v2(devPtr, count, location, 0, hStream);
 }
 
 CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

@@ -13,6 +13,7 @@ enum vcu_memory_kind {
     VCU_MEM_VARIABLE = 2, /* a module's variable */
     VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
     VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
+    VCU_MEM_MAPPED = 5,   /* cuMemMap; `flags` is what cuMemSetAccess allows */
 };
 
 /* Describes one range; never freed while it is in a set. */
@@ -39,7 +40,8 @@ struct vcu_place {
 bool vcu_memory_find(uint64_t addr, struct vcu_place *place);
 /* The range of pinned host memory around an address of this process. */
 bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
-/* True when [addr, addr + n) lies inside one known range of device memory (or managed memory). */
+/* True when [addr, addr + n) lies inside one known range of device memory (or managed memory), or
+   inside mappings of cuMemMap side by side that may be written. */
 bool vcu_memory_is_device(uint64_t addr, uint64_t n);
 /* True when [addr, addr + n) lies inside one host range that the worker maps. */
 bool vcu_memory_in_place(uint64_t addr, uint64_t n);
@@ -51,6 +53,14 @@ bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
 /* Takes the range that starts there and is of that kind out of the table. */
 bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place);
 uint64_t vcu_memory_new_id(void);
+/* Enters a range that the worker says is new: what the table still has there is gone. */
+void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
+
+/* vcu_vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
+struct vcu_reserved {
+    uint64_t base, size, map_base, map_size;
+};
+bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out);
 
 /* vcu_hostmem.c: shares new host memory and registers it with the provider. */
 CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);

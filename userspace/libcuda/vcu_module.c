@@ -16,58 +16,12 @@
 
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
+#include "vcu_jit.h"
 #include "vcu_memory.h"
 
 pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define LOG_MAX 2048
-
-/* Where the application wants the JIT's texts. */
-struct jit_logs {
-    char *info, *error;
-    size_t info_size, error_size;
-    void **info_size_out, **error_size_out;
-};
-
-static void parse_options(struct jit_logs *logs, unsigned n, const CUjit_option *options,
-                          void **values)
-{
-    memset(logs, 0, sizeof(*logs));
-    for (unsigned i = 0; options != NULL && values != NULL && i < n; i++) {
-        switch (options[i]) {
-        case CU_JIT_INFO_LOG_BUFFER:
-            logs->info = values[i];
-            break;
-        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-            logs->info_size = (unsigned)(uintptr_t)values[i];
-            logs->info_size_out = &values[i];
-            break;
-        case CU_JIT_ERROR_LOG_BUFFER:
-            logs->error = values[i];
-            break;
-        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-            logs->error_size = (unsigned)(uintptr_t)values[i];
-            logs->error_size_out = &values[i];
-            break;
-        default:
-            break; /* hints to the host's compiler; its defaults are used */
-        }
-    }
-}
-
-static void give_log(char *to, size_t cap, void **size_out, const char *text)
-{
-    size_t n = strlen(text);
-
-    if (to != NULL && cap != 0) {
-        if (n >= cap)
-            n = cap - 1;
-        memcpy(to, text, n);
-        to[n] = '\0';
-        if (size_out != NULL)
-            *size_out = (void *)(uintptr_t)(n == 0 ? 0 : n + 1);
-    }
-}
 
 struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
 {
@@ -118,12 +72,12 @@ void vcu_unit_free(struct vcu_unit *u)
 /* ---- loading -------------------------------------------------------------------------------- */
 
 static CUresult load(enum vgp_handle_type type, const char *call, const void *code, uint64_t limit,
-                     struct jit_logs *logs, uint64_t *handle)
+                     struct vcu_jit *jit, uint64_t *handle)
 {
     struct vcu_image image;
     const char *why;
     char info[LOG_MAX] = "", error[LOG_MAX] = "";
-    bool want = logs->info != NULL || logs->error != NULL || vcu_trace_on;
+    bool want = jit->info.text != NULL || jit->error.text != NULL || vcu_trace_on;
     struct vcu_unit *u;
     CUresult res = vcu_image_measure(code, limit, &image, &why);
 
@@ -138,8 +92,9 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     else
         res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want,
                                       info, sizeof(info), error, sizeof(error));
-    give_log(logs->info, logs->info_size, logs->info_size_out, info);
-    give_log(logs->error, logs->error_size, logs->error_size_out, error);
+    vcu_jit_give(&jit->info, info, strlen(info));
+    vcu_jit_give(&jit->error, error, strlen(error));
+    vcu_jit_done(jit);
     if (res != CUDA_SUCCESS) {
         vcu_unit_free(u);
         return VCU_REFUSE(res, call, "the host refused the image (%llu bytes)%s%s",
@@ -150,37 +105,52 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     return CUDA_SUCCESS;
 }
 
-static CUresult load_file(enum vgp_handle_type type, const char *call, const char *path,
-                          struct jit_logs *logs, uint64_t *handle)
+CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    CUresult res;
-    char *text;
+    char *p;
     ssize_t n = 0;
 
     if (fd < 0)
         return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM,
                           call, "%s: %s", path, strerror(errno));
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)VGP_BLOB_MAX) {
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size >= (off_t)VGP_BLOB_MAX) {
         close(fd);
-        return VCU_REFUSE(CUDA_ERROR_INVALID_IMAGE, call, "%s: not a regular file up to 1 GiB",
+        return VCU_REFUSE(CUDA_ERROR_INVALID_IMAGE, call, "%s: not a regular file below 1 GiB",
                           path);
     }
-    text = malloc((size_t)st.st_size + 1); /* PTX files have no NUL at their end: one is added */
-    if (text == NULL) {
+    p = malloc((size_t)st.st_size + 1); /* PTX files have no NUL at their end: one is added */
+    if (p == NULL) {
         close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     for (off_t done = 0; done < st.st_size; done += n) {
-        n = read(fd, text + done, (size_t)(st.st_size - done));
+        n = read(fd, p + done, (size_t)(st.st_size - done));
         if (n <= 0)
             break;
     }
     close(fd);
-    text[st.st_size] = '\0';
-    res = n < 0 ? CUDA_ERROR_OPERATING_SYSTEM
-                : load(type, call, text, (uint64_t)st.st_size + 1, logs, handle);
+    p[st.st_size] = '\0';
+    if (n < 0) {
+        free(p);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *text = p;
+    *size = (uint64_t)st.st_size + 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load_file(enum vgp_handle_type type, const char *call, const char *path,
+                          struct vcu_jit *jit, uint64_t *handle)
+{
+    uint64_t size;
+    char *text;
+    CUresult res = vcu_file_read(call, path, &text, &size);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = load(type, call, text, size, jit, handle);
     free(text);
     return res;
 }
@@ -188,7 +158,7 @@ static CUresult load_file(enum vgp_handle_type type, const char *call, const cha
 CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
                                 CUjit_option *options, void **optionValues)
 {
-    struct jit_logs logs;
+    struct vcu_jit jit;
     uint64_t handle;
     CUresult res = vcu_check_context();
 
@@ -197,8 +167,10 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
     if (module == NULL || image == NULL ||
         (numOptions != 0 && (options == NULL || optionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
-    parse_options(&logs, numOptions, options, optionValues);
-    res = load(VGP_H_MODULE, "cuModuleLoadData", image, 0, &logs, &handle);
+    res = vcu_jit_parse("cuModuleLoadData", &jit, numOptions, options, optionValues);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = load(VGP_H_MODULE, "cuModuleLoadData", image, 0, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *module = (CUmodule)(uintptr_t)handle;
     return res;
@@ -216,7 +188,7 @@ CUresult vcu_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
 {
-    struct jit_logs logs = { 0 };
+    struct vcu_jit jit = { 0 };
     uint64_t handle;
     CUresult res = vcu_check_context();
 
@@ -224,7 +196,7 @@ CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
         return res;
     if (module == NULL || fname == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    res = load_file(VGP_H_MODULE, "cuModuleLoad", fname, &logs, &handle);
+    res = load_file(VGP_H_MODULE, "cuModuleLoad", fname, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *module = (CUmodule)(uintptr_t)handle;
     return res;
@@ -246,7 +218,7 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
                                CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions)
 {
-    struct jit_logs logs;
+    struct vcu_jit jit;
     uint64_t handle;
     CUresult res = vcu_check_init();
 
@@ -259,8 +231,10 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
     res = check_library_options(numLibraryOptions, libraryOptions);
     if (res != CUDA_SUCCESS)
         return res;
-    parse_options(&logs, numJitOptions, jitOptions, jitOptionsValues);
-    res = load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &logs, &handle);
+    res = vcu_jit_parse("cuLibraryLoadData", &jit, numJitOptions, jitOptions, jitOptionsValues);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return res;
@@ -271,7 +245,7 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
                                    unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                    void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    struct jit_logs logs;
+    struct vcu_jit jit;
     uint64_t handle;
     CUresult res = vcu_check_init();
 
@@ -284,8 +258,11 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     res = check_library_options(numLibraryOptions, libraryOptions);
     if (res != CUDA_SUCCESS)
         return res;
-    parse_options(&logs, numJitOptions, jitOptions, jitOptionsValues);
-    res = load_file(VGP_H_LIBRARY, "cuLibraryLoadFromFile", fileName, &logs, &handle);
+    res = vcu_jit_parse("cuLibraryLoadFromFile", &jit, numJitOptions, jitOptions,
+                        jitOptionsValues);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = load_file(VGP_H_LIBRARY, "cuLibraryLoadFromFile", fileName, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return res;

@@ -52,6 +52,10 @@ struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
 /* Drops its handle and those of everything looked up in it. */
 void vcu_unit_free(struct vcu_unit *u);
 
+/* The whole of a regular file below 1 GiB with a NUL added, which *size counts; *text is the
+   caller's to free. FILE_NOT_FOUND, INVALID_IMAGE, OPERATING_SYSTEM, OUT_OF_MEMORY. */
+CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size);
+
 /* CUfunction or CUkernel handle -> the record that describes it; NULL when it is not live. */
 struct vcu_func *vcu_func_find(CUfunction f);
 

@@ -14,7 +14,8 @@ CUresult vcu_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vcu_memory_find(dptr, &p))
+    if (!vcu_memory_find(dptr, &p) ||
+        (p.m.kind == VCU_MEM_MAPPED && p.m.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE))
         return CUDA_ERROR_NOT_FOUND;
     if (pbase != NULL)
         *pbase = p.start;
@@ -84,7 +85,10 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(unsigned long long *)data = 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(unsigned int *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(unsigned int *)data =
+            p->m.kind == VCU_MEM_MAPPED && p->m.flags == CU_MEM_ACCESS_FLAGS_PROT_READ
+                ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = NULL;
@@ -137,14 +141,54 @@ static CUresult clear(void *data, CUpointer_attribute attribute)
     }
 }
 
+/*
+ * What is asked about a reserved address itself; INVALID_VALUE: something else is asked. RANGE is
+ * the reservation and MAPPING the mapping in it, as cuda.h says.
+ */
+static CUresult answer_reserved(void *data, CUpointer_attribute attribute,
+                                const struct vcu_reserved *v)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(uint64_t *)data = v->base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(uint64_t *)data = v->size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned char *)data = v->map_size != 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(uint64_t *)data = v->map_base;
+        return v->map_size != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(uint64_t *)data = v->map_size;
+        return v->map_size != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* The range around a pointer, as far as the device may touch it. */
+static bool known_range(CUdeviceptr ptr, struct vcu_place *p)
+{
+    return vcu_memory_find(ptr, p) &&
+           (p->m.kind != VCU_MEM_MAPPED || p->m.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
 CUresult vcu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
+    struct vcu_reserved v;
     struct vcu_place p;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (data == NULL || !vcu_memory_find(ptr, &p))
+    if (data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_vmm_find(ptr, &v) && answer_reserved(data, attribute, &v) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    if (!known_range(ptr, &p))
         return CUDA_ERROR_INVALID_VALUE;
     return answer(data, attribute, ptr, &p);
 }
@@ -153,15 +197,17 @@ CUresult vcu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CU
 CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
                                     void **data, CUdeviceptr ptr)
 {
+    struct vcu_reserved v;
     struct vcu_place p;
-    bool known;
+    bool known, reserved;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (numAttributes == 0 || attributes == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    known = vcu_memory_find(ptr, &p);
+    known = known_range(ptr, &p);
+    reserved = vcu_vmm_find(ptr, &v);
     for (unsigned i = 0; i < numAttributes; i++) {
         if (data[i] == NULL)
             return CUDA_ERROR_INVALID_VALUE;
@@ -170,6 +216,8 @@ CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
             return res;
         if (known)
             answer(data[i], attributes[i], ptr, &p);
+        if (reserved)
+            answer_reserved(data[i], attributes[i], &v);
     }
     return CUDA_SUCCESS;
 }

@@ -39,6 +39,7 @@ void vgb_drop_owned(struct vgb_worker *w, uint64_t context)
 
         vgb_handles_each(&w->handles, types[i], drop_one, &d);
     }
+    vgb_links_end(w, context);
     for (unsigned i = 0; i < w->nthread_streams;) {
         if (w->thread_streams[i].context == context)
             w->thread_streams[i] = w->thread_streams[--w->nthread_streams];

@@ -64,7 +64,7 @@ static const char *image_wrong(const uint8_t *p, uint64_t n)
     return NULL;
 }
 
-static bool image_refused(struct vgb_call *c, const void *image, uint64_t n)
+bool vgb_image_refused(struct vgb_call *c, const void *image, uint64_t n)
 {
     const char *wrong = image_wrong(image, n);
 
@@ -162,7 +162,7 @@ CUresult vgb_do_vgpModuleLoad(struct vgb_call *c, const struct vgp_args_vgpModul
         return e;
     if (!vgb_provider.cuModuleLoadData || !vgb_provider.cuModuleLoadDataEx)
         return vgb_missing(c, "cuModuleLoadDataEx");
-    if (image_refused(c, image, a->image_size))
+    if (vgb_image_refused(c, image, a->image_size))
         return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -194,7 +194,7 @@ CUresult vgb_do_vgpLibraryLoad(struct vgb_call *c, const struct vgp_args_vgpLibr
         return e;
     if (!vgb_provider.cuLibraryLoadData)
         return vgb_missing(c, "cuLibraryLoadData");
-    if (image_refused(c, image, a->image_size))
+    if (vgb_image_refused(c, image, a->image_size))
         return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;

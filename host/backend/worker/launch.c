@@ -7,7 +7,6 @@
 #include "vgp_worker.h"
 
 #define ATTRIBUTE_BYTES 64u
-#define ATTRIBUTES_MAX 32u
 
 /* Attributes whose value is plain data. Others hold events or host pointers of the guest. */
 static bool plain_attribute(uint32_t id)
@@ -23,6 +22,8 @@ static bool plain_attribute(uint32_t id)
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         return true;
     default:
@@ -30,15 +31,37 @@ static bool plain_attribute(uint32_t id)
     }
 }
 
+CUresult vgb_launch_attributes(struct vgb_call *c, CUlaunchAttribute *attrs, const uint32_t *ids,
+                               uint32_t n, const void *values, uint32_t value_bytes)
+{
+    if (value_bytes != n * ATTRIBUTE_BYTES || n >= VGB_LAUNCH_ATTRIBUTES_MAX)
+        return vgb_malformed(c, "launch attributes without their values");
+    memset(attrs, 0, VGB_LAUNCH_ATTRIBUTES_MAX * sizeof(*attrs));
+    for (uint32_t i = 0; i < n; i++) {
+        if (!plain_attribute(ids[i])) {
+            vgb_notify_detail(c->w, "launch: an attribute that is not plain data");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        attrs[i].id = (CUlaunchAttributeID)ids[i];
+        memcpy(&attrs[i].value, (const uint8_t *)values + (size_t)i * ATTRIBUTE_BYTES,
+               ATTRIBUTE_BYTES);
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult launch_ex(struct vgb_call *c, const struct vgp_args_vgpLaunch *a, CUfunction f,
                           CUstream stream, const uint32_t *ids, const uint8_t *values, void **extra)
 {
-    CUlaunchAttribute attrs[ATTRIBUTES_MAX + 1];
+    CUlaunchAttribute attrs[VGB_LAUNCH_ATTRIBUTES_MAX];
     CUlaunchConfig config;
+    CUresult r = vgb_launch_attributes(c, attrs, ids, a->attributeIds_len, values,
+                                       a->attributeValues_len);
+
+    if (r != CUDA_SUCCESS)
+        return r;
 
     if (!vgb_provider.cuLaunchKernelEx)
         return vgb_missing(c, "cuLaunchKernelEx");
-    memset(attrs, 0, sizeof(attrs));
     memset(&config, 0, sizeof(config));
     config.gridDimX = a->gridX;
     config.gridDimY = a->gridY;
@@ -49,15 +72,7 @@ static CUresult launch_ex(struct vgb_call *c, const struct vgp_args_vgpLaunch *a
     config.sharedMemBytes = a->sharedBytes;
     config.hStream = stream;
     config.attrs = attrs;
-    for (uint32_t i = 0; i < a->attributeIds_len; i++) {
-        if (!plain_attribute(ids[i])) {
-            vgb_notify_detail(c->w, "launch: an attribute that is not plain data");
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        attrs[i].id = (CUlaunchAttributeID)ids[i];
-        memcpy(&attrs[i].value, values + (size_t)i * ATTRIBUTE_BYTES, ATTRIBUTE_BYTES);
-        config.numAttrs++;
-    }
+    config.numAttrs = a->attributeIds_len;
     if (a->flags & VGP_LAUNCH_COOPERATIVE) {
         attrs[config.numAttrs].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attrs[config.numAttrs++].value.cooperative = 1;

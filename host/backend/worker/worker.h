@@ -308,6 +308,29 @@ void vgb_quota_wrap(struct vgb_worker *w);
 
 /* ---- calls_*.c: hand-written handlers; declared in the generated vgp_worker.h ---- */
 
+/* calls_link.c: JIT options as the provider takes them, with room for the two logs. */
+#define VGB_JIT_OPTIONS 32u
+struct vgb_jit {
+    unsigned n;
+    CUjit_option options[VGB_JIT_OPTIONS + 4];
+    void *values[VGB_JIT_OPTIONS + 4];
+};
+/* Takes options over that are plain numbers; INVALID_VALUE for others. */
+CUresult vgb_jit_options(struct vgb_call *c, struct vgb_jit *j, const uint32_t *ids, uint32_t n,
+                         const uint64_t *values, uint32_t nvalues);
+/* Adds a log buffer, which must live as long as the provider may write it. */
+void vgb_jit_log(struct vgb_jit *j, bool error, char *buffer, uint32_t size);
+/* The link states of a context that ends, which is current. */
+void vgb_links_end(struct vgb_worker *w, uint64_t context);
+
+/* calls_module.c: true, with a detail for the trace, when an image claims more than n bytes. */
+bool vgb_image_refused(struct vgb_call *c, const void *image, uint64_t n);
+
+/* launch.c: launch attributes from the wire; NOT_SUPPORTED for those that are not plain data. */
+#define VGB_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire and one that a flag stands for */
+CUresult vgb_launch_attributes(struct vgb_call *c, CUlaunchAttribute *attrs, const uint32_t *ids,
+                               uint32_t n, const void *values, uint32_t value_bytes);
+
 /* Loads the provider's table; once, before the sandbox. */
 void vgb_calls_init(struct vgb_worker *w);
 /* Adds every stream of the calling context, so that the wait is for all of it. */

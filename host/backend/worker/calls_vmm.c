@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of virtual memory management. Physical memory counts against the quota from cuMemCreate
+ * until nobody can reach it any more: no handle and no mapping is left. So the worker keeps count of
+ * both; what is mapped where is also how a handle is retained again by address.
+ */
+#include "worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+/* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
+#define MAPPINGS_MAX (1u << 18)
+
+/* Physical memory that the client has. */
+struct phys {
+    uint64_t bytes;
+    uint32_t handles, mappings; /* that keep it alive */
+};
+
+/* What a handle of the client stands for. */
+struct allocation {
+    CUmemGenericAllocationHandle handle;
+    struct phys *phys;
+};
+
+struct mapping {
+    uint64_t base, size;
+    struct phys *phys;
+};
+
+/* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mapping *mappings; /* sorted by base, disjoint */
+static uint32_t nmappings, room;
+
+/* Gives the memory back to the quota when that was the last that kept it. */
+static void phys_settle_locked(struct vgb_worker *w, struct phys *p)
+{
+    if (p->handles || p->mappings)
+        return;
+    vgb_quota_give(w, p->bytes);
+    free(p);
+}
+
+/* Index of the first mapping that ends above addr. */
+static uint32_t search_locked(uint64_t addr)
+{
+    uint32_t lo = 0, hi = nmappings;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (mappings[mid].base + mappings[mid].size <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Room for one more, before the provider maps. */
+static bool reserve_locked(void)
+{
+    struct mapping *list;
+
+    if (nmappings < room)
+        return true;
+    if (nmappings >= MAPPINGS_MAX)
+        return false;
+    list = realloc(mappings, (room ? room * 2 : 64) * sizeof(*list));
+    if (!list)
+        return false;
+    mappings = list;
+    room = room ? room * 2 : 64;
+    return true;
+}
+
+static void insert_locked(const struct mapping *m)
+{
+    uint32_t i = search_locked(m->base);
+
+    memmove(&mappings[i + 1], &mappings[i], (nmappings - i) * sizeof(*mappings));
+    mappings[i] = *m;
+    nmappings++;
+}
+
+/* ---- physical memory ---- */
+
+/* Memory of the host's processors is not counted by any quota, and exported memory could leave the
+ * client: both are refused, whatever the provider can do. */
+static CUresult check_prop(struct vgb_call *c, uint32_t handle_types, uint32_t location)
+{
+    if (handle_types != CU_MEM_HANDLE_TYPE_NONE) {
+        vgb_notify_detail(c->w, "memory that can be exported is not served");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (location == CU_MEM_LOCATION_TYPE_HOST || location == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+        location == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+        vgb_notify_detail(c->w, "physical memory of the host is not served");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return location == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vgb_do_vgpMemGetGranularity(struct vgb_call *c,
+                                     const struct vgp_args_vgpMemGetGranularity *a,
+                                     struct vgp_ret_vgpMemGetGranularity *r)
+{
+    CUmemAllocationProp prop;
+    size_t granularity = 0;
+    CUresult e = check_prop(c, a->handleTypes, a->locationType);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuMemGetAllocationGranularity)
+        return vgb_missing(c, "cuMemGetAllocationGranularity");
+    memset(&prop, 0, sizeof(prop));
+    prop.type = (CUmemAllocationType)a->allocType;
+    prop.location.type = (CUmemLocationType)a->locationType;
+    prop.location.id = a->locationId;
+    e = vgb_provider.cuMemGetAllocationGranularity(&granularity, &prop,
+                                                   (CUmemAllocationGranularity_flags)a->option);
+    r->granularity = granularity;
+    return e;
+}
+
+CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCreate *a)
+{
+    CUmemAllocationProp prop;
+    struct allocation *al;
+    struct phys *p;
+    CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r == CUDA_SUCCESS)
+        r = check_prop(c, a->handleTypes, a->locationType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuMemCreate || !vgb_provider.cuMemRelease)
+        return vgb_missing(c, "cuMemCreate");
+    memset(&prop, 0, sizeof(prop));
+    prop.type = (CUmemAllocationType)a->allocType;
+    prop.location.type = (CUmemLocationType)a->locationType;
+    prop.location.id = a->locationId;
+    prop.allocFlags.compressionType = a->compression;
+    prop.allocFlags.gpuDirectRDMACapable = a->rdma;
+    prop.allocFlags.usage = a->usage;
+    al = malloc(sizeof(*al));
+    p = calloc(1, sizeof(*p));
+    r = al && p && vgb_quota_take(c->w, a->size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        r = vgb_provider.cuMemCreate(&al->handle, a->size, &prop, a->flags);
+        if (r != CUDA_SUCCESS)
+            vgb_quota_give(c->w, a->size);
+    }
+    if (r != CUDA_SUCCESS) {
+        free(al);
+        free(p);
+        return r;
+    }
+    p->bytes = a->size;
+    p->handles = 1;
+    al->phys = p;
+    vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocation_get(struct vgb_call *c, uint64_t handle, struct allocation **out)
+{
+    CUresult r = vgb_handle_get(c, handle, VGP_H_ALLOCATION, false, (void **)out);
+
+    return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r; /* CUDA's code here */
+}
+
+CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRelease *a)
+{
+    struct allocation *al;
+    CUresult r = allocation_get(c, a->handle, &al);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuMemRelease)
+        return vgb_missing(c, "cuMemRelease");
+    r = vgb_provider.cuMemRelease(al->handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    vgb_handle_drop(c, a->handle, VGP_H_ALLOCATION);
+    pthread_mutex_lock(&lock);
+    al->phys->handles--;
+    phys_settle_locked(c->w, al->phys);
+    pthread_mutex_unlock(&lock);
+    free(al);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpMemRetain(struct vgb_call *c, const struct vgp_args_vgpMemRetain *a)
+{
+    struct allocation *al;
+    CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuMemRetainAllocationHandle || !vgb_provider.cuMemRelease)
+        return vgb_missing(c, "cuMemRetainAllocationHandle");
+    al = malloc(sizeof(*al));
+    if (!al)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    uint32_t i = search_locked(a->addr);
+
+    al->phys = i < nmappings && mappings[i].base <= a->addr ? mappings[i].phys : NULL;
+    r = al->phys ? vgb_provider.cuMemRetainAllocationHandle(&al->handle,
+                                                            (void *)(uintptr_t)a->addr)
+                 : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        al->phys->handles++;
+    pthread_mutex_unlock(&lock);
+    if (r == CUDA_SUCCESS)
+        vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    else
+        free(al);
+    return r;
+}
+
+CUresult vgb_do_vgpMemAllocationProp(struct vgb_call *c,
+                                     const struct vgp_args_vgpMemAllocationProp *a,
+                                     struct vgp_ret_vgpMemAllocationProp *r)
+{
+    CUmemAllocationProp prop;
+    struct allocation *al;
+    CUresult e = allocation_get(c, a->handle, &al);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuMemGetAllocationPropertiesFromHandle)
+        return vgb_missing(c, "cuMemGetAllocationPropertiesFromHandle");
+    memset(&prop, 0, sizeof(prop));
+    e = vgb_provider.cuMemGetAllocationPropertiesFromHandle(&prop, al->handle);
+    r->allocType = (uint32_t)prop.type;
+    r->locationType = (uint32_t)prop.location.type;
+    r->locationId = prop.location.id;
+    r->compression = prop.allocFlags.compressionType;
+    r->rdma = prop.allocFlags.gpuDirectRDMACapable;
+    r->usage = prop.allocFlags.usage;
+    return e;
+}
+
+/* ---- mappings ---- */
+
+CUresult vgb_do_vgpMemMap(struct vgb_call *c, const struct vgp_args_vgpMemMap *a)
+{
+    struct allocation *al;
+    CUresult r = allocation_get(c, a->handle, &al);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuMemMap || !vgb_provider.cuMemUnmap)
+        return vgb_missing(c, "cuMemMap");
+    pthread_mutex_lock(&lock);
+    r = reserve_locked() ? vgb_provider.cuMemMap(a->ptr, a->size, a->offset, al->handle, a->flags)
+                         : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        insert_locked(&(struct mapping){a->ptr, a->size, al->phys});
+        al->phys->mappings++;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* Takes the mappings inside [base, base + size) out of the list; *n of them. NULL: none, or no
+ * memory. Their memory still counts. */
+static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
+{
+    uint32_t first = search_locked(base), last = first;
+    struct mapping *out;
+
+    while (last < nmappings && mappings[last].base >= base &&
+           vgp_range_ok(mappings[last].base - base, mappings[last].size, size))
+        last++;
+    *n = last - first;
+    out = *n ? malloc(*n * sizeof(*out)) : NULL;
+    if (!out)
+        return NULL;
+    memcpy(out, &mappings[first], *n * sizeof(*out));
+    memmove(&mappings[first], &mappings[last], (nmappings - last) * sizeof(*mappings));
+    nmappings -= *n;
+    return out;
+}
+
+/*
+ * The entries leave the list first, as with cuMemFree: once unmapped, the dispatcher may be asked to
+ * map there again. The lock is not held while the provider waits for the device.
+ */
+static CUresult finish_unmap(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
+{
+    struct mapping *gone;
+    uint32_t n;
+
+    (void)r; /* errors of the work before it surface elsewhere */
+    pthread_mutex_lock(&lock);
+    gone = detach_locked(wait->arg[0], wait->arg[1], &n);
+    pthread_mutex_unlock(&lock);
+    if (n && !gone)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgb_provider.cuMemUnmap((CUdeviceptr)wait->arg[0], (size_t)wait->arg[1]);
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < n; i++) {
+        if (r == CUDA_SUCCESS) {
+            gone[i].phys->mappings--;
+            phys_settle_locked(w, gone[i].phys);
+        } else if (reserve_locked()) {
+            insert_locked(&gone[i]); /* else: it counts for ever, which is the safe side */
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    free(gone);
+    return r;
+}
+
+CUresult vgb_do_cuMemUnmap(struct vgb_call *c, const struct vgp_args_cuMemUnmap *a)
+{
+    struct vgb_wait *wait;
+
+    if (!vgb_provider.cuMemUnmap)
+        return vgb_missing(c, "cuMemUnmap");
+    wait = vgb_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wait->finish = finish_unmap;
+    wait->arg[0] = a->ptr;
+    wait->arg[1] = a->size;
+    /* Unmapping waits for the device: do that first, without blocking. */
+    if (!c->rec->context || vgb_wait_add_context(c, wait) != CUDA_SUCCESS)
+        wait->blocking = true;
+    return vgb_wait_start(c, wait);
+}
+
+CUresult vgb_do_vgpMemSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemSetAccess *a,
+                                const uint32_t *locationTypes, const int32_t *locationIds,
+                                const uint32_t *access)
+{
+    CUmemAccessDesc desc[64];
+    uint32_t n = a->locationTypes_len;
+
+    if (a->locationIds_len != n || a->access_len != n)
+        return vgb_malformed(c, "access descriptors of different lengths");
+    if (!vgb_provider.cuMemSetAccess)
+        return vgb_missing(c, "cuMemSetAccess");
+    memset(desc, 0, sizeof(desc));
+    for (uint32_t i = 0; i < n; i++) {
+        desc[i].location.type = (CUmemLocationType)locationTypes[i];
+        desc[i].location.id = locationIds[i];
+        desc[i].flags = (CUmemAccess_flags)access[i];
+    }
+    return vgb_provider.cuMemSetAccess(a->ptr, a->size, desc, n);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+/* The linker, stream memory operations in batches, clusters, tensor maps, prefetches of old. */
+#include "conform.h"
+
+#include <unistd.h>
+
+CASE(link_ptx, CF_CTX)
+{
+    char info[256] = "x", error[256] = "x";
+    float ms = -1;
+    CUjit_option opt[] = {CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                          CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                          CU_JIT_WALL_TIME,        CU_JIT_LOG_VERBOSE};
+    void *val[] = {info, (void *)sizeof(info), error, (void *)sizeof(error), NULL, (void *)1};
+    CUlinkState l = NULL;
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr p = 0;
+    void *image = NULL;
+    size_t size = 0;
+    unsigned n = 100, v = 3;
+    void *params[] = {&p, &n, &v};
+
+    OK("create", cuLinkCreate(6, opt, val, &l));
+    RC("nothing", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_VALUE);
+    OK("add", cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)cf_ptx, strlen(cf_ptx) + 1, "kernels", 0,
+                            NULL, NULL));
+    RC("complete_null", cuLinkComplete(l, NULL, &size), CUDA_ERROR_INVALID_VALUE);
+    OK("complete", cuLinkComplete(l, &image, &size));
+    cf_true("image", image && size > 100);
+    memcpy(&ms, &val[4], sizeof(ms));
+    cf_true("wall_time", ms >= 0);
+    cf_true("no_error", error[0] == 0);
+    OK("load", cuModuleLoadData(&m, image));
+    OK("destroy", cuLinkDestroy(l));
+    RC("destroy_again", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE);
+    RC("complete_destroyed", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_HANDLE);
+    OK("function", cuModuleGetFunction(&f, m, "k_fill"));
+    NEED(cuMemAlloc(&p, 400));
+    OK("launch", cf_launch(f, 1, 128, 0, NULL, params));
+    cf_true("result", cf_filled(p, 100, 3));
+    NEED(cuMemFree(p));
+    OK("unload", cuModuleUnload(m));
+}
+
+CASE(link_arguments, CF_CTX)
+{
+    char error[512] = "", path[] = "/tmp/conform-XXXXXX";
+    CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *val[] = {error, (void *)sizeof(error)};
+    CUjit_option unknown = (CUjit_option)999;
+    CUlinkState l = NULL;
+    void *image = NULL;
+    size_t size = 0, n = strlen(cf_ptx);
+    char wrong[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                   ".visible .entry k() { this is no instruction; }\n";
+
+    RC("create_null", cuLinkCreate(0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("create_options", cuLinkCreate(1, NULL, NULL, &l), CUDA_ERROR_INVALID_VALUE);
+    RC("create_unknown", cuLinkCreate(1, &unknown, val, &l), CUDA_ERROR_INVALID_VALUE);
+    RC("add_handle", cuLinkAddData((CUlinkState)0x1234, CU_JIT_INPUT_PTX, wrong, 4, "x", 0, NULL,
+                                   NULL), CUDA_ERROR_INVALID_HANDLE);
+    NEED(cuLinkCreate(2, opt, val, &l));
+    RC("add_null", cuLinkAddData(l, CU_JIT_INPUT_PTX, NULL, 4, "x", 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("add_type", cuLinkAddData(l, (CUjitInputType)99, wrong, sizeof(wrong), "x", 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("file_null", cuLinkAddFile(l, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("file_none", cuLinkAddFile(l, CU_JIT_INPUT_PTX, "/nowhere/at/all", 0, NULL, NULL),
+       CUDA_ERROR_FILE_NOT_FOUND);
+    int fd = mkstemp(path);
+    cf_need_true("file", fd >= 0 && write(fd, cf_ptx, n) == (ssize_t)n);
+    close(fd);
+    OK("file_add", cuLinkAddFile(l, CU_JIT_INPUT_PTX, path, 0, NULL, NULL));
+    unlink(path);
+    OK("file_complete", cuLinkComplete(l, &image, &size));
+    OK("destroy", cuLinkDestroy(l));
+    /* An input that does not compile: the log says why, at the add or at the end. */
+    val[1] = (void *)sizeof(error); /* the first link has said how much it wrote */
+    NEED(cuLinkCreate(2, opt, val, &l));
+    CUresult a = cuLinkAddData(l, CU_JIT_INPUT_PTX, wrong, sizeof(wrong), NULL, 0, NULL, NULL);
+    if (a == CUDA_SUCCESS)
+        a = cuLinkComplete(l, &image, &size);
+    RC("wrong", a, CUDA_ERROR_INVALID_PTX);
+    cf_true("wrong_log", error[0] != 0);
+    OK("wrong_destroy", cuLinkDestroy(l));
+}
+
+/* A link state ends with its context. */
+CASE(link_context, CF_CTX)
+{
+    CUcontext c = NULL, old = NULL;
+    CUlinkState l = NULL;
+
+    NEED(cuCtxGetCurrent(&old));
+    NEED(cuCtxCreate(&c, NULL, 0, 0));
+    NEED(cuLinkCreate(0, NULL, NULL, &l));
+    OK("destroy_context", cuCtxDestroy(c));
+    NEED(cuCtxSetCurrent(old));
+    RC("destroy", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE);
+}
+
+CASE(memop_batch, CF_CTX)
+{
+    CUdeviceptr p = 0, d = 0;
+    uint32_t *h = NULL, got[4] = {0};
+    CUstreamBatchMemOpParams ops[3];
+    CUstream s = NULL;
+
+    NEED(cuMemAlloc(&p, 64));
+    NEED(cuMemsetD8(p, 0, 64));
+    NEED(cuMemHostAlloc((void **)&h, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&d, h, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    h[0] = 0;
+    memset(ops, 0, sizeof(ops));
+    ops[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    ops[0].waitValue.address = d;
+    ops[0].waitValue.value = 9;
+    ops[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    ops[1].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    ops[1].writeValue.address = p;
+    ops[1].writeValue.value = 41;
+    ops[2].operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    ops[2].writeValue.address = p + 8;
+    ops[2].writeValue.value64 = 0x1122334455667788;
+    OK("batch", cuStreamBatchMemOp(s, 3, ops, 0));
+    RC("waits", cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    *(volatile uint32_t *)h = 9; /* the processor releases the stream */
+    OK("sync", cuStreamSynchronize(s));
+    OK("read", cuMemcpyDtoH(got, p, 16));
+    cf_u64("value", got[0], 41);
+    cf_u64("value_64", got[2], 0x55667788);
+    OK("write_pinned", cuStreamWriteValue32(s, d + 4, 5, 0));
+    OK("sync_2", cuStreamSynchronize(s));
+    cf_u64("pinned", h[1], 5);
+    RC("none", cuStreamBatchMemOp(s, 0, ops, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("too_many", cuStreamBatchMemOp(s, 257, ops, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("flags", cuStreamBatchMemOp(s, 1, ops + 1, 7), CUDA_ERROR_INVALID_VALUE);
+    ops[1].operation = (CUstreamBatchMemOpType)77;
+    RC("operation", cuStreamBatchMemOp(s, 1, ops + 1, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unaligned", cuStreamWriteValue32(s, p + 2, 5, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unaligned_64", cuStreamWriteValue64(s, p + 4, 5, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("not_ours", cuStreamWriteValue32(s, 0x1000, 5, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("wait_not_ours", cuStreamWaitValue32(s, 0x1000, 5, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("past", cuStreamWriteValue64(s, p + 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("write_flags", cuStreamWriteValue32(s, p, 5, 0x70), CUDA_ERROR_INVALID_VALUE);
+    RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
+    NEED(cuStreamDestroy(s));
+    NEED(cuMemFree(p));
+    NEED(cuMemFreeHost(h));
+}
+
+CASE(cluster_occupancy, CF_CTX)
+{
+    CUlaunchConfig cfg = {.gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
+                          .blockDimY = 1, .blockDimZ = 1};
+    CUfunction f = cf_func("k_nop");
+    int n = -1;
+
+    OK("active", cuOccupancyMaxActiveClusters(&n, f, &cfg));
+    cf_true("active_value", n >= 1);
+    OK("size", cuOccupancyMaxPotentialClusterSize(&n, f, &cfg));
+    cf_true("size_value", n >= 1);
+    RC("active_null", cuOccupancyMaxActiveClusters(NULL, f, &cfg), CUDA_ERROR_INVALID_VALUE);
+    RC("active_config", cuOccupancyMaxActiveClusters(&n, f, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("active_function", cuOccupancyMaxActiveClusters(&n, NULL, &cfg), CUDA_ERROR_INVALID_HANDLE);
+    RC("size_null", cuOccupancyMaxPotentialClusterSize(NULL, f, &cfg), CUDA_ERROR_INVALID_VALUE);
+    cfg.blockDimX = 0;
+    RC("active_block", cuOccupancyMaxActiveClusters(&n, f, &cfg), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Only GPUs of compute capability 9.0 and later have tensor maps. */
+CASE(tensor_map, CF_CTX)
+{
+    CUtensorMap map;
+    CUdeviceptr p = 0;
+    cuuint64_t dims[2] = {64, 64}, strides[1] = {256};
+    cuuint32_t box[2] = {16, 16}, step[2] = {1, 1};
+    CUresult r;
+
+    NEED(cuMemAlloc(&p, 64 * 256));
+    r = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)p, dims, strides,
+                               box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                               CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    RC_IN("tiled", r, CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
+    if (r == CUDA_SUCCESS)
+        OK("replace", cuTensorMapReplaceAddress(&map, (void *)p));
+    NEED(cuMemFree(p));
+}
