@@ -69,7 +69,11 @@ $(OBJ)/ui.cpp.o: $(O)/ui/ui.cpp
 	@$(CXX) $(CXXFLAGS) -c -o $@ $<
 $(call objects,$(SERVER)): $(O)/ui/ui.h
 
-# One source: the tests and llama-simple; main and the part that other programs share: the rest.
+# The distributed libllama has a patch of its distributor in the model loader, with which this test's
+# models without files do not load: the program brings the loader of the sources, which comes first.
+$(BIN)/test-llama-archs: $(call objects,$(SRC)/tests/test-llama-archs.cpp $(SRC)/src/llama-model-loader.cpp)
+	$(LINK)
+# One source: the other tests and llama-simple; main and the part that other programs share: the rest.
 $(BIN)/test-%: $(OBJ)/tests/test-%.cpp.o
 	$(LINK)
 $(BIN)/llama-simple: $(OBJ)/examples/simple/simple.cpp.o

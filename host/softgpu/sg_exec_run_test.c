@@ -181,6 +181,11 @@ static void test_blocks(void)
           "and.b32 %r11, %r1, 7;\nshl.b32 %r11, %r11, 2;\nadd.u32 %r11, %r11, %r9;\n"
           "atom.shared.add.u32 %r12, [%r11], 1;\nbar.sync 0;\n@!%p1 bra E;\n"
           "ld.shared.u32 %r13, [%r10];\nst.global.u32 [%rd1], %r13;\nE:"), 1, 200, 8, 25);
+    CHECK("a 64-bit address before a local variable, with an offset into it", KERNEL("",
+          ".local .align 4 .b8 d[8];\nmov.u64 %rd3, d;\nadd.s64 %rd4, %rd3, -12;\n"
+          "st.local.u32 [%rd4+12], %r1;\nst.local.u32 [%rd4+16], 7;\n"
+          "ld.local.u32 %r6, [%rd3];\nld.local.u32 %r7, [%rd3+4];\nadd.u32 %r8, %r6, %r7;\n"
+          "st.global.u32 [%rd1], %r8;"), 1, 32, 32, i + 7);
     CHECK("local memory and generic addresses", KERNEL("",
           ".local .align 8 .b8 d[64];\nmov.u64 %rd3, d;\ncvta.local.u64 %rd4, %rd3;\n"
           "and.b32 %r9, %r1, 15;\nmul.wide.u32 %rd5, %r9, 4;\nadd.u64 %rd6, %rd4, %rd5;\n"
@@ -362,6 +367,9 @@ static void test_faults(void)
     expect_fault("outside shared memory", KERNEL(".shared .b32 s[4];\n",
                  "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nst.shared.u32 [%r9], %r1;"), 8,
                  SG_ERR_ADDRESS, 4, "shared");
+    expect_fault("beyond 32 bits of local memory", KERNEL("",
+                 ".local .align 4 .b8 d[8];\nmov.u64 %rd3, d;\nadd.s64 %rd3, %rd3, 0x10000000000;\n"
+                 "st.local.u32 [%rd3+4], %r1;"), 8, SG_ERR_ADDRESS, 0, "local");
     expect_fault("outside local memory", KERNEL("", ".local .b32 l[4];\nmov.u32 %r9, l;\n"
                  "mad.lo.u32 %r9, %r1, 4, %r9;\nst.local.u32 [%r9], %r1;"), 8, SG_ERR_ADDRESS, 4,
                  "local");
@@ -390,7 +398,7 @@ static void test_faults(void)
                  "shared");
     expect_fault("ldmatrix of global memory", KERNEL("",
                  "mul.wide.u32 %rd3, %r1, 16;\nadd.u64 %rd3, %rd3, %rd0;\n"
-                 "ldmatrix.sync.aligned.m8n8.x1.b16 {%r10}, [%rd3];"), 32, SG_ERR_MISALIGNED, 0,
+                 "ldmatrix.sync.aligned.m8n8.x1.b16 {%r10}, [%rd3];"), 32, SG_ERR_ADDRESS, 0,
                  "shared");
     expect_fault("call through a bad pointer", KERNEL("",
                  "call %rd0, ();"), 32, 718, 0, "pointer");

@@ -87,8 +87,13 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
     if (d->vregs[o.v].cls == SG_C_PRED)
         return sg_dec_syntax(d, "%s: a predicate is no address", d->oc.full);
     if (x->narrow && d->vregs[o.v].cls == SG_C_64) {
+        /* The sum is what must be inside: the register alone may lie before the variable. */
         x->op = sg_temp(d, SG_TY_U32);
-        sg_emit(d, "cvt.sat.u32.u64", x->op, o.v, NONE, NONE);
+        if (x->off)
+            sg_emit(d, "add.sat.u32.u64", x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
+        else
+            sg_emit(d, "cvt.sat.u32.u64", x->op, o.v, NONE, NONE);
+        x->off = 0;
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
         x->op = sg_temp(d, SG_TY_U64);
         sg_emit(d, "cvt.u64.u32", x->op, o.v, NONE, NONE);

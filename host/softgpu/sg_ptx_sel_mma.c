@@ -98,7 +98,8 @@ static int emit_ldst_matrix(struct sg_dec *d)
 {
     bool load = d->oc.base[0] == 'l', trans = sg_mod(d, "trans");
     bool generic;
-    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr, from;
+    uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr;
+    uint64_t from;
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
     uint32_t *const r[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opnd *o = &d->ops[at], *v = &d->ops[reg];
@@ -115,13 +116,13 @@ static int emit_ldst_matrix(struct sg_dec *d)
         o->imm = 0;
     } else if (d->vregs[o->v].cls == SG_C_64) {
         addr = sg_temp(d, SG_TY_U32);
-        from = o->v;
-        if (generic) { /* what is not in the window of shared memory saturates, which faults */
-            from = sg_temp(d, SG_TY_U64);
-            sg_emit(d, "sub.b64", from, o->v, sg_const64(d, sg_win.shared - o->imm), NONE);
-            o->imm = 0;
-        }
-        sg_emit(d, "cvt.sat.u32.u64", addr, from, NONE, NONE);
+        /* What is not in the window of shared memory becomes an address outside, which faults. */
+        from = (uint64_t)o->imm - (generic ? sg_win.shared : 0);
+        if (from)
+            sg_emit(d, "add.sat.u32.u64", addr, o->v, sg_const64(d, from), NONE);
+        else
+            sg_emit(d, "cvt.sat.u32.u64", addr, o->v, NONE, NONE);
+        o->imm = 0;
     } else {
         addr = o->v;
     }
