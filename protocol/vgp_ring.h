@@ -21,7 +21,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 0   /* the lower of the two is used */
+#define VGP_VERSION_MINOR 1   /* the lower of the two is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)
@@ -37,6 +37,14 @@
 #define VGP_RECORD_MAX (72u << 10)  /* one record, header included; larger data is sent as a blob */
 #define VGP_BLOB_CHUNK (64u << 10)  /* data bytes in one vgpBlobAppend */
 #define VGP_BLOB_MAX (1u << 30)     /* one blob: images of whole libraries are far smaller */
+
+/*
+ * Host functions that run in the guest at the same time. Each run has a slot and a sequence number.
+ * Its end is told twice: in host_done, which the waiting thread of the worker looks at now and then
+ * whatever the dispatcher does, and by a record, which wakes a dispatcher that sleeps.
+ */
+#define VGP_HOST_RUNS 512u
+#define VGP_HOST_DONE_OFFSET 2048u
 
 /* Worker states (worker_state). */
 enum vgp_worker_state {
@@ -94,8 +102,14 @@ struct vgp_window_shared {
     uint32_t dead_reason;  /* enum vgpu_dead_reason of the device ABI */
     uint64_t padding10[7];
     char dead_text[256]; /* one line for the trace, NUL-terminated */
+    uint8_t padding11[VGP_HOST_DONE_OFFSET - (7 * 64 + 256)];
+
+    /* last lines, guest: host_done[slot] = sequence of the run of a host function that has ended */
+    uint32_t host_done[VGP_HOST_RUNS];
 };
-_Static_assert(sizeof(struct vgp_window_shared) == 7 * 64 + 256, "window header layout");
+_Static_assert(sizeof(struct vgp_window_shared) == VGP_PAGE, "window header layout");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, host_done) == VGP_HOST_DONE_OFFSET,
+               "host_done");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, staging_offset) == 64, "line 1");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, ring_tail) == 128, "line 2");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_head) == 192, "line 3");
@@ -146,11 +160,12 @@ struct vgp_notify {
     uint16_t type; /* enum vgp_notify_type */
     uint16_t flags;
     uint64_t cookie; /* HOST_FUNC: the guest's callback id; PRINT: VGP_PRINT_STDOUT or _STDERR */
-    /* then: text bytes (PRINT, DETAIL: u32 length, then the bytes), or u32 status for HOST_FUNC */
+    /* then: text bytes (PRINT, DETAIL: u32 length, then the bytes), or for HOST_FUNC: u32 status,
+     * u32 slot, u32 sequence (only the status from a worker of version 1.0) */
 };
 enum vgp_notify_type {
     VGP_NOTIFY_PAD = 0xffff,
-    VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, then send vgpHostFuncDone(cookie) */
+    VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, store host_done, send vgpHostFuncFinished */
     VGP_NOTIFY_PRINT = 2,     /* text of a kernel: printf for standard output, assert for error */
     VGP_NOTIFY_DETAIL = 3,    /* why a call was refused or a kernel failed, for the trace */
     VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
@@ -224,6 +239,18 @@ enum vgp_tensor_map {
 
 /* Largest log that the worker keeps for one link or load. */
 #define VGP_JIT_LOG_MAX (1u << 20)
+
+/* vgpGraphList: what is listed. */
+enum vgp_graph_list {
+    VGP_LIST_NODES = 0,        /* of a graph */
+    VGP_LIST_ROOTS = 1,        /* nodes of a graph without dependencies */
+    VGP_LIST_EDGES = 2,        /* of a graph */
+    VGP_LIST_DEPENDENCIES = 3, /* of a node */
+    VGP_LIST_DEPENDENTS = 4,   /* of a node */
+};
+#define VGP_LIST_MAX 160u          /* entries of one reply */
+#define VGP_DEPENDENCIES_MAX 2048u /* of one call; more are added by further calls */
+#define VGP_HOST_NODES_UNKNOWN 0xffffffffu
 
 /* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits that matter on the host. */
 #define VGP_REGION_READONLY (1u << 0)

@@ -33,7 +33,7 @@ typedef CUresult (*vgp_handler)(struct vgb_call *c);
 
 /* A dispatch row. The dispatcher has checked nothing but the record header. */
 #define VGP_F_CONTEXT (1u << 0) /* the record's context must be made current first */
-#define VGP_F_ASYNC (1u << 1)   /* no reply is allowed */
+#define VGP_F_ASYNC (1u << 1)   /* no reply, or one without payload where the guest asks for it */
 #define VGP_F_REPLY (1u << 2)   /* a reply slot is required (neither: flex) */
 #define VGP_F_WAIT (1u << 3)    /* may be answered late */
 struct vgp_dispatch {

@@ -19,6 +19,7 @@ enum vgp_call {
     VGP_vgpPing = 0x0006,
     VGP_vgpRegionRegister = 0x0007,
     VGP_vgpRegionUnregister = 0x0008,
+    VGP_vgpHostFuncFinished = 0x0009,
     VGP_vgpCopy = 0x0010,
     VGP_vgpLaunch = 0x0011,
     VGP_vgpLaunchHostFunc = 0x0012,
@@ -112,6 +113,20 @@ enum vgp_call {
     VGP_cuEventQuery = 0x0414,
     VGP_cuEventSynchronize = 0x0415,
     VGP_cuEventElapsedTime_v2 = 0x0416,
+    VGP_vgpStreamBeginCapture = 0x0501,
+    VGP_vgpStreamEndCapture = 0x0502,
+    VGP_vgpStreamCaptureInfo = 0x0503,
+    VGP_vgpStreamUpdateCaptureDependencies = 0x0504,
+    VGP_vgpStreamInvalidateCapture = 0x0505,
+    VGP_vgpCaptureHostFunc = 0x0506,
+    VGP_vgpGraphInstantiate = 0x0510,
+    VGP_vgpGraphExecUpdate = 0x0511,
+    VGP_cuGraphLaunch = 0x0512,
+    VGP_cuGraphUpload = 0x0513,
+    VGP_cuGraphExecDestroy = 0x0514,
+    VGP_cuGraphExecGetFlags = 0x0515,
+    VGP_vgpGraphDestroy = 0x0516,
+    VGP_vgpGraphList = 0x0517,
     VGP_vgpMemGetGranularity = 0x0601,
     VGP_vgpMemCreate = 0x0602,
     VGP_vgpMemRelease = 0x0603,
@@ -295,6 +310,15 @@ struct vgp_args_vgpRegionUnregister {
 };
 _Static_assert(sizeof(struct vgp_args_vgpRegionUnregister) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpRegionUnregister, region) == 0, "wire layout");
+
+/* vgpHostFuncFinished: async */
+struct vgp_args_vgpHostFuncFinished {
+    uint32_t slot;
+    uint32_t sequence;
+};
+_Static_assert(sizeof(struct vgp_args_vgpHostFuncFinished) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpHostFuncFinished, slot) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpHostFuncFinished, sequence) == 4, "wire layout");
 
 /* vgpCopy: flex */
 struct vgp_args_vgpCopy {
@@ -1496,6 +1520,209 @@ struct vgp_ret_cuEventElapsedTime_v2 {
 };
 _Static_assert(sizeof(struct vgp_ret_cuEventElapsedTime_v2) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuEventElapsedTime_v2, pMilliseconds) == 0, "wire layout");
+
+/* vgpStreamBeginCapture: sync */
+struct vgp_args_vgpStreamBeginCapture {
+    uint64_t stream;
+    uint64_t graph;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamBeginCapture) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamBeginCapture, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamBeginCapture, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamBeginCapture, dependencies_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamBeginCapture, edgeData_len) == 20, "wire layout");
+
+/* vgpStreamEndCapture: sync */
+struct vgp_args_vgpStreamEndCapture {
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamEndCapture) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamEndCapture, stream) == 0, "wire layout");
+
+struct vgp_ret_vgpStreamEndCapture {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpStreamEndCapture) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamEndCapture, graph) == 0, "wire layout");
+
+/* vgpStreamCaptureInfo: sync */
+struct vgp_args_vgpStreamCaptureInfo {
+    uint64_t stream;
+    uint64_t first;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamCaptureInfo) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamCaptureInfo, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamCaptureInfo, first) == 8, "wire layout");
+
+struct vgp_ret_vgpStreamCaptureInfo {
+    uint32_t status;
+    uint8_t pad4[4];
+    uint64_t id;
+    uint64_t graph;
+    uint64_t total;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpStreamCaptureInfo) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, status) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, id) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, graph) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, total) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, edgeData_len) == 36, "wire layout");
+
+/* vgpStreamUpdateCaptureDependencies: sync */
+struct vgp_args_vgpStreamUpdateCaptureDependencies {
+    uint64_t stream;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint32_t flags;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamUpdateCaptureDependencies) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamUpdateCaptureDependencies, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamUpdateCaptureDependencies, dependencies_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamUpdateCaptureDependencies, edgeData_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamUpdateCaptureDependencies, flags) == 16, "wire layout");
+
+/* vgpStreamInvalidateCapture: sync */
+struct vgp_args_vgpStreamInvalidateCapture {
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamInvalidateCapture) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamInvalidateCapture, stream) == 0, "wire layout");
+
+/* vgpCaptureHostFunc: sync */
+struct vgp_args_vgpCaptureHostFunc {
+    uint64_t stream;
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_args_vgpCaptureHostFunc) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCaptureHostFunc, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCaptureHostFunc, cookie) == 8, "wire layout");
+
+/* vgpGraphInstantiate: sync */
+struct vgp_args_vgpGraphInstantiate {
+    uint64_t exec;
+    uint64_t graph;
+    uint64_t flags;
+    uint64_t uploadStream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphInstantiate) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphInstantiate, exec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphInstantiate, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphInstantiate, flags) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphInstantiate, uploadStream) == 24, "wire layout");
+
+struct vgp_ret_vgpGraphInstantiate {
+    uint32_t status;
+    uint32_t result;
+    uint64_t errorNode;
+    uint32_t hostNodes;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphInstantiate) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphInstantiate, status) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphInstantiate, result) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphInstantiate, errorNode) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphInstantiate, hostNodes) == 16, "wire layout");
+
+/* vgpGraphExecUpdate: sync */
+struct vgp_args_vgpGraphExecUpdate {
+    uint64_t exec;
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphExecUpdate) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExecUpdate, exec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExecUpdate, graph) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphExecUpdate {
+    uint32_t status;
+    uint32_t result;
+    uint64_t errorNode;
+    uint64_t errorFromNode;
+    uint32_t hostNodes;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphExecUpdate) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExecUpdate, status) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExecUpdate, result) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExecUpdate, errorNode) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExecUpdate, errorFromNode) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExecUpdate, hostNodes) == 24, "wire layout");
+
+/* cuGraphLaunch: async */
+struct vgp_args_cuGraphLaunch {
+    uint64_t hGraphExec;
+    uint64_t hStream;
+};
+_Static_assert(sizeof(struct vgp_args_cuGraphLaunch) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphLaunch, hGraphExec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphLaunch, hStream) == 8, "wire layout");
+
+/* cuGraphUpload: async */
+struct vgp_args_cuGraphUpload {
+    uint64_t hGraphExec;
+    uint64_t hStream;
+};
+_Static_assert(sizeof(struct vgp_args_cuGraphUpload) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphUpload, hGraphExec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphUpload, hStream) == 8, "wire layout");
+
+/* cuGraphExecDestroy: async */
+struct vgp_args_cuGraphExecDestroy {
+    uint64_t hGraphExec;
+};
+_Static_assert(sizeof(struct vgp_args_cuGraphExecDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphExecDestroy, hGraphExec) == 0, "wire layout");
+
+/* cuGraphExecGetFlags: sync */
+struct vgp_args_cuGraphExecGetFlags {
+    uint64_t hGraphExec;
+};
+_Static_assert(sizeof(struct vgp_args_cuGraphExecGetFlags) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGraphExecGetFlags, hGraphExec) == 0, "wire layout");
+
+struct vgp_ret_cuGraphExecGetFlags {
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_ret_cuGraphExecGetFlags) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuGraphExecGetFlags, flags) == 0, "wire layout");
+
+/* vgpGraphDestroy: sync */
+struct vgp_args_vgpGraphDestroy {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphDestroy, graph) == 0, "wire layout");
+
+/* vgpGraphList: sync */
+struct vgp_args_vgpGraphList {
+    uint32_t what;
+    uint32_t room;
+    uint64_t object;
+    uint64_t first;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphList) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphList, what) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphList, room) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphList, object) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphList, first) == 16, "wire layout");
+
+struct vgp_ret_vgpGraphList {
+    uint64_t total;
+    uint32_t from_len;
+    uint32_t to_len;
+    uint32_t edgeData_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphList) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, total) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, from_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, to_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, edgeData_len) == 16, "wire layout");
 
 /* vgpMemGetGranularity: sync */
 struct vgp_args_vgpMemGetGranularity {

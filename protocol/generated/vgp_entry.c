@@ -1715,6 +1715,79 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
     return r;
 }
 
+#define body_cuGraphLaunch vcu_cuGraphLaunch
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphLaunch", r, t0, "hGraphExec=%p hStream=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphLaunch_ptsz", r, t0, "hGraphExec=%p hStream=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuGraphUpload vcu_cuGraphUpload
+CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphUpload(hGraphExec, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphUpload", r, t0, "hGraphExec=%p hStream=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuGraphUpload(hGraphExec, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphUpload_ptsz", r, t0, "hGraphExec=%p hStream=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuGraphExecDestroy vcu_cuGraphExecDestroy
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecDestroy(hGraphExec);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecDestroy", r, t0, "hGraphExec=%p",
+                       (void *)(uintptr_t)hGraphExec);
+    return r;
+}
+
+#define body_cuGraphExecGetFlags vcu_cuGraphExecGetFlags
+CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecGetFlags(hGraphExec, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecGetFlags", r, t0, "hGraphExec=%p *flags=%#llx",
+                       (void *)(uintptr_t)hGraphExec,
+                       r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull);
+    return r;
+}
+
 #define body_cuMemAddressReserve vcu_cuMemAddressReserve
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
@@ -3818,6 +3891,389 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuThreadExchangeStreamCaptureMode", r, t0, "mode=%p",
                        (const void *)mode);
+    return r;
+}
+
+#define body_cuStreamBeginCapture vcu_cuStreamBeginCapture
+CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamBeginCapture(hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCapture", r, t0, "hStream=%p",
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamBeginCapture(hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCapture_ptsz", r, t0, "hStream=%p",
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuStreamBeginCapture_v2 vcu_cuStreamBeginCapture_v2
+CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCapture_v2", r, t0, "hStream=%p mode=%d",
+                       (void *)(uintptr_t)hStream,
+                       (int)mode);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCapture_v2_ptsz", r, t0, "hStream=%p mode=%d",
+                       (void *)(uintptr_t)hStream,
+                       (int)mode);
+    return r;
+}
+
+#define body_cuStreamBeginCaptureToGraph vcu_cuStreamBeginCaptureToGraph
+CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCaptureToGraph", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
+                       (void *)(uintptr_t)hStream,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (int)mode);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamBeginCaptureToGraph_ptsz", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
+                       (void *)(uintptr_t)hStream,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (int)mode);
+    return r;
+}
+
+#define body_cuStreamEndCapture vcu_cuStreamEndCapture
+CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamEndCapture(hStream, phGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamEndCapture", r, t0, "hStream=%p *phGraph=%p",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamEndCapture(hStream, phGraph);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamEndCapture_ptsz", r, t0, "hStream=%p *phGraph=%p",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    return r;
+}
+
+#define body_cuStreamUpdateCaptureDependencies vcu_cuStreamUpdateCaptureDependencies
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamUpdateCaptureDependencies", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       (unsigned long long)numDependencies,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamUpdateCaptureDependencies_ptsz", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       (unsigned long long)numDependencies,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuStreamUpdateCaptureDependencies_v2 vcu_cuStreamUpdateCaptureDependencies_v2
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamUpdateCaptureDependencies_v2", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamUpdateCaptureDependencies_v2_ptsz", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuGraphInstantiate vcu_cuGraphInstantiate
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphInstantiate", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
+                       r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && phErrorNode ? (void *)*phErrorNode : NULL,
+                       (const void *)logBuffer,
+                       (unsigned long long)bufferSize);
+    return r;
+}
+
+#define body_cuGraphInstantiate_v2 vcu_cuGraphInstantiate_v2
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphInstantiate_v2", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
+                       r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && phErrorNode ? (void *)*phErrorNode : NULL,
+                       (const void *)logBuffer,
+                       (unsigned long long)bufferSize);
+    return r;
+}
+
+#define body_cuGraphInstantiateWithFlags vcu_cuGraphInstantiateWithFlags
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphInstantiateWithFlags", r, t0, "*phGraphExec=%p hGraph=%p flags=%#llx",
+                       r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuGraphInstantiateWithParams vcu_cuGraphInstantiateWithParams
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphInstantiateWithParams", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
+                       r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)instantiateParams);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphInstantiateWithParams_ptsz", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
+                       r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)instantiateParams);
+    return r;
+}
+
+#define body_cuGraphExecUpdate vcu_cuGraphExecUpdate
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecUpdate", r, t0, "hGraphExec=%p hGraph=%p *hErrorNode_out=%p updateResult_out=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && hErrorNode_out ? (void *)*hErrorNode_out : NULL,
+                       (const void *)updateResult_out);
+    return r;
+}
+
+#define body_cuGraphExecUpdate_v2 vcu_cuGraphExecUpdate_v2
+CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecUpdate_v2", r, t0, "hGraphExec=%p hGraph=%p resultInfo=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)resultInfo);
+    return r;
+}
+
+#define body_cuGraphDestroy vcu_cuGraphDestroy
+CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphDestroy(hGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphDestroy", r, t0, "hGraph=%p",
+                       (void *)(uintptr_t)hGraph);
+    return r;
+}
+
+#define body_cuGraphGetNodes vcu_cuGraphGetNodes
+CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphGetNodes(hGraph, nodes, numNodes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphGetNodes", r, t0, "hGraph=%p *nodes=%p *numNodes=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && nodes ? (void *)*nodes : NULL,
+                       r == CUDA_SUCCESS && numNodes ? (unsigned long long)*numNodes : 0ull);
+    return r;
+}
+
+#define body_cuGraphGetRootNodes vcu_cuGraphGetRootNodes
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphGetRootNodes", r, t0, "hGraph=%p *rootNodes=%p *numRootNodes=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && rootNodes ? (void *)*rootNodes : NULL,
+                       r == CUDA_SUCCESS && numRootNodes ? (unsigned long long)*numRootNodes : 0ull);
+    return r;
+}
+
+#define body_cuGraphGetEdges vcu_cuGraphGetEdges
+CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphGetEdges(hGraph, from, to, numEdges);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphGetEdges", r, t0, "hGraph=%p *from=%p *to=%p *numEdges=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && from ? (void *)*from : NULL,
+                       r == CUDA_SUCCESS && to ? (void *)*to : NULL,
+                       r == CUDA_SUCCESS && numEdges ? (unsigned long long)*numEdges : 0ull);
+    return r;
+}
+
+#define body_cuGraphGetEdges_v2 vcu_cuGraphGetEdges_v2
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphGetEdges_v2", r, t0, "hGraph=%p *from=%p *to=%p edgeData=%p *numEdges=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && from ? (void *)*from : NULL,
+                       r == CUDA_SUCCESS && to ? (void *)*to : NULL,
+                       (const void *)edgeData,
+                       r == CUDA_SUCCESS && numEdges ? (unsigned long long)*numEdges : 0ull);
+    return r;
+}
+
+#define body_cuGraphNodeGetDependencies vcu_cuGraphNodeGetDependencies
+CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetDependencies", r, t0, "hNode=%p *dependencies=%p *numDependencies=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       r == CUDA_SUCCESS && numDependencies ? (unsigned long long)*numDependencies : 0ull);
+    return r;
+}
+
+#define body_cuGraphNodeGetDependencies_v2 vcu_cuGraphNodeGetDependencies_v2
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetDependencies_v2", r, t0, "hNode=%p *dependencies=%p edgeData=%p *numDependencies=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
+                       (const void *)edgeData,
+                       r == CUDA_SUCCESS && numDependencies ? (unsigned long long)*numDependencies : 0ull);
+    return r;
+}
+
+#define body_cuGraphNodeGetDependentNodes vcu_cuGraphNodeGetDependentNodes
+CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetDependentNodes", r, t0, "hNode=%p *dependentNodes=%p *numDependentNodes=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
+                       r == CUDA_SUCCESS && numDependentNodes ? (unsigned long long)*numDependentNodes : 0ull);
+    return r;
+}
+
+#define body_cuGraphNodeGetDependentNodes_v2 vcu_cuGraphNodeGetDependentNodes_v2
+CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetDependentNodes_v2", r, t0, "hNode=%p *dependentNodes=%p edgeData=%p *numDependentNodes=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
+                       (const void *)edgeData,
+                       r == CUDA_SUCCESS && numDependentNodes ? (unsigned long long)*numDependentNodes : 0ull);
     return r;
 }
 

@@ -263,6 +263,20 @@ CUresult vgp_call_vgpRegionUnregister(uint32_t region)
     return r;
 }
 
+CUresult vgp_call_vgpHostFuncFinished(uint32_t slot, uint32_t sequence)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpHostFuncFinished, (uint32_t)(8), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpHostFuncFinished *a = s->args;
+    a->slot = (uint32_t)slot;
+    a->sequence = (uint32_t)sequence;
+    r = vgp_submit_async(s);
+    return r;
+}
+
 CUresult vgp_call_vgpCopy(uint32_t dstKind, uint32_t srcKind, uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream, uint32_t when, const void *data, uint32_t data_len, uint8_t *result, uint32_t *result_len)
 {
     CUresult r;
@@ -2694,6 +2708,422 @@ CUresult vgp_call_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CU
     if (n >= sizeof(*ret)) {
         if (r == CUDA_SUCCESS && pMilliseconds)
             *pMilliseconds = (float)ret->pMilliseconds;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamBeginCapture(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpStreamBeginCapture, (uint32_t)(24 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamBeginCapture *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamEndCapture(CUstream stream, uint64_t *graph)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamEndCapture, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamEndCapture *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpStreamEndCapture *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && graph)
+            *graph = (uint64_t)ret->graph;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamCaptureInfo(CUstream stream, uint64_t first, uint32_t *status, uint64_t *id, uint64_t *graph, uint64_t *total, uint64_t *dependencies, uint32_t *dependencies_len, uint64_t *edgeData, uint32_t *edgeData_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamCaptureInfo, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamCaptureInfo *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->first = (uint64_t)first;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpStreamCaptureInfo *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && status)
+            *status = (uint32_t)ret->status;
+        if (r == CUDA_SUCCESS && id)
+            *id = (uint64_t)ret->id;
+        if (r == CUDA_SUCCESS && graph)
+            *graph = (uint64_t)ret->graph;
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint64_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t dependencies_bytes = (uint64_t)ret->dependencies_len * 8;
+        if (dependencies_bytes > left || ret->dependencies_len > 240) {
+            r = CUDA_ERROR_UNKNOWN;
+            dependencies_bytes = left = 0;
+        }
+        if (dependencies && dependencies_len) {
+            uint64_t k = dependencies_bytes / 8 < *dependencies_len ? dependencies_bytes / 8 : *dependencies_len;
+            memcpy(dependencies, q, k * 8);
+            *dependencies_len = (uint32_t)k;
+        }
+        q += dependencies_bytes < left ? vgp_pad8(dependencies_bytes) : dependencies_bytes;
+        left -= vgp_pad8(dependencies_bytes) < left ? vgp_pad8(dependencies_bytes) : left;
+        uint64_t edgeData_bytes = (uint64_t)ret->edgeData_len * 8;
+        if (edgeData_bytes > left || ret->edgeData_len > 240) {
+            r = CUDA_ERROR_UNKNOWN;
+            edgeData_bytes = left = 0;
+        }
+        if (edgeData && edgeData_len) {
+            uint64_t k = edgeData_bytes / 8 < *edgeData_len ? edgeData_bytes / 8 : *edgeData_len;
+            memcpy(edgeData, q, k * 8);
+            *edgeData_len = (uint32_t)k;
+        }
+        q += edgeData_bytes < left ? vgp_pad8(edgeData_bytes) : edgeData_bytes;
+        left -= vgp_pad8(edgeData_bytes) < left ? vgp_pad8(edgeData_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamUpdateCaptureDependencies(CUstream stream, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint32_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpStreamUpdateCaptureDependencies, (uint32_t)(24 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamUpdateCaptureDependencies *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamInvalidateCapture(CUstream stream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamInvalidateCapture, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamInvalidateCapture *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpCaptureHostFunc(CUstream stream, uint64_t cookie)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpCaptureHostFunc, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpCaptureHostFunc *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->cookie = (uint64_t)cookie;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphInstantiate(CUgraphExec exec, CUgraph graph, uint64_t flags, CUstream uploadStream, uint32_t *status, uint32_t *result, uint64_t *errorNode, uint32_t *hostNodes)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphInstantiate, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphInstantiate *a = s->args;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->flags = (uint64_t)flags;
+    a->uploadStream = (uint64_t)(uintptr_t)uploadStream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphInstantiate *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && status)
+            *status = (uint32_t)ret->status;
+        if (r == CUDA_SUCCESS && result)
+            *result = (uint32_t)ret->result;
+        if (r == CUDA_SUCCESS && errorNode)
+            *errorNode = (uint64_t)ret->errorNode;
+        if (r == CUDA_SUCCESS && hostNodes)
+            *hostNodes = (uint32_t)ret->hostNodes;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphExecUpdate(CUgraphExec exec, CUgraph graph, uint32_t *status, uint32_t *result, uint64_t *errorNode, uint64_t *errorFromNode, uint32_t *hostNodes)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphExecUpdate, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphExecUpdate *a = s->args;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphExecUpdate *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && status)
+            *status = (uint32_t)ret->status;
+        if (r == CUDA_SUCCESS && result)
+            *result = (uint32_t)ret->result;
+        if (r == CUDA_SUCCESS && errorNode)
+            *errorNode = (uint64_t)ret->errorNode;
+        if (r == CUDA_SUCCESS && errorFromNode)
+            *errorFromNode = (uint64_t)ret->errorFromNode;
+        if (r == CUDA_SUCCESS && hostNodes)
+            *hostNodes = (uint32_t)ret->hostNodes;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGraphLaunch, (uint32_t)(16), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGraphLaunch *a = s->args;
+    a->hGraphExec = (uint64_t)(uintptr_t)hGraphExec;
+    a->hStream = (uint64_t)(uintptr_t)hStream;
+    r = vgp_submit_async(s);
+    return r;
+}
+
+CUresult vgp_call_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGraphUpload, (uint32_t)(16), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGraphUpload *a = s->args;
+    a->hGraphExec = (uint64_t)(uintptr_t)hGraphExec;
+    a->hStream = (uint64_t)(uintptr_t)hStream;
+    r = vgp_submit_async(s);
+    return r;
+}
+
+CUresult vgp_call_cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGraphExecDestroy, (uint32_t)(8), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGraphExecDestroy *a = s->args;
+    a->hGraphExec = (uint64_t)(uintptr_t)hGraphExec;
+    r = vgp_submit_async(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)hGraphExec);
+    return r;
+}
+
+CUresult vgp_call_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGraphExecGetFlags, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGraphExecGetFlags *a = s->args;
+    a->hGraphExec = (uint64_t)(uintptr_t)hGraphExec;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuGraphExecGetFlags *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && flags)
+            *flags = (cuuint64_t)ret->flags;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphDestroy(CUgraph graph)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphDestroy *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphList(uint32_t what, uint32_t room, uint64_t object, uint64_t first, uint64_t *total, uint64_t *from, uint32_t *from_len, uint64_t *to, uint32_t *to_len, uint64_t *edgeData, uint32_t *edgeData_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphList, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphList *a = s->args;
+    a->what = (uint32_t)what;
+    a->room = (uint32_t)room;
+    a->object = (uint64_t)object;
+    a->first = (uint64_t)first;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphList *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint64_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t from_bytes = (uint64_t)ret->from_len * 8;
+        if (from_bytes > left || ret->from_len > 160) {
+            r = CUDA_ERROR_UNKNOWN;
+            from_bytes = left = 0;
+        }
+        if (from && from_len) {
+            uint64_t k = from_bytes / 8 < *from_len ? from_bytes / 8 : *from_len;
+            memcpy(from, q, k * 8);
+            *from_len = (uint32_t)k;
+        }
+        q += from_bytes < left ? vgp_pad8(from_bytes) : from_bytes;
+        left -= vgp_pad8(from_bytes) < left ? vgp_pad8(from_bytes) : left;
+        uint64_t to_bytes = (uint64_t)ret->to_len * 8;
+        if (to_bytes > left || ret->to_len > 160) {
+            r = CUDA_ERROR_UNKNOWN;
+            to_bytes = left = 0;
+        }
+        if (to && to_len) {
+            uint64_t k = to_bytes / 8 < *to_len ? to_bytes / 8 : *to_len;
+            memcpy(to, q, k * 8);
+            *to_len = (uint32_t)k;
+        }
+        q += to_bytes < left ? vgp_pad8(to_bytes) : to_bytes;
+        left -= vgp_pad8(to_bytes) < left ? vgp_pad8(to_bytes) : left;
+        uint64_t edgeData_bytes = (uint64_t)ret->edgeData_len * 8;
+        if (edgeData_bytes > left || ret->edgeData_len > 160) {
+            r = CUDA_ERROR_UNKNOWN;
+            edgeData_bytes = left = 0;
+        }
+        if (edgeData && edgeData_len) {
+            uint64_t k = edgeData_bytes / 8 < *edgeData_len ? edgeData_bytes / 8 : *edgeData_len;
+            memcpy(edgeData, q, k * 8);
+            *edgeData_len = (uint32_t)k;
+        }
+        q += edgeData_bytes < left ? vgp_pad8(edgeData_bytes) : edgeData_bytes;
+        left -= vgp_pad8(edgeData_bytes) < left ? vgp_pad8(edgeData_bytes) : left;
     }
     vgp_submit_end(s);
     return r;

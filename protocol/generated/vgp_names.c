@@ -19,6 +19,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpPing: return "vgpPing";
     case VGP_vgpRegionRegister: return "vgpRegionRegister";
     case VGP_vgpRegionUnregister: return "vgpRegionUnregister";
+    case VGP_vgpHostFuncFinished: return "vgpHostFuncFinished";
     case VGP_vgpCopy: return "vgpCopy";
     case VGP_vgpLaunch: return "vgpLaunch";
     case VGP_vgpLaunchHostFunc: return "vgpLaunchHostFunc";
@@ -112,6 +113,20 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuEventQuery: return "cuEventQuery";
     case VGP_cuEventSynchronize: return "cuEventSynchronize";
     case VGP_cuEventElapsedTime_v2: return "cuEventElapsedTime_v2";
+    case VGP_vgpStreamBeginCapture: return "vgpStreamBeginCapture";
+    case VGP_vgpStreamEndCapture: return "vgpStreamEndCapture";
+    case VGP_vgpStreamCaptureInfo: return "vgpStreamCaptureInfo";
+    case VGP_vgpStreamUpdateCaptureDependencies: return "vgpStreamUpdateCaptureDependencies";
+    case VGP_vgpStreamInvalidateCapture: return "vgpStreamInvalidateCapture";
+    case VGP_vgpCaptureHostFunc: return "vgpCaptureHostFunc";
+    case VGP_vgpGraphInstantiate: return "vgpGraphInstantiate";
+    case VGP_vgpGraphExecUpdate: return "vgpGraphExecUpdate";
+    case VGP_cuGraphLaunch: return "cuGraphLaunch";
+    case VGP_cuGraphUpload: return "cuGraphUpload";
+    case VGP_cuGraphExecDestroy: return "cuGraphExecDestroy";
+    case VGP_cuGraphExecGetFlags: return "cuGraphExecGetFlags";
+    case VGP_vgpGraphDestroy: return "vgpGraphDestroy";
+    case VGP_vgpGraphList: return "vgpGraphList";
     case VGP_vgpMemGetGranularity: return "vgpMemGetGranularity";
     case VGP_vgpMemCreate: return "vgpMemCreate";
     case VGP_vgpMemRelease: return "vgpMemRelease";
@@ -145,6 +160,7 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0006, "vgpPing", "sync", 8, 8, 8, 8},
     {0x0007, "vgpRegionRegister", "sync", 24, 24, 8, 8},
     {0x0008, "vgpRegionUnregister", "wait", 8, 8, 0, 0},
+    {0x0009, "vgpHostFuncFinished", "async", 8, 8, 0, 0},
     {0x0010, "vgpCopy", "flex", 96, 65632, 8, 4040},
     {0x0011, "vgpLaunch", "flex", 64, 35008, 0, 0},
     {0x0012, "vgpLaunchHostFunc", "async", 16, 16, 0, 0},
@@ -238,6 +254,20 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0414, "cuEventQuery", "sync", 8, 8, 0, 0},
     {0x0415, "cuEventSynchronize", "wait", 8, 8, 0, 0},
     {0x0416, "cuEventElapsedTime_v2", "sync", 16, 16, 8, 8},
+    {0x0501, "vgpStreamBeginCapture", "sync", 24, 32792, 0, 0},
+    {0x0502, "vgpStreamEndCapture", "sync", 8, 8, 8, 8},
+    {0x0503, "vgpStreamCaptureInfo", "sync", 16, 16, 40, 3880},
+    {0x0504, "vgpStreamUpdateCaptureDependencies", "sync", 24, 32792, 0, 0},
+    {0x0505, "vgpStreamInvalidateCapture", "sync", 8, 8, 0, 0},
+    {0x0506, "vgpCaptureHostFunc", "sync", 16, 16, 0, 0},
+    {0x0510, "vgpGraphInstantiate", "sync", 32, 32, 24, 24},
+    {0x0511, "vgpGraphExecUpdate", "sync", 16, 16, 32, 32},
+    {0x0512, "cuGraphLaunch", "async", 16, 16, 0, 0},
+    {0x0513, "cuGraphUpload", "async", 16, 16, 0, 0},
+    {0x0514, "cuGraphExecDestroy", "async", 8, 8, 0, 0},
+    {0x0515, "cuGraphExecGetFlags", "sync", 8, 8, 8, 8},
+    {0x0516, "vgpGraphDestroy", "sync", 8, 8, 0, 0},
+    {0x0517, "vgpGraphList", "sync", 24, 24, 24, 3864},
     {0x0601, "vgpMemGetGranularity", "sync", 24, 24, 8, 8},
     {0x0602, "vgpMemCreate", "sync", 48, 48, 0, 0},
     {0x0603, "vgpMemRelease", "sync", 8, 8, 0, 0},

@@ -595,12 +595,6 @@ int cuGraphDebugDotPrint(void)
     return refuse("cuGraphDebugDotPrint", why_graphs);
 }
 
-int cuGraphDestroy(void);
-int cuGraphDestroy(void)
-{
-    return refuse("cuGraphDestroy", why_graphs);
-}
-
 int cuGraphDestroyNode(void);
 int cuGraphDestroyNode(void)
 {
@@ -643,12 +637,6 @@ int cuGraphExecChildGraphNodeSetParams(void)
     return refuse("cuGraphExecChildGraphNodeSetParams", why_graphs);
 }
 
-int cuGraphExecDestroy(void);
-int cuGraphExecDestroy(void)
-{
-    return refuse("cuGraphExecDestroy", why_graphs);
-}
-
 int cuGraphExecEventRecordNodeSetEvent(void);
 int cuGraphExecEventRecordNodeSetEvent(void)
 {
@@ -671,12 +659,6 @@ int cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void)
 {
     return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams", why_graphs);
-}
-
-int cuGraphExecGetFlags(void);
-int cuGraphExecGetFlags(void)
-{
-    return refuse("cuGraphExecGetFlags", why_graphs);
 }
 
 int cuGraphExecHostNodeSetParams(void);
@@ -715,18 +697,6 @@ int cuGraphExecNodeSetParams(void)
     return refuse("cuGraphExecNodeSetParams", why_graphs);
 }
 
-int cuGraphExecUpdate(void);
-int cuGraphExecUpdate(void)
-{
-    return refuse("cuGraphExecUpdate", why_graphs);
-}
-
-int cuGraphExecUpdate_v2(void);
-int cuGraphExecUpdate_v2(void)
-{
-    return refuse("cuGraphExecUpdate_v2", why_graphs);
-}
-
 int cuGraphExternalSemaphoresSignalNodeGetParams(void);
 int cuGraphExternalSemaphoresSignalNodeGetParams(void)
 {
@@ -751,30 +721,6 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void)
     return refuse("cuGraphExternalSemaphoresWaitNodeSetParams", why_graphs);
 }
 
-int cuGraphGetEdges(void);
-int cuGraphGetEdges(void)
-{
-    return refuse("cuGraphGetEdges", why_graphs);
-}
-
-int cuGraphGetEdges_v2(void);
-int cuGraphGetEdges_v2(void)
-{
-    return refuse("cuGraphGetEdges_v2", why_graphs);
-}
-
-int cuGraphGetNodes(void);
-int cuGraphGetNodes(void)
-{
-    return refuse("cuGraphGetNodes", why_graphs);
-}
-
-int cuGraphGetRootNodes(void);
-int cuGraphGetRootNodes(void)
-{
-    return refuse("cuGraphGetRootNodes", why_graphs);
-}
-
 int cuGraphHostNodeGetParams(void);
 int cuGraphHostNodeGetParams(void)
 {
@@ -785,36 +731,6 @@ int cuGraphHostNodeSetParams(void);
 int cuGraphHostNodeSetParams(void)
 {
     return refuse("cuGraphHostNodeSetParams", why_graphs);
-}
-
-int cuGraphInstantiate(void);
-int cuGraphInstantiate(void)
-{
-    return refuse("cuGraphInstantiate", why_graphs);
-}
-
-int cuGraphInstantiateWithFlags(void);
-int cuGraphInstantiateWithFlags(void)
-{
-    return refuse("cuGraphInstantiateWithFlags", why_graphs);
-}
-
-int cuGraphInstantiateWithParams(void);
-int cuGraphInstantiateWithParams(void)
-{
-    return refuse("cuGraphInstantiateWithParams", why_graphs);
-}
-
-int cuGraphInstantiateWithParams_ptsz(void);
-int cuGraphInstantiateWithParams_ptsz(void)
-{
-    return refuse("cuGraphInstantiateWithParams_ptsz", why_graphs);
-}
-
-int cuGraphInstantiate_v2(void);
-int cuGraphInstantiate_v2(void)
-{
-    return refuse("cuGraphInstantiate_v2", why_graphs);
 }
 
 int cuGraphKernelNodeCopyAttributes(void);
@@ -859,18 +775,6 @@ int cuGraphKernelNodeSetParams_v2(void)
     return refuse("cuGraphKernelNodeSetParams_v2", why_graphs);
 }
 
-int cuGraphLaunch(void);
-int cuGraphLaunch(void)
-{
-    return refuse("cuGraphLaunch", why_graphs);
-}
-
-int cuGraphLaunch_ptsz(void);
-int cuGraphLaunch_ptsz(void)
-{
-    return refuse("cuGraphLaunch_ptsz", why_graphs);
-}
-
 int cuGraphMemAllocNodeGetParams(void);
 int cuGraphMemAllocNodeGetParams(void)
 {
@@ -911,30 +815,6 @@ int cuGraphNodeFindInClone(void);
 int cuGraphNodeFindInClone(void)
 {
     return refuse("cuGraphNodeFindInClone", why_graphs);
-}
-
-int cuGraphNodeGetDependencies(void);
-int cuGraphNodeGetDependencies(void)
-{
-    return refuse("cuGraphNodeGetDependencies", why_graphs);
-}
-
-int cuGraphNodeGetDependencies_v2(void);
-int cuGraphNodeGetDependencies_v2(void)
-{
-    return refuse("cuGraphNodeGetDependencies_v2", why_graphs);
-}
-
-int cuGraphNodeGetDependentNodes(void);
-int cuGraphNodeGetDependentNodes(void)
-{
-    return refuse("cuGraphNodeGetDependentNodes", why_graphs);
-}
-
-int cuGraphNodeGetDependentNodes_v2(void);
-int cuGraphNodeGetDependentNodes_v2(void)
-{
-    return refuse("cuGraphNodeGetDependentNodes_v2", why_graphs);
 }
 
 int cuGraphNodeGetEnabled(void);
@@ -983,18 +863,6 @@ int cuGraphRetainUserObject(void);
 int cuGraphRetainUserObject(void)
 {
     return refuse("cuGraphRetainUserObject", why_graphs);
-}
-
-int cuGraphUpload(void);
-int cuGraphUpload(void)
-{
-    return refuse("cuGraphUpload", why_graphs);
-}
-
-int cuGraphUpload_ptsz(void);
-int cuGraphUpload_ptsz(void)
-{
-    return refuse("cuGraphUpload_ptsz", why_graphs);
 }
 
 int cuGraphicsEGLRegisterImage(void);
@@ -1885,42 +1753,6 @@ int cuStreamAttachMemAsync_ptsz(void)
     return refuse("cuStreamAttachMemAsync_ptsz", why_later);
 }
 
-int cuStreamBeginCapture(void);
-int cuStreamBeginCapture(void)
-{
-    return refuse("cuStreamBeginCapture", why_graphs);
-}
-
-int cuStreamBeginCapture_ptsz(void);
-int cuStreamBeginCapture_ptsz(void)
-{
-    return refuse("cuStreamBeginCapture_ptsz", why_graphs);
-}
-
-int cuStreamBeginCaptureToGraph(void);
-int cuStreamBeginCaptureToGraph(void)
-{
-    return refuse("cuStreamBeginCaptureToGraph", why_graphs);
-}
-
-int cuStreamBeginCaptureToGraph_ptsz(void);
-int cuStreamBeginCaptureToGraph_ptsz(void)
-{
-    return refuse("cuStreamBeginCaptureToGraph_ptsz", why_graphs);
-}
-
-int cuStreamBeginCapture_v2(void);
-int cuStreamBeginCapture_v2(void)
-{
-    return refuse("cuStreamBeginCapture_v2", why_graphs);
-}
-
-int cuStreamBeginCapture_v2_ptsz(void);
-int cuStreamBeginCapture_v2_ptsz(void)
-{
-    return refuse("cuStreamBeginCapture_v2_ptsz", why_graphs);
-}
-
 int cuStreamCopyAttributes(void);
 int cuStreamCopyAttributes(void)
 {
@@ -1931,18 +1763,6 @@ int cuStreamCopyAttributes_ptsz(void);
 int cuStreamCopyAttributes_ptsz(void)
 {
     return refuse("cuStreamCopyAttributes_ptsz", why_later);
-}
-
-int cuStreamEndCapture(void);
-int cuStreamEndCapture(void)
-{
-    return refuse("cuStreamEndCapture", why_graphs);
-}
-
-int cuStreamEndCapture_ptsz(void);
-int cuStreamEndCapture_ptsz(void)
-{
-    return refuse("cuStreamEndCapture_ptsz", why_graphs);
 }
 
 int cuStreamGetAttribute(void);
@@ -1985,30 +1805,6 @@ int cuStreamSetAttribute_ptsz(void);
 int cuStreamSetAttribute_ptsz(void)
 {
     return refuse("cuStreamSetAttribute_ptsz", why_later);
-}
-
-int cuStreamUpdateCaptureDependencies(void);
-int cuStreamUpdateCaptureDependencies(void)
-{
-    return refuse("cuStreamUpdateCaptureDependencies", why_graphs);
-}
-
-int cuStreamUpdateCaptureDependencies_ptsz(void);
-int cuStreamUpdateCaptureDependencies_ptsz(void)
-{
-    return refuse("cuStreamUpdateCaptureDependencies_ptsz", why_graphs);
-}
-
-int cuStreamUpdateCaptureDependencies_v2(void);
-int cuStreamUpdateCaptureDependencies_v2(void)
-{
-    return refuse("cuStreamUpdateCaptureDependencies_v2", why_graphs);
-}
-
-int cuStreamUpdateCaptureDependencies_v2_ptsz(void);
-int cuStreamUpdateCaptureDependencies_v2_ptsz(void)
-{
-    return refuse("cuStreamUpdateCaptureDependencies_v2_ptsz", why_graphs);
 }
 
 int cuSurfObjectCreate(void);

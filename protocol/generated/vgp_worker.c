@@ -176,6 +176,16 @@ static CUresult handle_vgpRegionUnregister(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpHostFuncFinished(struct vgb_call *c)
+{
+    const struct vgp_args_vgpHostFuncFinished *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpHostFuncFinished(c, a);
+    return r;
+}
+
 static CUresult handle_vgpCopy(struct vgb_call *c)
 {
     const struct vgp_args_vgpCopy *a = (const void *)c->args;
@@ -1976,6 +1986,259 @@ static CUresult handle_cuEventElapsedTime_v2(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpStreamBeginCapture(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamBeginCapture *a = (const void *)c->args;
+    uint64_t at = 24;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpStreamBeginCapture(c, a, dependencies, edgeData);
+    return r;
+}
+
+static CUresult handle_vgpStreamEndCapture(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamEndCapture *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpStreamEndCapture ret = {0};
+    CUresult r = vgb_do_vgpStreamEndCapture(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpStreamCaptureInfo(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamCaptureInfo *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpStreamCaptureInfo ret = {0};
+    static __thread struct vgp_outs_vgpStreamCaptureInfo o;
+    CUresult r = vgb_do_vgpStreamCaptureInfo(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.dependencies_len > 240)
+        ret.dependencies_len = 240;
+    if (ret.edgeData_len > 240)
+        ret.edgeData_len = 240;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.dependencies, (uint64_t)ret.dependencies_len * 8);
+    vgp_reply_part(c, o.edgeData, (uint64_t)ret.edgeData_len * 8);
+    return r;
+}
+
+static CUresult handle_vgpStreamUpdateCaptureDependencies(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamUpdateCaptureDependencies *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpStreamUpdateCaptureDependencies(c, a, dependencies, edgeData);
+    return r;
+}
+
+static CUresult handle_vgpStreamInvalidateCapture(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamInvalidateCapture *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpStreamInvalidateCapture(c, a);
+    return r;
+}
+
+static CUresult handle_vgpCaptureHostFunc(struct vgb_call *c)
+{
+    const struct vgp_args_vgpCaptureHostFunc *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpCaptureHostFunc(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphInstantiate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphInstantiate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    struct vgp_ret_vgpGraphInstantiate ret = {0};
+    CUresult r = vgb_do_vgpGraphInstantiate(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphExecUpdate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphExecUpdate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphExecUpdate ret = {0};
+    CUresult r = vgb_do_vgpGraphExecUpdate(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuGraphLaunch(struct vgb_call *c)
+{
+    const struct vgp_args_cuGraphLaunch *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuGraphLaunch)
+        return vgb_missing(c, "cuGraphLaunch");
+    CUresult r;
+    CUgraphExec hGraphExec = NULL;
+    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUstream hStream = NULL;
+    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuGraphLaunch(hGraphExec, hStream);
+    return r;
+}
+
+static CUresult handle_cuGraphUpload(struct vgb_call *c)
+{
+    const struct vgp_args_cuGraphUpload *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuGraphUpload)
+        return vgb_missing(c, "cuGraphUpload");
+    CUresult r;
+    CUgraphExec hGraphExec = NULL;
+    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUstream hStream = NULL;
+    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuGraphUpload(hGraphExec, hStream);
+    return r;
+}
+
+static CUresult handle_cuGraphExecDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_cuGraphExecDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuGraphExecDestroy)
+        return vgb_missing(c, "cuGraphExecDestroy");
+    CUresult r;
+    CUgraphExec hGraphExec = NULL;
+    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuGraphExecDestroy(hGraphExec);
+    vgb_handle_drop(c, a->hGraphExec, VGP_H_GRAPH_EXEC);
+    return r;
+}
+
+static CUresult handle_cuGraphExecGetFlags(struct vgb_call *c)
+{
+    const struct vgp_args_cuGraphExecGetFlags *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuGraphExecGetFlags)
+        return vgb_missing(c, "cuGraphExecGetFlags");
+    CUresult r;
+    struct vgp_ret_cuGraphExecGetFlags ret = {0};
+    CUgraphExec hGraphExec = NULL;
+    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    if (r != CUDA_SUCCESS)
+        return r;
+    cuuint64_t flags = 0;
+    r = vgb_provider.cuGraphExecGetFlags(hGraphExec, &flags);
+    ret.flags = (uint64_t)flags;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpGraphDestroy(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphList(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphList *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    struct vgp_ret_vgpGraphList ret = {0};
+    static __thread struct vgp_outs_vgpGraphList o;
+    CUresult r = vgb_do_vgpGraphList(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.from_len > 160)
+        ret.from_len = 160;
+    if (ret.to_len > 160)
+        ret.to_len = 160;
+    if (ret.edgeData_len > 160)
+        ret.edgeData_len = 160;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.from, (uint64_t)ret.from_len * 8);
+    vgp_reply_part(c, o.to, (uint64_t)ret.to_len * 8);
+    vgp_reply_part(c, o.edgeData, (uint64_t)ret.edgeData_len * 8);
+    return r;
+}
+
 static CUresult handle_vgpMemGetGranularity(struct vgb_call *c)
 {
     const struct vgp_args_vgpMemGetGranularity *a = (const void *)c->args;
@@ -2404,6 +2667,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpPing] = {"vgpPing", handle_vgpPing, 8, 8, VGP_F_REPLY},
     [VGP_vgpRegionRegister] = {"vgpRegionRegister", handle_vgpRegionRegister, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpRegionUnregister] = {"vgpRegionUnregister", handle_vgpRegionUnregister, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT},
+    [VGP_vgpHostFuncFinished] = {"vgpHostFuncFinished", handle_vgpHostFuncFinished, 8, 8, VGP_F_ASYNC},
     [VGP_vgpCopy] = {"vgpCopy", handle_vgpCopy, 96, 65632, VGP_F_CONTEXT | VGP_F_WAIT},
     [VGP_vgpLaunch] = {"vgpLaunch", handle_vgpLaunch, 64, 35008, VGP_F_CONTEXT | VGP_F_WAIT},
     [VGP_vgpLaunchHostFunc] = {"vgpLaunchHostFunc", handle_vgpLaunchHostFunc, 16, 16, VGP_F_CONTEXT | VGP_F_ASYNC},
@@ -2497,6 +2761,20 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuEventQuery] = {"cuEventQuery", handle_cuEventQuery, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_cuEventSynchronize] = {"cuEventSynchronize", handle_cuEventSynchronize, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT},
     [VGP_cuEventElapsedTime_v2] = {"cuEventElapsedTime_v2", handle_cuEventElapsedTime_v2, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamBeginCapture] = {"vgpStreamBeginCapture", handle_vgpStreamBeginCapture, 24, 32792, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamEndCapture] = {"vgpStreamEndCapture", handle_vgpStreamEndCapture, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamCaptureInfo] = {"vgpStreamCaptureInfo", handle_vgpStreamCaptureInfo, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamUpdateCaptureDependencies] = {"vgpStreamUpdateCaptureDependencies", handle_vgpStreamUpdateCaptureDependencies, 24, 32792, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamInvalidateCapture] = {"vgpStreamInvalidateCapture", handle_vgpStreamInvalidateCapture, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpCaptureHostFunc] = {"vgpCaptureHostFunc", handle_vgpCaptureHostFunc, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphInstantiate] = {"vgpGraphInstantiate", handle_vgpGraphInstantiate, 32, 32, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphExecUpdate] = {"vgpGraphExecUpdate", handle_vgpGraphExecUpdate, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuGraphLaunch] = {"cuGraphLaunch", handle_cuGraphLaunch, 16, 16, VGP_F_CONTEXT | VGP_F_ASYNC},
+    [VGP_cuGraphUpload] = {"cuGraphUpload", handle_cuGraphUpload, 16, 16, VGP_F_CONTEXT | VGP_F_ASYNC},
+    [VGP_cuGraphExecDestroy] = {"cuGraphExecDestroy", handle_cuGraphExecDestroy, 8, 8, VGP_F_ASYNC},
+    [VGP_cuGraphExecGetFlags] = {"cuGraphExecGetFlags", handle_cuGraphExecGetFlags, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphDestroy] = {"vgpGraphDestroy", handle_vgpGraphDestroy, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphList] = {"vgpGraphList", handle_vgpGraphList, 24, 24, VGP_F_REPLY},
     [VGP_vgpMemGetGranularity] = {"vgpMemGetGranularity", handle_vgpMemGetGranularity, 24, 24, VGP_F_REPLY},
     [VGP_vgpMemCreate] = {"vgpMemCreate", handle_vgpMemCreate, 48, 48, VGP_F_REPLY},
     [VGP_vgpMemRelease] = {"vgpMemRelease", handle_vgpMemRelease, 8, 8, VGP_F_REPLY},
@@ -2578,6 +2856,24 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuFuncSetCacheConfig = (__typeof__(p->cuFuncSetCacheConfig))find(ctx, "cuFuncSetCacheConfig")) != NULL;
     n += (p->cuGetErrorName = (__typeof__(p->cuGetErrorName))find(ctx, "cuGetErrorName")) != NULL;
     n += (p->cuGetErrorString = (__typeof__(p->cuGetErrorString))find(ctx, "cuGetErrorString")) != NULL;
+    n += (p->cuGraphChildGraphNodeGetGraph = (__typeof__(p->cuGraphChildGraphNodeGetGraph))find(ctx, "cuGraphChildGraphNodeGetGraph")) != NULL;
+    n += (p->cuGraphDestroy = (__typeof__(p->cuGraphDestroy))find(ctx, "cuGraphDestroy")) != NULL;
+    n += (p->cuGraphExecDestroy = (__typeof__(p->cuGraphExecDestroy))find(ctx, "cuGraphExecDestroy")) != NULL;
+    n += (p->cuGraphExecGetFlags = (__typeof__(p->cuGraphExecGetFlags))find(ctx, "cuGraphExecGetFlags")) != NULL;
+    n += (p->cuGraphExecUpdate_v2 = (__typeof__(p->cuGraphExecUpdate_v2))find(ctx, "cuGraphExecUpdate_v2")) != NULL;
+    n += (p->cuGraphGetEdges = (__typeof__(p->cuGraphGetEdges))find(ctx, "cuGraphGetEdges")) != NULL;
+    n += (p->cuGraphGetEdges_v2 = (__typeof__(p->cuGraphGetEdges_v2))find(ctx, "cuGraphGetEdges_v2")) != NULL;
+    n += (p->cuGraphGetNodes = (__typeof__(p->cuGraphGetNodes))find(ctx, "cuGraphGetNodes")) != NULL;
+    n += (p->cuGraphGetRootNodes = (__typeof__(p->cuGraphGetRootNodes))find(ctx, "cuGraphGetRootNodes")) != NULL;
+    n += (p->cuGraphInstantiateWithFlags = (__typeof__(p->cuGraphInstantiateWithFlags))find(ctx, "cuGraphInstantiateWithFlags")) != NULL;
+    n += (p->cuGraphInstantiateWithParams = (__typeof__(p->cuGraphInstantiateWithParams))find(ctx, "cuGraphInstantiateWithParams")) != NULL;
+    n += (p->cuGraphLaunch = (__typeof__(p->cuGraphLaunch))find(ctx, "cuGraphLaunch")) != NULL;
+    n += (p->cuGraphNodeGetDependencies = (__typeof__(p->cuGraphNodeGetDependencies))find(ctx, "cuGraphNodeGetDependencies")) != NULL;
+    n += (p->cuGraphNodeGetDependencies_v2 = (__typeof__(p->cuGraphNodeGetDependencies_v2))find(ctx, "cuGraphNodeGetDependencies_v2")) != NULL;
+    n += (p->cuGraphNodeGetDependentNodes = (__typeof__(p->cuGraphNodeGetDependentNodes))find(ctx, "cuGraphNodeGetDependentNodes")) != NULL;
+    n += (p->cuGraphNodeGetDependentNodes_v2 = (__typeof__(p->cuGraphNodeGetDependentNodes_v2))find(ctx, "cuGraphNodeGetDependentNodes_v2")) != NULL;
+    n += (p->cuGraphNodeGetType = (__typeof__(p->cuGraphNodeGetType))find(ctx, "cuGraphNodeGetType")) != NULL;
+    n += (p->cuGraphUpload = (__typeof__(p->cuGraphUpload))find(ctx, "cuGraphUpload")) != NULL;
     n += (p->cuInit = (__typeof__(p->cuInit))find(ctx, "cuInit")) != NULL;
     n += (p->cuIpcGetMemHandle = (__typeof__(p->cuIpcGetMemHandle))find(ctx, "cuIpcGetMemHandle")) != NULL;
     n += (p->cuKernelGetAttribute = (__typeof__(p->cuKernelGetAttribute))find(ctx, "cuKernelGetAttribute")) != NULL;
@@ -2665,14 +2961,22 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuProfilerStart = (__typeof__(p->cuProfilerStart))find(ctx, "cuProfilerStart")) != NULL;
     n += (p->cuProfilerStop = (__typeof__(p->cuProfilerStop))find(ctx, "cuProfilerStop")) != NULL;
     n += (p->cuStreamBatchMemOp_v2 = (__typeof__(p->cuStreamBatchMemOp_v2))find(ctx, "cuStreamBatchMemOp_v2")) != NULL;
+    n += (p->cuStreamBeginCaptureToGraph = (__typeof__(p->cuStreamBeginCaptureToGraph))find(ctx, "cuStreamBeginCaptureToGraph")) != NULL;
+    n += (p->cuStreamBeginCapture_v2 = (__typeof__(p->cuStreamBeginCapture_v2))find(ctx, "cuStreamBeginCapture_v2")) != NULL;
     n += (p->cuStreamCreate = (__typeof__(p->cuStreamCreate))find(ctx, "cuStreamCreate")) != NULL;
     n += (p->cuStreamCreateWithPriority = (__typeof__(p->cuStreamCreateWithPriority))find(ctx, "cuStreamCreateWithPriority")) != NULL;
     n += (p->cuStreamDestroy_v2 = (__typeof__(p->cuStreamDestroy_v2))find(ctx, "cuStreamDestroy_v2")) != NULL;
+    n += (p->cuStreamEndCapture = (__typeof__(p->cuStreamEndCapture))find(ctx, "cuStreamEndCapture")) != NULL;
+    n += (p->cuStreamGetCaptureInfo_v2 = (__typeof__(p->cuStreamGetCaptureInfo_v2))find(ctx, "cuStreamGetCaptureInfo_v2")) != NULL;
+    n += (p->cuStreamGetCaptureInfo_v3 = (__typeof__(p->cuStreamGetCaptureInfo_v3))find(ctx, "cuStreamGetCaptureInfo_v3")) != NULL;
     n += (p->cuStreamGetFlags = (__typeof__(p->cuStreamGetFlags))find(ctx, "cuStreamGetFlags")) != NULL;
     n += (p->cuStreamGetId = (__typeof__(p->cuStreamGetId))find(ctx, "cuStreamGetId")) != NULL;
     n += (p->cuStreamGetPriority = (__typeof__(p->cuStreamGetPriority))find(ctx, "cuStreamGetPriority")) != NULL;
+    n += (p->cuStreamIsCapturing = (__typeof__(p->cuStreamIsCapturing))find(ctx, "cuStreamIsCapturing")) != NULL;
     n += (p->cuStreamQuery = (__typeof__(p->cuStreamQuery))find(ctx, "cuStreamQuery")) != NULL;
     n += (p->cuStreamSynchronize = (__typeof__(p->cuStreamSynchronize))find(ctx, "cuStreamSynchronize")) != NULL;
+    n += (p->cuStreamUpdateCaptureDependencies = (__typeof__(p->cuStreamUpdateCaptureDependencies))find(ctx, "cuStreamUpdateCaptureDependencies")) != NULL;
+    n += (p->cuStreamUpdateCaptureDependencies_v2 = (__typeof__(p->cuStreamUpdateCaptureDependencies_v2))find(ctx, "cuStreamUpdateCaptureDependencies_v2")) != NULL;
     n += (p->cuStreamWaitEvent = (__typeof__(p->cuStreamWaitEvent))find(ctx, "cuStreamWaitEvent")) != NULL;
     n += (p->cuStreamWaitValue32_v2 = (__typeof__(p->cuStreamWaitValue32_v2))find(ctx, "cuStreamWaitValue32_v2")) != NULL;
     n += (p->cuStreamWaitValue64_v2 = (__typeof__(p->cuStreamWaitValue64_v2))find(ctx, "cuStreamWaitValue64_v2")) != NULL;
@@ -2682,5 +2986,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuTensorMapEncodeIm2colWide = (__typeof__(p->cuTensorMapEncodeIm2colWide))find(ctx, "cuTensorMapEncodeIm2colWide")) != NULL;
     n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
     n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
+    n += (p->cuThreadExchangeStreamCaptureMode = (__typeof__(p->cuThreadExchangeStreamCaptureMode))find(ctx, "cuThreadExchangeStreamCaptureMode")) != NULL;
     return n;
 }

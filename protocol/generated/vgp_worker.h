@@ -62,6 +62,24 @@ struct vgp_provider {
     __typeof__(&cuFuncSetCacheConfig) cuFuncSetCacheConfig;
     __typeof__(&cuGetErrorName) cuGetErrorName;
     __typeof__(&cuGetErrorString) cuGetErrorString;
+    __typeof__(&cuGraphChildGraphNodeGetGraph) cuGraphChildGraphNodeGetGraph;
+    __typeof__(&cuGraphDestroy) cuGraphDestroy;
+    __typeof__(&cuGraphExecDestroy) cuGraphExecDestroy;
+    __typeof__(&cuGraphExecGetFlags) cuGraphExecGetFlags;
+    __typeof__(&cuGraphExecUpdate_v2) cuGraphExecUpdate_v2;
+    __typeof__(&cuGraphGetEdges) cuGraphGetEdges;
+    __typeof__(&cuGraphGetEdges_v2) cuGraphGetEdges_v2;
+    __typeof__(&cuGraphGetNodes) cuGraphGetNodes;
+    __typeof__(&cuGraphGetRootNodes) cuGraphGetRootNodes;
+    __typeof__(&cuGraphInstantiateWithFlags) cuGraphInstantiateWithFlags;
+    __typeof__(&cuGraphInstantiateWithParams) cuGraphInstantiateWithParams;
+    __typeof__(&cuGraphLaunch) cuGraphLaunch;
+    __typeof__(&cuGraphNodeGetDependencies) cuGraphNodeGetDependencies;
+    __typeof__(&cuGraphNodeGetDependencies_v2) cuGraphNodeGetDependencies_v2;
+    __typeof__(&cuGraphNodeGetDependentNodes) cuGraphNodeGetDependentNodes;
+    __typeof__(&cuGraphNodeGetDependentNodes_v2) cuGraphNodeGetDependentNodes_v2;
+    __typeof__(&cuGraphNodeGetType) cuGraphNodeGetType;
+    __typeof__(&cuGraphUpload) cuGraphUpload;
     __typeof__(&cuInit) cuInit;
     __typeof__(&cuIpcGetMemHandle) cuIpcGetMemHandle;
     __typeof__(&cuKernelGetAttribute) cuKernelGetAttribute;
@@ -149,14 +167,22 @@ struct vgp_provider {
     __typeof__(&cuProfilerStart) cuProfilerStart;
     __typeof__(&cuProfilerStop) cuProfilerStop;
     __typeof__(&cuStreamBatchMemOp_v2) cuStreamBatchMemOp_v2;
+    __typeof__(&cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph;
+    __typeof__(&cuStreamBeginCapture_v2) cuStreamBeginCapture_v2;
     __typeof__(&cuStreamCreate) cuStreamCreate;
     __typeof__(&cuStreamCreateWithPriority) cuStreamCreateWithPriority;
     __typeof__(&cuStreamDestroy_v2) cuStreamDestroy_v2;
+    __typeof__(&cuStreamEndCapture) cuStreamEndCapture;
+    __typeof__(&cuStreamGetCaptureInfo_v2) cuStreamGetCaptureInfo_v2;
+    __typeof__(&cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3;
     __typeof__(&cuStreamGetFlags) cuStreamGetFlags;
     __typeof__(&cuStreamGetId) cuStreamGetId;
     __typeof__(&cuStreamGetPriority) cuStreamGetPriority;
+    __typeof__(&cuStreamIsCapturing) cuStreamIsCapturing;
     __typeof__(&cuStreamQuery) cuStreamQuery;
     __typeof__(&cuStreamSynchronize) cuStreamSynchronize;
+    __typeof__(&cuStreamUpdateCaptureDependencies) cuStreamUpdateCaptureDependencies;
+    __typeof__(&cuStreamUpdateCaptureDependencies_v2) cuStreamUpdateCaptureDependencies_v2;
     __typeof__(&cuStreamWaitEvent) cuStreamWaitEvent;
     __typeof__(&cuStreamWaitValue32_v2) cuStreamWaitValue32_v2;
     __typeof__(&cuStreamWaitValue64_v2) cuStreamWaitValue64_v2;
@@ -166,6 +192,7 @@ struct vgp_provider {
     __typeof__(&cuTensorMapEncodeIm2colWide) cuTensorMapEncodeIm2colWide;
     __typeof__(&cuTensorMapEncodeTiled) cuTensorMapEncodeTiled;
     __typeof__(&cuTensorMapReplaceAddress) cuTensorMapReplaceAddress;
+    __typeof__(&cuThreadExchangeStreamCaptureMode) cuThreadExchangeStreamCaptureMode;
 };
 extern struct vgp_provider vgb_provider;
 /* Fills *p with find(ctx, name), e.g. dlsym. Returns how many were found. */
@@ -190,6 +217,7 @@ CUresult vgb_do_vgpHostFuncDone(struct vgb_call *c, const struct vgp_args_vgpHos
 CUresult vgb_do_vgpPing(struct vgb_call *c, const struct vgp_args_vgpPing *a, struct vgp_ret_vgpPing *r);
 CUresult vgb_do_vgpRegionRegister(struct vgb_call *c, const struct vgp_args_vgpRegionRegister *a, struct vgp_ret_vgpRegionRegister *r);
 CUresult vgb_do_vgpRegionUnregister(struct vgb_call *c, const struct vgp_args_vgpRegionUnregister *a);
+CUresult vgb_do_vgpHostFuncFinished(struct vgb_call *c, const struct vgp_args_vgpHostFuncFinished *a);
 struct vgp_outs_vgpCopy {
     uint8_t result[4032] __attribute__((aligned(8)));
 };
@@ -251,6 +279,25 @@ CUresult vgb_do_vgpFuncSetAttribute(struct vgb_call *c, const struct vgp_args_vg
 CUresult vgb_do_vgpFuncGetAttribute(struct vgb_call *c, const struct vgp_args_vgpFuncGetAttribute *a, struct vgp_ret_vgpFuncGetAttribute *r);
 CUresult vgb_do_cuStreamSynchronize(struct vgb_call *c, const struct vgp_args_cuStreamSynchronize *a);
 CUresult vgb_do_cuEventSynchronize(struct vgb_call *c, const struct vgp_args_cuEventSynchronize *a);
+CUresult vgb_do_vgpStreamBeginCapture(struct vgb_call *c, const struct vgp_args_vgpStreamBeginCapture *a, const uint64_t *dependencies, const void *edgeData);
+CUresult vgb_do_vgpStreamEndCapture(struct vgb_call *c, const struct vgp_args_vgpStreamEndCapture *a, struct vgp_ret_vgpStreamEndCapture *r);
+struct vgp_outs_vgpStreamCaptureInfo {
+    uint64_t dependencies[240] __attribute__((aligned(8)));
+    uint64_t edgeData[240] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpStreamCaptureInfo(struct vgb_call *c, const struct vgp_args_vgpStreamCaptureInfo *a, struct vgp_ret_vgpStreamCaptureInfo *r, struct vgp_outs_vgpStreamCaptureInfo *o);
+CUresult vgb_do_vgpStreamUpdateCaptureDependencies(struct vgb_call *c, const struct vgp_args_vgpStreamUpdateCaptureDependencies *a, const uint64_t *dependencies, const void *edgeData);
+CUresult vgb_do_vgpStreamInvalidateCapture(struct vgb_call *c, const struct vgp_args_vgpStreamInvalidateCapture *a);
+CUresult vgb_do_vgpCaptureHostFunc(struct vgb_call *c, const struct vgp_args_vgpCaptureHostFunc *a);
+CUresult vgb_do_vgpGraphInstantiate(struct vgb_call *c, const struct vgp_args_vgpGraphInstantiate *a, struct vgp_ret_vgpGraphInstantiate *r);
+CUresult vgb_do_vgpGraphExecUpdate(struct vgb_call *c, const struct vgp_args_vgpGraphExecUpdate *a, struct vgp_ret_vgpGraphExecUpdate *r);
+CUresult vgb_do_vgpGraphDestroy(struct vgb_call *c, const struct vgp_args_vgpGraphDestroy *a);
+struct vgp_outs_vgpGraphList {
+    uint64_t from[160] __attribute__((aligned(8)));
+    uint64_t to[160] __attribute__((aligned(8)));
+    uint64_t edgeData[160] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpGraphList(struct vgb_call *c, const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *r, struct vgp_outs_vgpGraphList *o);
 CUresult vgb_do_vgpMemGetGranularity(struct vgb_call *c, const struct vgp_args_vgpMemGetGranularity *a, struct vgp_ret_vgpMemGetGranularity *r);
 CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCreate *a);
 CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRelease *a);

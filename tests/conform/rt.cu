@@ -254,6 +254,69 @@ static void memory()
     rc("unregister", cudaHostUnregister(plain));
 }
 
+/* What ggml and cuBLAS do with graphs: capture, instantiate, update, launch again and again. */
+static void graphs()
+{
+    const int n = 512;
+    cudaStream_t s;
+    cudaGraph_t g = nullptr, g2 = nullptr;
+    cudaGraphExec_t x = nullptr;
+    cudaStreamCaptureStatus status;
+    cudaGraphExecUpdateResultInfo info;
+    size_t nodes = 0;
+    int *d = nullptr, *h = nullptr, called = 0;
+    bool ok = true;
+
+    rc("graph_stream", cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    rc("graph_alloc", cudaMalloc(&d, n * 4));
+    rc("graph_host", cudaMallocHost(&h, n * 4));
+    rc("graph_begin", cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    rc("graph_copy", cudaMemcpyAsync(d, h, n * 4, cudaMemcpyHostToDevice, s));
+    square<<<n / 128, 128, 0, s>>>(d, n);
+    rc("graph_kernel", cudaGetLastError());
+    rc("graph_status", cudaStreamIsCapturing(s, &status));
+    yes("graph_active", status == cudaStreamCaptureStatusActive);
+    rc("graph_host_func", cudaLaunchHostFunc(s, host_fn, &called));
+    rc("graph_copy_back", cudaMemcpyAsync(h, d, n * 4, cudaMemcpyDeviceToHost, s));
+    rc("graph_end", cudaStreamEndCapture(s, &g));
+    rc("graph_nodes", cudaGraphGetNodes(g, nullptr, &nodes));
+    yes("graph_four", nodes == 4);
+    rc("graph_instantiate", cudaGraphInstantiate(&x, g, 0));
+    for (int i = 0; i < n; i++)
+        h[i] = i % 7;
+    for (int i = 0; i < 2; i++)
+        rc("graph_launch", cudaGraphLaunch(x, s));
+    rc("graph_sync", cudaStreamSynchronize(s));
+    for (int i = 0; i < n; i++) {
+        int v = i % 7;
+        ok &= h[i] == v * v * v * v;
+    }
+    yes("graph_right", ok && called == 2);
+    rc("graph_begin_2", cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+    rc("graph_copy_2", cudaMemcpyAsync(d, h, n * 4, cudaMemcpyHostToDevice, s));
+    square<<<1, 128, 0, s>>>(d, 1);
+    rc("graph_host_func_2", cudaLaunchHostFunc(s, host_fn, &called));
+    rc("graph_copy_back_2", cudaMemcpyAsync(h, d, n * 4, cudaMemcpyDeviceToHost, s));
+    rc("graph_end_2", cudaStreamEndCapture(s, &g2));
+    rc("graph_update", cudaGraphExecUpdate(x, g2, &info));
+    yes("graph_updated", info.result == cudaGraphExecUpdateSuccess);
+    for (int i = 0; i < n; i++)
+        h[i] = 3;
+    rc("graph_launch_2", cudaGraphLaunch(x, s));
+    rc("graph_sync_2", cudaStreamSynchronize(s));
+    yes("graph_right_2", h[0] == 9 && h[1] == 3 && h[n - 1] == 3 && called == 3);
+    rc("graph_exec_end", cudaGraphExecDestroy(x));
+    rc("graph_destroy", cudaGraphDestroy(g));
+    rc("graph_destroy_2", cudaGraphDestroy(g2));
+    rc("graph_begin_3", cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+    rc("graph_wrong", cudaStreamSynchronize(s), cudaErrorStreamCaptureUnsupported);
+    rc("graph_end_3", cudaStreamEndCapture(s, &g), cudaErrorStreamCaptureInvalidated);
+    rc("graph_last", cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
+    rc("graph_free", cudaFree(d));
+    rc("graph_host_free", cudaFreeHost(h));
+    rc("graph_stream_end", cudaStreamDestroy(s));
+}
+
 /* All kinds of kernel arguments through <<<>>>. */
 struct many { char c; double d; short s[3]; };
 __global__ void take(many m, unsigned char b, const long long l, float3 f, double *out)
@@ -318,6 +381,7 @@ int main(int argc, char **argv)
         streams();
         more();
         memory();
+        graphs();
         arguments();
         threads();
         rc("reset", cudaDeviceReset());

@@ -55,6 +55,7 @@ struct vcu_client {
     struct vcu_transport transport;
     struct vcu_ring ring;
     bool connected;          /* transport and ring are usable (written before state) */
+    uint32_t worker_minor;   /* minor version of the worker's protocol */
     int host_driver_version; /* the provider's cuDriverGetVersion */
     char provider[64];       /* the provider's name, for the trace */
     int device_count;
@@ -78,6 +79,12 @@ CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
 
 /* ---- thread state --------------------------------------------------------------------------- */
 
+/* Arrays that a question about a capture lends to the application; grow as needed. */
+struct vcu_lent {
+    uint64_t *nodes, *edges;
+    size_t room;
+};
+
 #define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
 
 struct vcu_thread {
@@ -88,6 +95,7 @@ struct vcu_thread {
     uint64_t inline_stack[VCU_STACK_INLINE];
     uint64_t *heap;
     uint8_t *payload; /* private copy of a large reply */
+    struct vcu_lent lent;
 };
 /* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
 struct vcu_thread *vcu_thread(void);
@@ -172,8 +180,40 @@ void vcu_hmac_md2(const uint8_t key[16], const void *data, size_t size, uint8_t 
 
 /* ---- vcu_hostfunc.c ------------------------------------------------------------------------- */
 
+/* One run of a host function, as a HOST_FUNC notification names it. */
+struct vcu_host_run {
+    uint64_t cookie;
+    uint32_t status; /* CUresult of the stream */
+    bool numbered;   /* slot and sequence are there (protocol 1.1) */
+    uint32_t slot, sequence;
+};
 /* A HOST_FUNC notification: queues the callback; called under the notify lock. */
-void vcu_hostfunc_post(uint64_t cookie, uint32_t status);
+void vcu_hostfunc_post(const struct vcu_host_run *run);
+/* A function that a graph runs as often as it is launched; 0: no memory. Started threads serve it. */
+uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, CUresult *why);
+/* Nothing will run it any more. */
+void vcu_hostfunc_release(uint64_t cookie);
+/* So many runs are to come: a thread listens until they were. */
+void vcu_hostfunc_expect(uint32_t runs);
+
+/* ---- vcu_capture.c: stream capture -------------------------------------------------------- */
+
+/* Captures of this process that have begun and not ended. While there are any, what is otherwise sent
+   without waiting for an answer waits for it: its error belongs to the call itself. */
+extern _Atomic uint32_t vcu_captures;
+/* CUDA_SUCCESS, or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when the calling thread may not make
+   potentially unsafe calls now; the captures that forbid it are lost then. */
+CUresult vcu_capture_check_unsafe(const char *call);
+/* Is the stream part of a capture? Asks the worker while there are captures, else no. */
+bool vcu_stream_captured(CUstream stream);
+/* A call that no capture survives was made on a captured stream: UNSUPPORTED, and the capture is
+   lost. */
+CUresult vcu_capture_spoil(const char *call, CUstream stream);
+/* The stream, or all streams of a context, are being destroyed. */
+void vcu_capture_forget_stream(CUstream stream);
+void vcu_capture_forget_context(uint64_t context);
+/* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old for graphs. */
+CUresult vcu_graphs_served(const char *call);
 
 /* ---- vcu_submit.c --------------------------------------------------------------------------- */
 

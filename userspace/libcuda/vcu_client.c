@@ -62,6 +62,8 @@ static void thread_ended(void *arg)
     }
     free(t->heap);
     free(t->payload);
+    free(t->lent.nodes);
+    free(t->lent.edges);
     memset(t, 0, sizeof(*t));
     thread_registered = false; /* a later destructor of the thread may call us again */
 }
@@ -84,9 +86,21 @@ struct vcu_thread *vcu_thread(void)
 
 /* ---- notifications -------------------------------------------------------------------------- */
 
+static void post_host_func(uint64_t cookie, const uint8_t *data, uint32_t size)
+{
+    struct vcu_host_run run = { .cookie = cookie };
+    uint32_t words[3] = { 0 };
+
+    memcpy(words, data, size < sizeof(words) ? size : sizeof(words));
+    run.status = words[0];
+    run.numbered = size >= sizeof(words) && words[1] < VGP_HOST_RUNS && words[2] != 0;
+    run.slot = words[1];
+    run.sequence = words[2];
+    vcu_hostfunc_post(&run);
+}
+
 static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
-    uint32_t status = 0;
     CUresult r;
     const char *name, *call;
 
@@ -100,9 +114,7 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         vcu_why("worker", "%.*s", (int)size, (const char *)data);
         break;
     case VGP_NOTIFY_HOST_FUNC:
-        if (size >= sizeof(status))
-            memcpy(&status, data, sizeof(status));
-        vcu_hostfunc_post(cookie, status);
+        post_host_func(cookie, data, size);
         break;
     case VGP_NOTIFY_ASYNC_ERROR:
         r = (CUresult)(uint32_t)cookie;
@@ -194,6 +206,7 @@ static CUresult greet(void)
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
     vcu.host_driver_version = version;
+    vcu.worker_minor = minor;
     if (count <= 0)
         return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "the host's %s shows no device",
                           vcu.provider);

@@ -76,8 +76,11 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
                            uint32_t when)
 {
     struct vgp_submit s;
-    CUresult res =
-        vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, c->dst.pitch,
+    CUresult res;
+
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, c->dst.pitch,
                          c->dst.height, c->src.addr, c->src.pitch, c->src.height, c->width,
                          c->height, c->depth, c->stream, when, NULL, 0);
 
@@ -95,6 +98,8 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
     struct vgp_submit s;
     CUresult res;
 
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        when = VGP_WHEN_ISSUED;
     if (c->height > 1 || c->depth > 1) {
         uint8_t *p = packed;
 
@@ -332,6 +337,21 @@ static CUresult device_to_device(const struct vcu_copy *c)
                       known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
+/* A copy that becomes a node of a graph: it happens at each launch, with the host's bytes of then. */
+static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
+{
+    uint32_t dst = c->dst.device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
+    uint32_t src = c->src.device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
+
+    if (!c->async)
+        return vcu_capture_spoil(call, c->stream);
+    if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
+        (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                          "copies of pageable memory cannot be captured: use pinned memory");
+    return send_whole(c, dst, src, VGP_WHEN_ISSUED);
+}
+
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
 {
     uint64_t to, from;
@@ -352,6 +372,8 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     from = extent(&c->src, c);
     if (to == 0 || from == 0 || c->dst.addr == 0 || c->src.addr == 0)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    if (vcu_stream_captured(c->stream))
+        return capture(call, c, to, from);
     if (c->dst.device && c->src.device)
         return device_to_device(c);
     if (!c->dst.device && !c->src.device)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host functions (cuLaunchHostFunc, cuStreamAddCallback). The worker asks for one with a
- * notification; a thread of this file runs it and answers vgpHostFuncDone. Any thread that waits for
+ * Host functions (cuLaunchHostFunc, cuStreamAddCallback, host nodes of graphs). The worker asks for a
+ * run with a notification; a thread of this file runs it and says so. Any thread that waits for
  * a reply may be the one that reads the notification, so the runner sleeps on a condition, which
  * whoever reads it signals; a second thread, the listener, sleeps in the transport for the case
  * that no other thread does. Both are started by the first use, and sleep without any CPU while
@@ -17,21 +17,31 @@
 #include "../../protocol/generated/vgp_guest.h"
 
 struct callback {
-    struct callback *next;
+    struct callback *next; /* in its bucket */
     uint64_t cookie;
     CUhostFn fn;
     CUstreamCallback stream_fn; /* set: cuStreamAddCallback */
     CUstream stream;
     void *user;
-    uint32_t status;
+    bool kept; /* a graph's: it may run any number of times */
 };
+
+/* One run that the worker asked for. */
+struct task {
+    struct task *next;
+    struct callback c; /* a copy: a kept one may be released meanwhile */
+    struct vcu_host_run run;
+};
+
+#define BUCKETS 256u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-static struct callback *waiting; /* launched, not yet asked for */
-static struct callback *ready, **ready_end = &ready;
-static unsigned outstanding; /* launched, not yet run */
-static unsigned started; /* of the two threads */
+static struct callback *known[BUCKETS]; /* by cookie */
+static struct task *ready, **ready_end = &ready;
+static unsigned outstanding; /* runs that will be asked for, or are under way */
+static bool always;          /* ... and nobody knows how many more */
+static unsigned started;     /* of the two threads */
 static uint64_t next_cookie;
 
 /* How long the listener sleeps in the transport before it looks whether anything is outstanding. */
@@ -45,36 +55,64 @@ static int64_t soon(void)
     return (int64_t)ts.tv_sec * 1000000000ll + ts.tv_nsec + WAIT_NS;
 }
 
-void vcu_hostfunc_post(uint64_t cookie, uint32_t status)
+static struct callback **find_locked(uint64_t cookie)
 {
-    pthread_mutex_lock(&lock);
-    for (struct callback **p = &waiting; *p != NULL; p = &(*p)->next) {
-        struct callback *c = *p;
+    struct callback **p = &known[cookie % BUCKETS];
 
-        if (c->cookie != cookie)
-            continue;
-        *p = c->next;
-        c->next = NULL;
-        c->status = status;
-        *ready_end = c;
-        ready_end = &c->next;
-        pthread_cond_broadcast(&wake);
-        break;
-    }
-    pthread_mutex_unlock(&lock); /* an unknown cookie is the worker's mistake: ignored */
+    while (*p != NULL && (*p)->cookie != cookie)
+        p = &(*p)->next;
+    return p;
 }
 
-static void run(struct callback *c)
+void vcu_hostfunc_post(const struct vcu_host_run *r)
 {
+    struct task *task = malloc(sizeof(*task));
+    struct callback **p;
+
+    if (task == NULL) {
+        vcu_why("worker", "no memory to run a host function: its stream stays blocked");
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    p = find_locked(r->cookie);
+    if (*p != NULL) {
+        struct callback *c = *p;
+
+        task->c = *c;
+        task->run = *r;
+        task->next = NULL;
+        *ready_end = task;
+        ready_end = &task->next;
+        task = NULL;
+        if (!c->kept) {
+            *p = c->next;
+            free(c);
+        }
+        pthread_cond_broadcast(&wake);
+    }
+    pthread_mutex_unlock(&lock);
+    free(task); /* an unknown cookie is the worker's mistake: ignored */
+}
+
+static void run(const struct task *task)
+{
+    const struct callback *c = &task->c;
+    const struct vcu_host_run *r = &task->run;
     struct vcu_thread *t = vcu_thread();
 
     t->in_callback = true; /* CUDA calls inside are refused with NOT_PERMITTED */
     if (c->stream_fn != NULL)
-        c->stream_fn(c->stream, (CUresult)c->status, c->user);
-    else if (c->status == 0) /* a failed stream runs no host functions */
+        c->stream_fn(c->stream, (CUresult)r->status, c->user);
+    else if (r->status == 0) /* a failed stream runs no host functions */
         c->fn(c->user);
     t->in_callback = false;
-    vgp_call_vgpHostFuncDone(c->cookie);
+    if (!r->numbered) {
+        vgp_call_vgpHostFuncDone(r->cookie);
+        return;
+    }
+    /* In the window first: the ring may be full of calls that wait for this stream. */
+    __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
+    vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
 }
 
 /* The runner: one callback after another. */
@@ -82,18 +120,18 @@ static void *serve(void *arg)
 {
     (void)arg;
     for (;;) {
-        struct callback *c;
+        struct task *task;
 
         pthread_mutex_lock(&lock);
         while (ready == NULL)
             pthread_cond_wait(&wake, &lock);
-        c = ready;
-        ready = c->next;
+        task = ready;
+        ready = task->next;
         if (ready == NULL)
             ready_end = &ready;
         pthread_mutex_unlock(&lock);
-        run(c);
-        free(c);
+        run(task);
+        free(task);
         pthread_mutex_lock(&lock);
         if (outstanding > 0)
             outstanding--;
@@ -108,7 +146,7 @@ static void *hear(void *arg)
     (void)arg;
     for (;;) {
         pthread_mutex_lock(&lock);
-        while (outstanding == 0)
+        while (outstanding == 0 && !always)
             pthread_cond_wait(&wake, &lock);
         pthread_mutex_unlock(&lock);
         if (vcu_ring_wait_notify(&vcu.ring, soon()))
@@ -116,6 +154,7 @@ static void *hear(void *arg)
         if (vcu_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
             pthread_mutex_lock(&lock);
             outstanding = 0; /* nobody will ask for the others any more */
+            always = false;
             pthread_mutex_unlock(&lock);
         }
     }
@@ -143,44 +182,103 @@ static CUresult start_locked(void)
     return rc == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult launch(struct callback init)
+/* Enters a callback; the two threads run from the first one on. */
+static CUresult enter(const struct callback *init, uint64_t *cookie)
 {
-    struct callback *c;
+    struct callback *c = malloc(sizeof(*c));
     CUresult res;
 
-    c = malloc(sizeof(*c));
     if (c == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *c = init;
+    *c = *init;
     pthread_mutex_lock(&lock);
     res = start_locked();
     if (res == CUDA_SUCCESS) {
-        c->cookie = ++next_cookie;
-        init.cookie = c->cookie;
-        c->next = waiting;
-        waiting = c;
-        outstanding++;
-        pthread_cond_broadcast(&wake);
-    }
-    pthread_mutex_unlock(&lock);
-    if (res != CUDA_SUCCESS) {
-        free(c);
-        return res;
-    }
-    res = vgp_call_vgpLaunchHostFunc(init.stream, init.cookie);
-    if (res == CUDA_SUCCESS)
-        return res;
-    pthread_mutex_lock(&lock);
-    for (struct callback **p = &waiting; *p != NULL; p = &(*p)->next) {
-        if (*p == c) {
-            *p = c->next;
-            if (outstanding > 0)
-                outstanding--;
-            free(c);
-            break;
+        struct callback **bucket;
+
+        c->cookie = *cookie = ++next_cookie;
+        bucket = &known[c->cookie % BUCKETS];
+        c->next = *bucket;
+        *bucket = c;
+        if (!c->kept) {
+            outstanding++;
+            pthread_cond_broadcast(&wake);
         }
     }
     pthread_mutex_unlock(&lock);
+    if (res != CUDA_SUCCESS)
+        free(c);
+    return res;
+}
+
+/* Takes a callback back that will not be asked for. */
+static void leave(uint64_t cookie)
+{
+    struct callback **p, *c;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    c = *p;
+    if (c != NULL) {
+        *p = c->next;
+        if (!c->kept && outstanding > 0)
+            outstanding--;
+    }
+    pthread_mutex_unlock(&lock);
+    free(c);
+}
+
+uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, CUresult *why)
+{
+    const struct callback init = { .fn = fn, .user = user, .kept = true };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    return cookie;
+}
+
+void vcu_hostfunc_release(uint64_t cookie)
+{
+    leave(cookie);
+}
+
+void vcu_hostfunc_expect(uint32_t runs)
+{
+    if (runs == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    if (runs == VGP_HOST_NODES_UNKNOWN)
+        always = true;
+    else
+        outstanding += runs;
+    pthread_cond_broadcast(&wake);
+    pthread_mutex_unlock(&lock);
+}
+
+static CUresult launch(const struct callback *init)
+{
+    uint64_t cookie;
+    CUresult res = enter(init, &cookie);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_call_vgpLaunchHostFunc(init->stream, cookie);
+    if (res != CUDA_SUCCESS)
+        leave(cookie);
+    return res;
+}
+
+/* Into the graph that the stream is being captured into. */
+static CUresult capture(CUstream stream, CUhostFn fn, void *user)
+{
+    CUresult res;
+    uint64_t cookie = vcu_hostfunc_keep(fn, user, &res);
+
+    if (cookie == 0)
+        return res;
+    res = vgp_call_vgpCaptureHostFunc(stream, cookie);
+    if (res != CUDA_SUCCESS)
+        leave(cookie);
     return res;
 }
 
@@ -195,7 +293,9 @@ CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return CUDA_ERROR_INVALID_HANDLE;
     if (fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return launch((struct callback){ .fn = fn, .stream = hStream, .user = userData });
+    if (vcu_stream_captured(hStream))
+        return capture(hStream, fn, userData);
+    return launch(&(struct callback){ .fn = fn, .stream = hStream, .user = userData });
 }
 
 CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
@@ -210,5 +310,7 @@ CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
         return CUDA_ERROR_INVALID_HANDLE;
     if (callback == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return launch((struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
+    if (vcu_stream_captured(hStream))
+        return vcu_capture_spoil("cuStreamAddCallback", hStream);
+    return launch(&(struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
 }

@@ -13,6 +13,7 @@ CUresult vcu_cuStreamDestroy(CUstream hStream)
         return res;
     if (!vgp_handle_live((uintptr_t)hStream, VGP_H_STREAM))
         return CUDA_ERROR_INVALID_HANDLE;
+    vcu_capture_forget_stream(hStream);
     return vgp_call_cuStreamDestroy_v2(hStream);
 }
 
@@ -78,68 +79,4 @@ CUresult vcu_cuStreamGetDevice(CUstream hStream, CUdevice *device)
     if (res != CUDA_SUCCESS)
         return res;
     return vcu_cuCtxGetDevice_v2(device, (CUcontext)(uintptr_t)context);
-}
-
-/* ---- capture: not served, so no stream is ever capturing --------------------------------------
- */
-
-CUresult vcu_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    uint64_t context;
-    CUresult res = context_of(hStream, &context);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (captureStatus == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                    cuuint64_t *id_out)
-{
-    (void)id_out; /* only written while capturing, as documented */
-    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult vcu_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                       cuuint64_t *id_out, CUgraph *graph_out,
-                                       const CUgraphNode **dependencies_out,
-                                       size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)numDependencies_out;
-    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult vcu_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
-                                       cuuint64_t *id_out, CUgraph *graph_out,
-                                       const CUgraphNode **dependencies_out,
-                                       const CUgraphEdgeData **edgeData_out,
-                                       size_t *numDependencies_out)
-{
-    (void)id_out;
-    (void)graph_out;
-    (void)dependencies_out;
-    (void)edgeData_out;
-    (void)numDependencies_out;
-    return vcu_cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult vcu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CUstreamCaptureMode old = current;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    current = *mode;
-    *mode = old;
-    return CUDA_SUCCESS;
 }

@@ -14,6 +14,7 @@
 struct submit {
     struct vcu_call call;
     uint16_t number;
+    bool answered; /* asynchronous, and yet with a reply: see vgp_submit_begin */
 };
 _Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv),
                "priv is too small");
@@ -47,11 +48,21 @@ bool vcu_error_is_sticky(CUresult r)
     }
 }
 
+static bool needs_answer(uint16_t call)
+{
+    return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0, 0) &&
+           call > VGP_vgpCopy; /* a copy says itself when it is answered, the others cannot fail */
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     struct vcu_thread *t = vcu_thread();
     struct submit *p = part(s);
     CUresult res;
+
+    /* During a capture an error belongs to the call that made it: every call is answered then. */
+    p->answered = !want_reply && needs_answer(call);
+    want_reply |= p->answered;
 
     p->call.phase = VCU_CALL_NONE;
     p->number = call;
@@ -69,8 +80,16 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
 
 CUresult vgp_submit_async(struct vgp_submit *s)
 {
+    const void *payload;
+    uint32_t size;
+    CUresult res;
+
     vcu_ring_publish(&part(s)->call);
-    return CUDA_SUCCESS;
+    if (!part(s)->answered)
+        return CUDA_SUCCESS;
+    res = vgp_submit_collect(s, &payload, &size);
+    vgp_submit_end(s);
+    return res;
 }
 
 CUresult vgp_submit_publish(struct vgp_submit *s)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers of the calls that wait for streams, events and contexts, and of host functions. */
-#include "worker.h"
-
-#include <stdlib.h>
-#include <string.h>
+/* Handlers of the calls that wait for streams, events and contexts. */
+#include "graph.h"
 
 #include "vgp_worker.h"
 
@@ -73,6 +70,11 @@ CUresult vgb_wait_add_context(struct vgb_call *c, struct vgb_wait *wait)
     struct collect k = {.c = c, .wait = wait, .r = CUDA_SUCCESS};
     struct vgb_worker *w = c->w;
 
+    if (vgb_captures) {
+        /* The legacy stream cannot be asked now; a waiter does what the call itself would do. */
+        wait->blocking = true;
+        return CUDA_SUCCESS;
+    }
     add_one(&k, NULL);
     for (unsigned i = 0; i < w->nthread_streams; i++) {
         if (w->thread_streams[i].context == c->rec->context)
@@ -80,6 +82,35 @@ CUresult vgb_wait_add_context(struct vgb_call *c, struct vgb_wait *wait)
     }
     vgb_handles_each(&w->handles, VGP_H_STREAM, add_owned, &k);
     return k.r;
+}
+
+struct captured {
+    struct vgb_call *c;
+    bool any;
+};
+
+static void look_captured(struct vgb_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct captured *k = arg;
+
+    (void)handle;
+    if (e->owner == k->c->rec->context)
+        k->any |= vgb_stream_captured(e->object);
+}
+
+/* Does a stream of the calling context capture? */
+static bool any_captured(struct vgb_call *c)
+{
+    struct captured k = {.c = c};
+
+    if (!vgb_captures)
+        return false;
+    for (unsigned i = 0; i < c->w->nthread_streams; i++) {
+        if (c->w->thread_streams[i].context == c->rec->context)
+            k.any |= vgb_stream_captured(c->w->thread_streams[i].stream);
+    }
+    vgb_handles_each(&c->w->handles, VGP_H_STREAM, look_captured, &k);
+    return k.any;
 }
 
 /* For contexts with many streams: on a waiter thread. */
@@ -96,101 +127,11 @@ CUresult vgb_do_vgpCtxSynchronize(struct vgb_call *c, const struct vgp_args_vgpC
     (void)a;
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (any_captured(c)) /* does not wait, but says what is wrong, and the capture is lost */
+        return vgb_wait_fail(c, wait, vgb_cu.CtxSynchronize());
     wait->finish = finish_context;
     CUresult r = vgb_wait_add_context(c, wait);
     if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
         r = vgb_cu.CtxSynchronize(); /* all idle: does not block, as above */
     return r == CUDA_SUCCESS ? vgb_wait_start(c, wait) : vgb_wait_fail(c, wait, r);
-}
-
-/* ---- host functions: the provider calls us, the guest runs it, the stream goes on ---- */
-
-#define HOST_FUNCS_MAX 1024u /* not yet run, of one client */
-
-struct host_func {
-    struct host_func *next;
-    struct vgb_worker *w;
-    uint64_t cookie;
-    bool done;
-};
-
-static pthread_mutex_t funcs_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t funcs_done = PTHREAD_COND_INITIALIZER;
-static struct host_func *funcs;
-static unsigned nfuncs;
-
-static void unlink_locked(struct host_func *f)
-{
-    for (struct host_func **at = &funcs; *at; at = &(*at)->next) {
-        if (*at == f) {
-            *at = f->next;
-            nfuncs--;
-            return;
-        }
-    }
-}
-
-/* On a thread of the provider. The stream goes on when this returns. */
-static void run_host_func(void *arg)
-{
-    struct host_func *f = arg;
-
-    /* A guest that makes no room holds up its own stream, as a function that does not return. */
-    while (!vgb_notify(f->w, VGP_NOTIFY_HOST_FUNC, f->cookie, NULL, 0, 1000))
-        continue;
-    pthread_mutex_lock(&funcs_lock);
-    while (!f->done)
-        pthread_cond_wait(&funcs_done, &funcs_lock);
-    unlink_locked(f);
-    pthread_mutex_unlock(&funcs_lock);
-    free(f);
-}
-
-CUresult vgb_do_vgpLaunchHostFunc(struct vgb_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
-{
-    CUstream stream;
-    CUresult r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgb_provider.cuLaunchHostFunc)
-        return vgb_missing(c, "cuLaunchHostFunc");
-    struct host_func *f = calloc(1, sizeof(*f));
-    if (!f)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    f->w = c->w;
-    f->cookie = a->cookie;
-    pthread_mutex_lock(&funcs_lock);
-    bool room = nfuncs < HOST_FUNCS_MAX;
-    if (room) {
-        f->next = funcs;
-        funcs = f;
-        nfuncs++;
-    }
-    pthread_mutex_unlock(&funcs_lock);
-    if (!room) {
-        free(f);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    r = vgb_provider.cuLaunchHostFunc(stream, run_host_func, f);
-    if (r != CUDA_SUCCESS) {
-        pthread_mutex_lock(&funcs_lock);
-        unlink_locked(f);
-        pthread_mutex_unlock(&funcs_lock);
-        free(f);
-    }
-    return r;
-}
-
-CUresult vgb_do_vgpHostFuncDone(struct vgb_call *c, const struct vgp_args_vgpHostFuncDone *a)
-{
-    (void)c;
-    pthread_mutex_lock(&funcs_lock);
-    for (struct host_func *f = funcs; f; f = f->next) {
-        if (f->cookie == a->cookie)
-            f->done = true;
-    }
-    pthread_cond_broadcast(&funcs_done);
-    pthread_mutex_unlock(&funcs_lock);
-    return CUDA_SUCCESS;
 }

@@ -140,8 +140,6 @@ static bool row_ok(struct vgb_call *c, const struct vgp_dispatch *row)
                       row->args_fixed, most);
     } else if (row->flags & VGP_F_REPLY && !reply) {
         vgb_malformed(c, "no reply slot");
-    } else if (row->flags & VGP_F_ASYNC && reply) {
-        vgb_malformed(c, "a reply slot for a call without reply");
     }
     return !c->malformed;
 }

@@ -24,7 +24,16 @@ void vgb_handles_fini(struct vgb_handles *t)
             free(t->chunks[type][i]);
         free(t->chunks[type]);
         t->chunks[type] = NULL;
+        free(t->free_list[type]);
+        t->free_list[type] = NULL;
+        t->nfree[type] = t->free_room[type] = 0;
     }
+}
+
+/* Types whose handles are minted here: their freed indices are used again. */
+static bool is_minted(unsigned type)
+{
+    return type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE;
 }
 
 static bool well_formed(uint64_t handle, unsigned type)
@@ -98,7 +107,38 @@ bool vgb_handles_remove(struct vgb_handles *t, uint64_t handle, unsigned type)
     e->live = false;
     e->object = NULL;
     t->live[type]--;
+    if (is_minted(type)) {
+        if (t->nfree[type] == t->free_room[type]) {
+            uint32_t room = t->free_room[type] ? 2 * t->free_room[type] : 64;
+            uint32_t *grown = realloc(t->free_list[type], room * sizeof(*grown));
+
+            if (!grown)
+                return true; /* the index is lost, nothing else */
+            t->free_list[type] = grown;
+            t->free_room[type] = room;
+        }
+        t->free_list[type][t->nfree[type]++] = VGP_HANDLE_INDEX(handle);
+    }
     return true;
+}
+
+uint64_t vgb_handles_mint(struct vgb_handles *t, unsigned type, void *object)
+{
+    uint32_t index = t->nfree[type] ? t->free_list[type][t->nfree[type] - 1] : t->high[type] + 1;
+    uint32_t generation = 1;
+
+    if (index >= VGP_HANDLE_INDEX_MAX)
+        return 0;
+    const struct vgb_handle_entry *e = entry_at(t, VGP_HANDLE(type, 1, index), type);
+    if (e && e->generation)
+        generation = e->generation == 0xffffffu ? 1 : e->generation + 1;
+    uint64_t handle = VGP_HANDLE(type, generation, index);
+    if (vgb_handles_reserve(t, handle, type) != CUDA_SUCCESS)
+        return 0;
+    if (t->nfree[type])
+        t->nfree[type]--;
+    vgb_handles_put(t, handle, type, object, 0);
+    return handle;
 }
 
 void vgb_handles_each(struct vgb_handles *t, unsigned type,
@@ -121,7 +161,17 @@ void vgb_handles_each(struct vgb_handles *t, unsigned type,
 /* Which error CUDA gives for a bad object of this type. */
 static CUresult bad_handle(unsigned type)
 {
-    return type == VGP_H_CONTEXT ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+    switch (type) {
+    case VGP_H_CONTEXT:
+        return CUDA_ERROR_INVALID_CONTEXT;
+    case VGP_H_GRAPH:
+    case VGP_H_GRAPH_NODE:
+    case VGP_H_GRAPH_EXEC:
+    case VGP_H_USER_OBJECT:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
 }
 
 CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type,

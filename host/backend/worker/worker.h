@@ -74,6 +74,8 @@ struct vgb_handles {
     struct vgb_handle_chunk **chunks[VGP_H_TYPES]; /* VGB_HANDLE_CHUNKS pointers each, on demand */
     uint32_t high[VGP_H_TYPES];                    /* highest index ever used + 1 */
     uint64_t live[VGP_H_TYPES];
+    uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices to be used again */
+    uint32_t nfree[VGP_H_TYPES], free_room[VGP_H_TYPES];
 };
 
 void vgb_handles_fini(struct vgb_handles *t);
@@ -86,6 +88,9 @@ CUresult vgb_handles_reserve(struct vgb_handles *t, uint64_t handle, unsigned ty
 void vgb_handles_put(struct vgb_handles *t, uint64_t handle, unsigned type, void *object,
                      uint64_t owner);
 bool vgb_handles_remove(struct vgb_handles *t, uint64_t handle, unsigned type);
+/* A new handle for an object, for types that are minted here (graphs and their nodes) and never by
+ * the guest. 0: no memory, or VGP_HANDLE_INDEX_MAX are live. */
+uint64_t vgb_handles_mint(struct vgb_handles *t, unsigned type, void *object);
 /* Calls fn for each live entry of a type. */
 void vgb_handles_each(struct vgb_handles *t, unsigned type,
                       void (*fn)(struct vgb_handle_entry *e, uint64_t handle, void *arg),

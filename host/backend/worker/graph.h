@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Graphs in the worker. Their handles and those of their nodes are minted here, because the provider
+ * makes them too: while it captures, when it clones, as children of nodes. Dispatcher only.
+ */
+#ifndef VGB_GRAPH_H
+#define VGB_GRAPH_H
+
+#include "worker.h"
+
+struct vgb_gnode;
+
+struct vgb_graph {
+    CUgraph object;
+    uint64_t handle;
+    struct vgb_gnode *nodes;  /* those that the guest was told of */
+    struct vgb_gnode *parent; /* the node whose child it is; NULL: the client's own */
+    bool client;              /* the guest may destroy it; else a capture or a node has it */
+};
+
+struct vgb_gnode {
+    CUgraphNode object;
+    uint64_t handle;
+    struct vgb_graph *graph;
+    struct vgb_gnode *next, *prev; /* in graph->nodes */
+    struct vgb_graph *child;       /* told of, or NULL */
+};
+
+/* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
+CUresult vgb_graph_get(struct vgb_call *c, uint64_t handle, struct vgb_graph **out);
+CUresult vgb_gnode_get(struct vgb_call *c, uint64_t handle, struct vgb_gnode **out);
+/* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long. */
+CUresult vgb_gnodes_get(struct vgb_call *c, const struct vgb_graph *g, const uint64_t *handles,
+                        uint32_t n, CUgraphNode **out);
+/* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
+ * handles as one client may have. */
+struct vgb_graph *vgb_graph_of(struct vgb_worker *w, CUgraph object);
+struct vgb_gnode *vgb_gnode_of(struct vgb_worker *w, struct vgb_graph *g, CUgraphNode object);
+/* The record of a graph when there is one. */
+struct vgb_graph *vgb_graph_known(CUgraph object);
+/* The provider has destroyed it: its record, those of its nodes and of their children go. */
+void vgb_graph_forget(struct vgb_worker *w, struct vgb_graph *g);
+void vgb_gnode_forget(struct vgb_worker *w, struct vgb_gnode *n);
+
+/* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
+bool vgb_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
+
+/* ---- calls_capture.c ---- */
+
+/* True while the stream is part of a capture, valid or not. */
+bool vgb_stream_captured(CUstream stream);
+/* Captures that the guest began and did not end; 0 = no stream needs asking. */
+extern unsigned vgb_captures;
+
+/* ---- hostfunc.c ---- */
+
+/* Host functions that became nodes, ever; 0: no graph of the client has any. */
+extern uint64_t vgb_host_nodes_made;
+
+struct vgb_host_func;
+/* What the provider calls, and its argument. NULL: too many, or no memory. */
+struct vgb_host_func *vgb_host_func_new(struct vgb_worker *w, uint64_t cookie, bool one_time);
+void vgb_host_func_free(struct vgb_host_func *f);
+void vgb_host_func_run(void *func);
+
+#endif

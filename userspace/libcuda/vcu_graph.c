@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/* Executable graphs, and the questions about what a graph consists of. */
+#include "vcu_graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+/* An executable graph keeps one number here, as the data of its handle: how many host functions a
+   launch runs. So that a launch knows it without asking, and needs no lock. */
+static void set_host_nodes(CUgraphExec x, uint32_t n)
+{
+    vcu_handle_set_data((uintptr_t)x, VGP_H_GRAPH_EXEC, (void *)(uintptr_t)n);
+}
+
+static uint32_t host_nodes(CUgraphExec x)
+{
+    return (uint32_t)(uintptr_t)vcu_handle_data((uintptr_t)x, VGP_H_GRAPH_EXEC);
+}
+
+CUresult vcu_graphs_served(const char *call)
+{
+    if (vcu.worker_minor >= 1)
+        return CUDA_SUCCESS;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                      "the worker speaks protocol %d.%u, graphs came with 1.1: update the host",
+                      VGP_VERSION_MAJOR, vcu.worker_minor);
+}
+
+/* ---- instantiation --------------------------------------------------------------------------- */
+
+struct made {
+    uint32_t result;     /* CUgraphInstantiateResult */
+    uint64_t error_node; /* 0 = none */
+};
+
+static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUstream upload,
+                            struct made *made)
+{
+    uint32_t status = CUDA_ERROR_UNKNOWN, nodes = 0;
+    uint64_t exec;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out == NULL || !vcu_graph_ok(graph))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_stream_ok(upload))
+        return CUDA_ERROR_INVALID_HANDLE;
+    exec = vgp_handle_mint(VGP_H_GRAPH_EXEC);
+    if (exec == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpGraphInstantiate((CUgraphExec)(uintptr_t)exec, graph, flags, upload, &status,
+                                       &made->result, &made->error_node, &nodes);
+    if (res == CUDA_SUCCESS)
+        res = (CUresult)status;
+    if (res != CUDA_SUCCESS) {
+        vgp_handle_drop(exec);
+        return res;
+    }
+    *out = (CUgraphExec)(uintptr_t)exec;
+    set_host_nodes(*out, nodes);
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                         unsigned long long flags)
+{
+    struct made made = { 0 };
+
+    return instantiate(phGraphExec, hGraph, flags, NULL, &made);
+}
+
+CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                   CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    struct made made = { 0 };
+    CUresult res;
+
+    if (logBuffer != NULL && bufferSize != 0)
+        logBuffer[0] = '\0';
+    res = instantiate(phGraphExec, hGraph, 0, NULL, &made);
+    if (phErrorNode != NULL)
+        *phErrorNode = (CUgraphNode)(uintptr_t)made.error_node;
+    return res;
+}
+
+CUresult vcu_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                char *logBuffer, size_t bufferSize)
+{
+    return vcu_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                          CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    struct made made = { .result = CUDA_GRAPH_INSTANTIATE_ERROR };
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (instantiateParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = instantiate(phGraphExec, hGraph, instantiateParams->flags,
+                      vcu_stream(instantiateParams->hUploadStream), &made);
+    instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.error_node;
+    instantiateParams->result_out = (CUgraphInstantiateResult)made.result;
+    return res;
+}
+
+CUresult vcu_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                  CUgraphExecUpdateResultInfo *resultInfo)
+{
+    uint32_t status = CUDA_ERROR_UNKNOWN, result = CU_GRAPH_EXEC_UPDATE_ERROR, nodes = 0;
+    uint64_t node = 0, from = 0;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_exec_ok(hGraphExec) || !vcu_graph_ok(hGraph) || resultInfo == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpGraphExecUpdate(hGraphExec, hGraph, &status, &result, &node, &from, &nodes);
+    if (res != CUDA_SUCCESS)
+        return res;
+    resultInfo->result = (CUgraphExecUpdateResult)result;
+    resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
+    resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
+    if ((CUresult)status == CUDA_SUCCESS)
+        set_host_nodes(hGraphExec, nodes);
+    return (CUresult)status;
+}
+
+CUresult vcu_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+                               CUgraphExecUpdateResult *updateResult_out)
+{
+    CUgraphExecUpdateResultInfo info = { 0 };
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (hErrorNode_out == NULL || updateResult_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+    *hErrorNode_out = info.errorNode;
+    *updateResult_out = info.result;
+    return res;
+}
+
+CUresult vcu_cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_exec_ok(hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuGraphExecDestroy(hGraphExec);
+}
+
+CUresult vcu_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_exec_ok(hGraphExec) || flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuGraphExecGetFlags(hGraphExec, flags);
+}
+
+/* ---- launch ---------------------------------------------------------------------------------- */
+
+static CUresult check_launch(CUgraphExec exec, CUstream stream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_exec_ok(exec))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_stream_ok(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    uint32_t runs;
+    CUresult res;
+
+    hStream = vcu_stream(hStream);
+    res = check_launch(hGraphExec, hStream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    runs = host_nodes(hGraphExec);
+    if (__builtin_expect(runs != 0, 0) && !vcu_stream_captured(hStream))
+        vcu_hostfunc_expect(runs);
+    return vgp_call_cuGraphLaunch(hGraphExec, hStream);
+}
+
+CUresult vcu_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult res;
+
+    hStream = vcu_stream(hStream);
+    res = check_launch(hGraphExec, hStream);
+    return res != CUDA_SUCCESS ? res : vgp_call_cuGraphUpload(hGraphExec, hStream);
+}
+
+/* ---- graphs and their parts ------------------------------------------------------------------ */
+
+CUresult vcu_cuGraphDestroy(CUgraph hGraph)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vcu_graph_ok(hGraph) ? vgp_call_vgpGraphDestroy(hGraph) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/*
+ * The common rule of the lists: without arrays only the number is told; else at most *count entries
+ * are written, what is left of the arrays is NULL, and *count becomes the number written. An array
+ * may be absent; edge data that is not ordinary must not be lost silently.
+ */
+static CUresult list(uint32_t what, uint64_t object, CUgraphNode *from, CUgraphNode *to,
+                     CUgraphEdgeData *edges, size_t *count, bool edges_matter)
+{
+    uint64_t total = 0, have = 0, room = from == NULL ? 0 : *count;
+
+    do {
+        uint64_t f[VGP_LIST_MAX], t[VGP_LIST_MAX], e[VGP_LIST_MAX];
+        uint32_t nf = VGP_LIST_MAX, nt = VGP_LIST_MAX, ne = VGP_LIST_MAX;
+        uint32_t ask = room - have < VGP_LIST_MAX ? (uint32_t)(room - have) : VGP_LIST_MAX;
+        CUresult res =
+            vgp_call_vgpGraphList(what, ask, object, have, &total, f, &nf, t, &nt, e, &ne);
+
+        if (res != CUDA_SUCCESS)
+            return res;
+        if (nf > ask || (to != NULL && nt != nf) || (what >= VGP_LIST_EDGES && ne != nf))
+            return CUDA_ERROR_UNKNOWN;
+        if (nf == 0)
+            break;
+        for (uint32_t i = 0; i < nf; i++) {
+            from[have + i] = (CUgraphNode)(uintptr_t)f[i];
+            if (to != NULL)
+                to[have + i] = (CUgraphNode)(uintptr_t)t[i];
+            if (edges != NULL)
+                memcpy(&edges[have + i], &e[i], sizeof(*edges));
+            else if (edges_matter && e[i] != 0)
+                return CUDA_ERROR_LOSSY_QUERY;
+        }
+        have += nf;
+    } while (have < room && have < total);
+    for (uint64_t i = have; i < room; i++) {
+        from[i] = NULL;
+        if (to != NULL)
+            to[i] = NULL;
+    }
+    *count = from == NULL ? total : have;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_graph_ok(hGraph) || numNodes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return list(VGP_LIST_NODES, (uintptr_t)hGraph, nodes, NULL, NULL, numNodes, false);
+}
+
+CUresult vcu_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_graph_ok(hGraph) || numRootNodes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return list(VGP_LIST_ROOTS, (uintptr_t)hGraph, rootNodes, NULL, NULL, numRootNodes, false);
+}
+
+CUresult vcu_cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_graph_ok(hGraph) || numEdges == NULL || (from == NULL) != (to == NULL) ||
+        (from == NULL && edgeData != NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return list(VGP_LIST_EDGES, (uintptr_t)hGraph, from, to, edgeData, numEdges, true);
+}
+
+CUresult vcu_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
+{
+    return vcu_cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
+static CUresult neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out,
+                           CUgraphEdgeData *edges, size_t *n)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_node_ok(node) || n == NULL || (out == NULL && edges != NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return list(what, (uintptr_t)node, out, NULL, edges, n, true);
+}
+
+CUresult vcu_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+                                           CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    return neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, edgeData, numDependencies);
+}
+
+CUresult vcu_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
+                                        size_t *numDependencies)
+{
+    return neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, NULL, numDependencies);
+}
+
+CUresult vcu_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                             CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+{
+    return neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, edgeData, numDependentNodes);
+}
+
+CUresult vcu_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                          size_t *numDependentNodes)
+{
+    return neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, NULL, numDependentNodes);
+}
