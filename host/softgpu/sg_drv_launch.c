@@ -31,6 +31,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .grid = {o->grid[0], o->grid[1], o->grid[2]},
         .block = {o->block[0], o->block[1], o->block[2]},
         .dynamic_shared = o->dynamic,
+        .stack_bytes = (uint32_t)s->ctx->limits[CU_LIMIT_STACK_SIZE],
         .params = o->params,
         .mem = o->func->mod->ctx,
         .cooperative = o->cooperative,

@@ -101,6 +101,7 @@ struct sg_launch {
     uint32_t grid[3];  /* each >= 1; already validated against device limits */
     uint32_t block[3];
     uint32_t dynamic_shared;  /* bytes */
+    uint32_t stack_bytes;     /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
     const void *params;       /* info.param_bytes bytes, stable during the launch */
     void *mem;                /* passed to sg_mem_check() */
     bool cooperative;         /* all CTAs must make progress together */
@@ -118,7 +119,8 @@ struct sg_launch {
 
 /* What ended a launch abnormally (a device-side error). */
 struct sg_fault {
-    int result; /* CUresult: 700 illegal address, 716 misaligned, 710 assert, 715 illegal
+    int result; /* CUresult: 700 illegal address, 716 misaligned, 710 assert, 714 call
+                 * stack overflow, 715 illegal
                  * instruction, 719 launch failed (trap, abort), 702 timeout, 718 invalid pc,
                  * 717 invalid address space, 801 opcode not available */
     uint32_t block[3], thread[3];

@@ -117,6 +117,9 @@ struct sg_warp {
     uint32_t ngroups; /* groups put aside */
     struct sg_group groups[SG_LANES];
     uint32_t index;   /* in the CTA */
+    uint32_t *stack;  /* of real calls: words of 4 bytes, interleaved by lane */
+    uint32_t sp[SG_LANES]; /* words in use */
+    const struct sg_insn *lane_ip[SG_LANES]; /* while lanes return to different places */
     uint32_t tid[3][SG_LANES];
 };
 
@@ -141,7 +144,8 @@ struct sg_cta {
     void *mem;
     uint8_t *shared;
     uint32_t shared_bytes;
-    uint32_t local_bytes; /* per thread */
+    uint32_t local_bytes; /* per thread, with the frames of real calls */
+    uint32_t stack_words; /* per thread, of saved registers */
     const uint8_t *params;
     uint32_t param_bytes;
     uint32_t ctaid[3], ntid[3], nctaid[3];

@@ -269,8 +269,119 @@ HANDLER(trap)
 HANDLER(badcall)
 {
     return sg_fault_set(w, in, (u32)__builtin_ctz(w->mask), 718,
-                        "call through a pointer to no function that could be called here "
-                        "(recursive calls are not available)");
+                        "call through a pointer to no function that could be called here");
+}
+
+/* ---- calls of functions that are not expanded in place: see sg_ptx_call.c ---- */
+
+static inline u32 *stack_word(const struct sg_warp *w, u32 lane, u32 at)
+{
+    return w->stack + (size_t)at * SG_LANES + lane;
+}
+
+/* Moves the registers of one lane between the register file and its stack. */
+static void move_saved(struct sg_warp *w, const u32 *call, u32 lane, u32 at, bool save)
+{
+    for (u32 k = 0; k < call[SG_CALL_NREGS]; k++) {
+        const u32 r = call[SG_CALL_REGS + k], cls = r >> 30;
+        u32 *p = (u32 *)(void *)(w->base[0] + (r & 0x3fffffffu)), *s = stack_word(w, lane, at);
+
+        if (cls == SG_CALL_PRED) {
+            if (save)
+                *s = *p >> lane & 1;
+            else
+                *p = (*p & ~(1u << lane)) | *s << lane;
+            at++;
+        } else {
+            const u32 n = cls == SG_CALL_64 ? 2 : 1;
+
+            for (u32 j = 0; j < n; j++, at++) {
+                s = stack_word(w, lane, at);
+                if (save)
+                    *s = p[lane * n + j];
+                else
+                    p[lane * n + j] = *s;
+            }
+        }
+    }
+}
+
+static inline u32 *frames(const struct sg_warp *w)
+{
+    return (u32 *)(void *)(w->base[0] + w->cta->code->sreg_offset[SG_SR_FRAME]);
+}
+
+/* In front of the arguments of each call, which are written to the frame that the callee will have. */
+HANDLER(call_room)
+{
+    const struct sg_cta *c = w->cta;
+    const u32 *call = c->code->calls + in->aux, *frame = frames(w);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        if (w->sp[i] + call[SG_CALL_WORDS] + 2 > c->stack_words ||
+            (u64)frame[i] + call[SG_CALL_CALLER] + call[SG_CALL_CALLEE] > c->local_bytes)
+            return sg_fault_set(w, in, i, SG_ERR_STACK,
+                                "call stack overflow: the recursion is deeper than "
+                                "CU_LIMIT_STACK_SIZE allows");
+    }
+    return SG_NEXT;
+}
+
+HANDLER(call)
+{
+    const u32 *call = w->cta->code->calls + in->aux;
+    u32 *frame = frames(w);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m), sp = w->sp[i], top = sp + call[SG_CALL_WORDS];
+
+        move_saved(w, call, i, sp, true);
+        *stack_word(w, i, top) = frame[i];
+        *stack_word(w, i, top + 1) = in->idx;
+        w->sp[i] = top + 2;
+        frame[i] += call[SG_CALL_CALLER];
+    }
+    w->ip = in + in->imm;
+    if (--w->budget <= 0)
+        return SG_YIELD;
+    return UNLIKELY(w->ip >= w->min_wait) ? SG_RESCHED : SG_JUMP;
+}
+
+HANDLER(return)
+{
+    const struct sg_code *code = w->cta->code;
+    const struct sg_insn *to = NULL;
+    bool same = true;
+    u32 *frame = frames(w);
+
+    (void)in;
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m), top = w->sp[i] - 2;
+        const struct sg_insn *at = code->insns + *stack_word(w, i, top + 1);
+        const u32 *call = code->calls + at->aux;
+
+        frame[i] = *stack_word(w, i, top);
+        w->sp[i] = top - call[SG_CALL_WORDS];
+        move_saved(w, call, i, w->sp[i], false);
+        same &= !to || to == at + 1;
+        to = at + 1;
+        w->lane_ip[i] = to;
+    }
+    if (same) {
+        w->ip = to;
+        if (--w->budget <= 0)
+            return SG_YIELD;
+        return UNLIKELY(to >= w->min_wait) ? SG_RESCHED : SG_JUMP;
+    }
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        sg_warp_push(w, w->lane_ip[i], 1u << i, SG_G_RUN);
+    }
+    sg_warp_pick(w);
+    return --w->budget <= 0 ? SG_YIELD : SG_JUMP;
 }
 
 HANDLER(malloc)
@@ -341,7 +452,8 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
     ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
     ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
-    ROW(trap, "trap") ROW(badcall, "badcall") ROW(malloc, "malloc") ROW(free, "free")
+    ROW(trap, "trap") ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
+    ROW(return, "return") ROW(malloc, "malloc") ROW(free, "free")
     ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

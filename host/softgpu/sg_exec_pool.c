@@ -117,8 +117,9 @@ static void arena_trim(void)
 
 /* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
 struct layout {
-    size_t warps, regs, local, shared, total;
+    size_t warps, regs, local, stack, shared, total;
     uint32_t nwarps;
+    uint32_t local_bytes, stack_words; /* per thread */
 };
 
 static size_t up(size_t n)
@@ -138,7 +139,20 @@ static bool make_layout(const struct sg_run *run, struct layout *y)
     y->warps = up(sizeof(struct sg_cta));
     y->regs = y->warps + up(y->nwarps * sizeof(struct sg_warp));
     y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
-    y->shared = y->local + up((size_t)y->nwarps * c->local_bytes * SG_LANES);
+    y->local_bytes = c->local_bytes;
+    y->stack_words = 0;
+    if (c->calls) {
+        uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) *
+                         SG_STACK_FACTOR;
+
+        bytes = (bytes + 15) & ~15ull;
+        if (bytes > SG_WIN_LOCAL_SIZE / 2)
+            bytes = SG_WIN_LOCAL_SIZE / 2;
+        y->local_bytes += (uint32_t)bytes;
+        y->stack_words = (uint32_t)(bytes / 4);
+    }
+    y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
+    y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
     y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
     return y->total <= MAX_ARENA;
 }
@@ -207,6 +221,8 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c)
     w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
     w->ip = c->code->insns;
     sg_warp_set_mask(w, w->alive);
+    memset(w->sp, 0, sizeof(w->sp));
+    fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
     for (uint32_t k = 0; k < 3; k++)
         fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
 }
@@ -225,7 +241,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     c->shared_bytes = code->static_shared + l->dynamic_shared;
     if (l->dynamic_shared)
         c->shared_bytes = code->dynamic_base + l->dynamic_shared;
-    c->local_bytes = code->local_bytes;
+    c->local_bytes = y->local_bytes;
+    c->stack_words = y->stack_words;
     c->params = l->params;
     c->param_bytes = run->k->param_bytes;
     c->nwarps = y->nwarps;
@@ -243,7 +260,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
         w->cta = c;
         w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
         w->base[1] = code->pool;
-        w->local = mem + y->local + (size_t)i * code->local_bytes * SG_LANES;
+        w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
+        w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
         for (uint32_t j = 0; j < SG_LANES; j++) {
             uint32_t t = i * SG_LANES + j;
 

@@ -527,8 +527,6 @@ static void test_refusals(void)
                 BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
     expect_diag("function without body", HEAD ".extern .func f();\n.entry t()\n{\ncall f;\n}\n",
                 SG_ERR_UNSUPPORTED, 7, "call f");
-    expect_diag("recursion", HEAD ".func f()\n{\ncall f;\nret;\n}\n.entry t()\n{\ncall f;\n}\n",
-                SG_ERR_UNSUPPORTED, 6, "recursive");
     expect_diag("too much shared memory", BODY(".shared .b8 s[1000000000];"), SG_ERR_UNSUPPORTED,
                 8, "memory");
     expect_diag("an array without bounds", HEAD ".global .b8 a[99999999999999];\n", SG_ERR_PTX, 4,

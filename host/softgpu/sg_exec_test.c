@@ -19,6 +19,7 @@ int t_passed, t_failed, t_skipped;
 char t_output[65536];
 size_t t_output_len;
 uint64_t t_watchdog = 2000000000ull;
+uint32_t t_stack;
 volatile int t_abort;
 bool t_cooperative;
 
@@ -112,6 +113,7 @@ int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint3
         .params = params,
         .cooperative = t_cooperative,
         .max_instructions = t_watchdog,
+        .stack_bytes = t_stack,
         .abort_flag = &t_abort,
         .print = print,
     };

@@ -36,6 +36,7 @@ int t_end(const char *suite); /* prints the sum; the exit status */
 extern char t_output[65536];
 extern size_t t_output_len;
 extern uint64_t t_watchdog;
+extern uint32_t t_stack; /* CU_LIMIT_STACK_SIZE of the next launches; 0: the default */
 extern volatile int t_abort;
 extern bool t_cooperative;
 

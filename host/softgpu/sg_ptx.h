@@ -24,6 +24,7 @@ enum {
     SG_ERR_RESOURCES = 701,
     SG_ERR_TIMEOUT = 702,
     SG_ERR_ASSERT = 710,
+    SG_ERR_STACK = 714,
     SG_ERR_ILLEGAL_INSN = 715,
     SG_ERR_MISALIGNED = 716,
     SG_ERR_ADDRESS_SPACE = 717,
@@ -211,6 +212,8 @@ struct sg_code {
     uint32_t nrelocs;
     uint32_t *targets; /* branch target lists of brx.idx */
     uint32_t ntargets;
+    uint32_t *calls; /* of each real call: see enum sg_call_word; NULL: none */
+    uint32_t ncall_words;
     uint32_t regfile_bytes;
     uint32_t sreg_used[2];    /* bits of enum sg_sreg */
     uint32_t sreg_offset[64];
@@ -220,6 +223,18 @@ struct sg_code {
     uint32_t mxcsr;
 };
 
+/*
+ * What a real call (sg_ptx_call.c) needs, in sg_code.calls from in->aux on: the frames' sizes in bytes,
+ * the number of registers that live across it and of the 4-byte words that they have, then one word
+ * for each: its class in the upper two bits, its byte offset in the register file below.
+ */
+enum sg_call_word { SG_CALL_CALLER, SG_CALL_CALLEE, SG_CALL_NREGS, SG_CALL_WORDS, SG_CALL_REGS };
+enum { SG_CALL_PRED, SG_CALL_32, SG_CALL_64 }; /* the classes, as in sg_ptx_dec.h */
+/* Bytes of stack per byte of CU_LIMIT_STACK_SIZE, for frames and again for saved registers: what is
+ * kept in registers on a GPU takes more room here. */
+#define SG_STACK_FACTOR 2u
+#define SG_STACK_DEFAULT 1024u /* CUDA's default limit */
+
 enum sg_sreg {
     SG_SR_TID_X, SG_SR_TID_Y, SG_SR_TID_Z,
     SG_SR_NTID_X, SG_SR_NTID_Y, SG_SR_NTID_Z,
@@ -228,6 +243,7 @@ enum sg_sreg {
     SG_SR_LANEID, SG_SR_WARPID, SG_SR_NWARPID, SG_SR_SMID, SG_SR_NSMID,
     SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE, SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE,
     SG_SR_LANEMASK_GT, SG_SR_ENVREG1, SG_SR_ENVREG2,
+    SG_SR_FRAME, /* where the frame of the running function begins in local memory */
     SG_SR_DYN_SMEM, SG_SR_TOTAL_SMEM, SG_SR_ZERO, SG_SR_ONE, SG_SR_GRIDID,
     SG_SR_COUNT
 };

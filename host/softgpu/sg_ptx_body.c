@@ -364,6 +364,8 @@ static void dec_free(struct sg_dec *d)
     free(d->labels);
     free(d->pending);
     free(d->lists);
+    free(d->procs);
+    free(d->sites);
     free(d->shared_offset);
     free(d->pool_hash);
 }
@@ -396,6 +398,8 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     if (d->err)
         return d->err;
     d->metas[d->ninsns - 1].ctl = SG_CT_EXIT;
+    if (sg_call_bodies(d))
+        return d->err;
     c->static_shared = d->shared_bytes;
     c->dynamic_base = (d->shared_bytes + 15) & ~15u;
     for (uint32_t i = 0; i < d->m->nshared; i++)

@@ -22,7 +22,7 @@ struct sg_vreg {
 #define SG_F_C 8u
 #define SG_F_E 16u
 
-enum { SG_CT_NONE, SG_CT_BRA, SG_CT_BRX, SG_CT_EXIT, SG_CT_LABEL };
+enum { SG_CT_NONE, SG_CT_BRA, SG_CT_BRX, SG_CT_EXIT, SG_CT_LABEL, SG_CT_CALL };
 
 struct sg_meta {
     uint8_t def, use; /* SG_F_* */
@@ -99,6 +99,23 @@ struct sg_pred {
     bool neg;
 };
 
+/* A function that is not expanded in place but called (sg_ptx_call.c). */
+struct sg_proc {
+    uint32_t func, label;
+    uint32_t frame_bytes; /* parameters, results, local variables */
+    bool done;
+};
+
+/* An instruction that is finished when the frames' sizes are known. */
+struct sg_site {
+    uint32_t insn;
+    uint32_t caller; /* procs[] index + 1, 0: the kernel */
+    uint32_t callee; /* procs[] index of a call; UINT32_MAX: an access to the callee's frame */
+    uint32_t room;   /* of a call: the instruction that asks for room */
+};
+
+#define SG_RET_CALL UINT32_MAX /* ret_label: return to the caller's stack */
+
 struct sg_dec {
     struct sg_module *m;
     struct sg_kernel *k;
@@ -142,7 +159,13 @@ struct sg_dec {
     uint32_t depth;
     uint32_t call_stack[SG_MAX_CALL_DEPTH];
     uint64_t parsed_bytes; /* of expanded functions */
-    uint32_t ret_label; /* 0: kernel (ret is exit); else label + 1 */
+    uint32_t ret_label; /* 0: kernel (ret is exit); SG_RET_CALL; else label + 1 */
+    uint32_t indirect;  /* calls through pointers that are being expanded around here */
+    uint32_t proc;      /* procs[] index + 1 of the function being decoded, 0: the kernel */
+    struct sg_proc *procs;
+    uint32_t nprocs, cap_procs;
+    struct sg_site *sites;
+    uint32_t nsites, cap_sites;
 
     /* the current instruction */
     uint32_t line, col;
@@ -218,6 +241,23 @@ struct sg_family {
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
     sg_families_warp[], sg_families_ctl[], sg_families_mma[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
+#define SG_MAX_ARGS 64
+/* The operands of a call. */
+struct sg_call {
+    struct sg_opnd *rets, *args;
+    uint32_t nrets, nargs;
+};
+/* An argument as a register, wherever it is; what a result is put into (sg_ptx_sel_ctl.c). */
+uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
+int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
+/* Reads or writes a scalar of local memory at an offset in the frame; returns the instruction. */
+uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg,
+                       uint32_t offset);
+/* ---- functions that are called, not expanded (sg_ptx_call.c) ---- */
+int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
+int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
+/* An address of the frame as an operand: offset is relative to it. */
+uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
 int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
 /*

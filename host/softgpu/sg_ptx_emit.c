@@ -355,5 +355,6 @@ void sg_code_free(struct sg_code *c)
     free(c->pool);
     free(c->relocs);
     free(c->targets);
+    free(c->calls);
     memset(c, 0, sizeof(*c));
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define MAX_SWEEPS 200          /* then every crossing register counts as live everywhere */
+#define SG_MAX_CALL_WORDS (16u << 20)
 #define MAX_BITSET (128u << 20) /* bytes of one family of sets */
 
 struct flow {
@@ -59,7 +60,7 @@ static int find_blocks(struct flow *x)
         if (leader || ctl == SG_CT_LABEL)
             x->first[x->nblocks++] = i;
         x->block_of[i] = x->nblocks - 1;
-        leader = ctl == SG_CT_BRA || ctl == SG_CT_BRX || ctl == SG_CT_EXIT;
+        leader = ctl == SG_CT_BRA || ctl == SG_CT_BRX || ctl == SG_CT_EXIT || ctl == SG_CT_CALL;
     }
     x->first[x->nblocks] = x->n;
     return 0;
@@ -82,7 +83,7 @@ static int resolve_branches(struct flow *x)
         struct sg_insn *in = &d->insns[i];
 
         in->idx = i;
-        if (d->metas[i].ctl == SG_CT_BRA) {
+        if (d->metas[i].ctl == SG_CT_BRA || d->metas[i].ctl == SG_CT_CALL) {
             uint32_t t = label_insn(d, (uint32_t)in->imm);
 
             if (t == UINT32_MAX) {
@@ -386,6 +387,57 @@ out:
     return r;
 }
 
+/* Does register g (of gregs) live at the beginning of block b? */
+static bool live_at(const struct flow *x, uint32_t b, uint32_t g)
+{
+    return !x->in || get_bit(x->in + (size_t)b * x->words, g);
+}
+
+/*
+ * The registers that live across each real call: the callee may be the function that it is called
+ * from, so they are saved, whoever they belong to.
+ */
+static int call_table(struct flow *x, const uint64_t base[SG_C_COUNT])
+{
+    static const uint32_t size[SG_C_COUNT] = {[SG_C_64] = 256, [SG_C_32] = 128, [SG_C_PRED] = 4};
+    struct sg_dec *d = x->d;
+    struct sg_code *c = d->code;
+    uint32_t cap = 0;
+
+    for (uint32_t s = 0; s < d->nsites; s++) {
+        const struct sg_site *site = &d->sites[s];
+        uint32_t at = c->ncall_words, n = 0, words = 0, b;
+
+        if (site->callee == UINT32_MAX)
+            continue;
+        b = x->block_of[site->insn] + 1;
+        for (uint32_t g = 0; g <= x->ngregs + SG_CALL_REGS; g++)
+            if (!sg_grow(&c->calls, &cap, at + g, sizeof(*c->calls)))
+                return sg_dec_nomem(d);
+        for (uint32_t g = 0; g < x->ngregs && b < x->nblocks; g++) {
+            const struct sg_vreg *v = &d->vregs[x->gregs[g]];
+
+            if (!live_at(x, b, g))
+                continue;
+            words += v->cls == SG_C_64 ? 2 : 1;
+            c->calls[at + SG_CALL_REGS + n++] =
+                (uint32_t)v->cls << 30 | (uint32_t)(base[v->cls] + (uint64_t)v->slot * size[v->cls]);
+        }
+        c->calls[at + SG_CALL_CALLER] =
+            site->caller ? d->procs[site->caller - 1].frame_bytes : 0;
+        c->calls[at + SG_CALL_CALLEE] = d->procs[site->callee].frame_bytes;
+        c->calls[at + SG_CALL_NREGS] = n;
+        c->calls[at + SG_CALL_WORDS] = words;
+        d->insns[site->insn].aux = d->insns[site->room].aux = at;
+        c->ncall_words += SG_CALL_REGS + n;
+        if (c->ncall_words > SG_MAX_CALL_WORDS) {
+            strcpy(d->oc.full, "call");
+            return sg_dec_refuse(d, "too many registers live across calls");
+        }
+    }
+    return 0;
+}
+
 static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
 {
     struct sg_dec *d = x->d;
@@ -425,7 +477,8 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
         }
     }
     c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64];
-    return 0;
+    return call_table(x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32,
+                                                      [SG_C_PRED] = basep});
 }
 
 int sg_dec_flow(struct sg_dec *d)

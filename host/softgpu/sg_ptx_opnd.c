@@ -443,6 +443,8 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
         return sg_const_sym(d, o->v, (int64_t)o->imm);
     case SG_K_LOCAL:
         v = d->lvars[o->v].offset + o->imm;
+        if (d->proc && !d->lvars[o->v].shared)
+            return sg_frame_address(d, v, wide);
         break;
     case SG_K_SHARED:
         if (d->m->shared[o->v].unsized || !d->m->shared[o->v].size)

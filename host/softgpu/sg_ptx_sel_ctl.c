@@ -51,6 +51,22 @@ static int emit_ret(struct sg_dec *d)
     sg_mod(d, "uni");
     if (!d->ret_label)
         return emit_exit(d);
+    if (d->ret_label == SG_RET_CALL) {
+        struct sg_pred p = d->pred;
+        uint32_t around = 0;
+
+        if (p.reg != NONE) {
+            around = sg_new_label(d);
+            sg_emit_bra(d, around, p.reg, !p.neg);
+        }
+        uint32_t i = sg_emit(d, "return", NONE, NONE, NONE, NONE);
+
+        if (!d->err)
+            d->metas[i].ctl = SG_CT_EXIT;
+        if (p.reg != NONE)
+            sg_place_label(d, around);
+        return d->err;
+    }
     sg_emit_bra(d, d->ret_label - 1, d->pred.reg, d->pred.neg);
     return d->err;
 }
@@ -167,24 +183,22 @@ static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32
     return 0;
 }
 
-#define MAX_ARGS 64
+
 #define MAX_INDIRECT 64 /* functions that one call through a pointer may reach */
 
-struct call {
-    struct sg_opnd *rets, *args;
-    uint32_t nrets, nargs;
-};
-
-static uint32_t ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg,
-                           uint32_t offset)
+uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset)
 {
     uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
-    uint32_t f[5] = {reg, sg_const32(d, offset), NONE, NONE, NONE}, i;
+    bool framed = d->proc != 0;
+    uint32_t base = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
+    uint32_t f[5] = {reg, base, NONE, NONE, NONE}, i;
     char op[32];
 
     snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
              size == 8 ? "b64" : size == 4 ? "b32" : size == 2 ? "u16" : "u8");
     i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
+    if (!d->err && framed)
+        d->insns[i].imm = offset;
     if (!d->err)
         d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) |
                           SG_AUX_ADDR32;
@@ -192,7 +206,7 @@ static uint32_t ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_
 }
 
 /* An argument as a register, wherever it is. */
-static uint32_t arg_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
 {
     struct sg_opel el = {o->kind, o->v, o->imm};
     uint32_t r;
@@ -203,7 +217,7 @@ static uint32_t arg_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_typ
             return SG_OPND_CONST;
         }
         r = sg_temp(d, t);
-        ldst_local(d, false, t, r, d->lvars[o->v].offset);
+        sg_ldst_local(d, false, t, r, d->lvars[o->v].offset);
         return r;
     }
     if (o->kind == SG_O_SYM)
@@ -215,14 +229,14 @@ static uint32_t arg_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_typ
     return sg_src_el(d, &el, t);
 }
 
-static int ret_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
+int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
 {
     struct sg_opel el = {o->kind, o->v, o->imm};
 
     if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
         if (d->lvars[o->v].size < sg_type_size(t))
             return sg_dec_syntax(d, "call: return value does not fit");
-        ldst_local(d, true, t, reg, d->lvars[o->v].offset);
+        sg_ldst_local(d, true, t, reg, d->lvars[o->v].offset);
     } else {
         sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg,
                 NONE, NONE);
@@ -231,33 +245,33 @@ static int ret_value(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, 
 }
 
 /* The functions that CUDA itself offers to device code. */
-static int call_builtin(struct sg_dec *d, const char *name, const struct call *c)
+static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
     uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};
 
     if (!strcmp(name, "vprintf") && c->nargs == 2 && c->nrets <= 1) {
         for (int i = 0; i < 2; i++)
-            a[i] = arg_value(d, &c->args[i], SG_TY_U64);
+            a[i] = sg_call_arg(d, &c->args[i], SG_TY_U64);
         f[0] = sg_temp(d, SG_TY_S32);
         f[1] = a[0];
         f[2] = a[1];
         sg_emit_x(d, "vprintf", f, SG_F_D, SG_F_A | SG_F_B);
         if (c->nrets && !d->err)
-            return ret_value(d, &c->rets[0], SG_TY_S32, f[0]);
+            return sg_call_ret(d, &c->rets[0], SG_TY_S32, f[0]);
         return d->err;
     }
     if (!strcmp(name, "malloc") && c->nargs == 1 && c->nrets == 1) {
         f[0] = sg_temp(d, SG_TY_U64);
-        sg_emit(d, "malloc", f[0], arg_value(d, &c->args[0], SG_TY_U64), NONE, NONE);
-        return d->err ? d->err : ret_value(d, &c->rets[0], SG_TY_U64, f[0]);
+        sg_emit(d, "malloc", f[0], sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
     }
     if (!strcmp(name, "free") && c->nargs == 1 && !c->nrets) {
-        sg_emit(d, "free", NONE, arg_value(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        sg_emit(d, "free", NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err;
     }
     if (!strcmp(name, "__assertfail") && c->nargs == 5) {
         for (int i = 0; i < 5; i++)
-            a[i] = arg_value(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
+            a[i] = sg_call_arg(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
         f[0] = a[0];
         f[1] = a[1];
         f[2] = a[2];
@@ -294,9 +308,9 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
         d->local_bytes += p->size;
         index = d->nlvars++;
         if (!is_ret) {
-            uint32_t v = arg_value(d, o, p->type);
+            uint32_t v = sg_call_arg(d, o, p->type);
 
-            ldst_local(d, true, p->type, v, d->lvars[index].offset);
+            sg_ldst_local(d, true, p->type, v, d->lvars[index].offset);
         }
     } else {
         return sg_dec_syntax(d, "call: bad argument for '%.*s'", (int)p->len, p->name);
@@ -306,18 +320,20 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
     return d->err;
 }
 
-static int expand(struct sg_dec *d, uint32_t func, struct call *c)
+static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];
     uint32_t save_base = d->func_base, save_ret = d->ret_label;
-    uint32_t label, ret_regs[MAX_ARGS], reg;
+    uint32_t label, ret_regs[SG_MAX_ARGS], reg;
     struct sg_lex save = d->l;
 
     for (uint32_t i = 0; i < d->depth; i++)
         if (d->call_stack[i] == func)
-            return sg_dec_refuse(d, "recursive calls are not available");
-    if (d->depth == SG_MAX_CALL_DEPTH || d->nscopes == SG_MAX_SCOPES)
-        return sg_dec_refuse(d, "calls are nested too deeply");
+            return sg_call_real(d, func, c);
+    if (d->depth == SG_MAX_CALL_DEPTH)
+        return sg_call_real(d, func, c);
+    if (d->nscopes == SG_MAX_SCOPES)
+        return sg_dec_refuse(d, "scopes are nested too deeply");
     d->parsed_bytes += (uint64_t)(f->body_end - f->body);
     if (d->parsed_bytes > MAX_INLINE_TEXT)
         return sg_dec_refuse(d, "the called functions are too large");
@@ -331,7 +347,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
         if (reg != NONE && !d->err)
             sg_emit(d, sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
                        : f->params[i].type == SG_TY_PRED ? "mov.pred" : "mov.b32",
-                    reg, arg_value(d, &c->args[i], f->params[i].type), NONE, NONE);
+                    reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE, NONE);
     }
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
         bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i]);
@@ -351,10 +367,10 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
                                            f->rets[i].len);
 
             ret_regs[i] = sg_temp(d, f->rets[i].type);
-            ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
+            sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
         }
         if (ret_regs[i] != NONE)
-            ret_value(d, &c->rets[i], f->rets[i].type, ret_regs[i]);
+            sg_call_ret(d, &c->rets[i], f->rets[i].type, ret_regs[i]);
     }
     d->nscopes--;
     d->depth--;
@@ -365,7 +381,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct call *c)
 }
 
 /* May this function be meant by a call through a pointer with these arguments? */
-static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, const struct call *c)
+static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, const struct sg_call *c)
 {
     const struct sg_pdecl *p[2] = {f->params, f->rets};
     const struct sg_opnd *o[2] = {c->args, c->rets};
@@ -382,7 +398,7 @@ static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, cons
 }
 
 /* call through a pointer: compared with each function that has this signature, in turn */
-static int call_indirect(struct sg_dec *d, uint32_t reg, struct call *c)
+static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
 {
     uint32_t end = sg_new_label(d), n = 0, p;
 
@@ -390,22 +406,24 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct call *c)
         return sg_dec_syntax(d, "call: a function pointer needs 64 bits");
     sg_module_find_taken(d->m);
     for (uint32_t i = 0; i < d->m->nfuncs && !d->err; i++) {
-        bool active = false;
         uint32_t next;
 
         if (!signature_fits(d, &d->m->funcs[i], c))
             continue;
-        for (uint32_t k = 0; k < d->depth; k++)
-            active |= d->call_stack[k] == i;
-        if (active)
-            continue; /* would be recursive: ends in the fault below */
         if (++n > MAX_INDIRECT)
             return sg_dec_refuse(d, "too many functions fit this indirect call");
         next = sg_new_label(d);
         p = sg_temp(d, SG_TY_PRED);
         sg_emit(d, "setp.eq.b64", p, reg, sg_const64(d, sg_func_address(i)), NONE);
         sg_emit_bra(d, next, p, true);
-        expand(d, i, c);
+        /* Expanding what is reached through pointers from there too would multiply the code. */
+        if (d->indirect) {
+            sg_call_real(d, i, c);
+        } else {
+            d->indirect++;
+            expand(d, i, c);
+            d->indirect--;
+        }
         sg_emit_bra(d, end, NONE, false);
         sg_place_label(d, next);
     }
@@ -414,7 +432,7 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct call *c)
     return d->err;
 }
 
-static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct call *c)
+static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct sg_call *c)
 {
     struct sg_sym *y = sg_dec_find(d, t->s, t->len);
     const struct sg_func *f;
@@ -441,16 +459,16 @@ static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct call *c)
 /* call{.uni} (ret), name, (args){, prototype}; the lexer stands behind the opcode */
 int sg_dec_call(struct sg_dec *d, struct sg_pred p)
 {
-    struct call c = {0};
+    struct sg_call c = {0};
     struct sg_tok name;
     uint32_t label = 0, line = d->line;
 
-    c.rets = calloc(2 * MAX_ARGS, sizeof(*c.rets));
+    c.rets = calloc(2 * SG_MAX_ARGS, sizeof(*c.rets));
     if (!c.rets)
         return sg_dec_nomem(d);
-    c.args = c.rets + MAX_ARGS;
+    c.args = c.rets + SG_MAX_ARGS;
     if (sg_tok_is(&d->l, '(')) {
-        if (call_args(d, c.rets, MAX_ARGS, &c.nrets))
+        if (call_args(d, c.rets, SG_MAX_ARGS, &c.nrets))
             goto out;
         if (!sg_tok_is(&d->l, ',')) {
             sg_dec_syntax(d, "call: ',' expected");
@@ -466,7 +484,7 @@ int sg_dec_call(struct sg_dec *d, struct sg_pred p)
     sg_lex_next(&d->l);
     if (sg_tok_is(&d->l, ',')) {
         sg_lex_next(&d->l);
-        if (sg_tok_is(&d->l, '(') && call_args(d, c.args, MAX_ARGS, &c.nargs))
+        if (sg_tok_is(&d->l, '(') && call_args(d, c.args, SG_MAX_ARGS, &c.nargs))
             goto out;
         if (sg_tok_is(&d->l, ',')) { /* prototype or list of targets */
             sg_lex_next(&d->l);
