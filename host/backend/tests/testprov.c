@@ -287,3 +287,42 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
     pthread_detach(t);
     return CUDA_SUCCESS;
 }
+
+/* ---- virtual memory: nothing is behind the addresses; only the counting is tested ---- */
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
+{
+    (void)prop;
+    (void)flags;
+    *h = (CUmemGenericAllocationHandle)(uintptr_t)malloc(1);
+    return n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle h)
+{
+    (void)h;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *addr)
+{
+    *h = (CUmemGenericAllocationHandle)(uintptr_t)addr;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAllocationHandle h,
+                  unsigned long long flags)
+{
+    (void)p;
+    (void)n;
+    (void)offset;
+    (void)h;
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr p, size_t n)
+{
+    (void)n;
+    return p & 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}

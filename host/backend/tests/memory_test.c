@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Virtual memory management and memory pools against the quota and against other clients; with real
+ * brokers and workers, as in process_test.c. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "vgp_calls.h"
+
+/* ---- cuMemCreate against the quota ---- */
+
+static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
+{
+    struct vgp_args_vgpMemCreate a = {.handle = handle,
+                                      .size = size,
+                                      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
+
+    return guest_call(g, VGP_vgpMemCreate, &a, sizeof(a), NULL, NULL);
+}
+
+static int vmm_release(struct guest *g, uint64_t handle)
+{
+    struct vgp_args_vgpMemRelease a = {.handle = handle};
+
+    return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
+}
+
+static int vmm_map(struct guest *g, uint64_t ptr, uint64_t size, uint64_t handle)
+{
+    struct vgp_args_vgpMemMap a = {.ptr = ptr, .size = size, .handle = handle};
+
+    return guest_call(g, VGP_vgpMemMap, &a, sizeof(a), NULL, NULL);
+}
+
+static int vmm_unmap(struct guest *g, uint64_t ptr, uint64_t size)
+{
+    struct vgp_args_cuMemUnmap a = {.ptr = ptr, .size = size};
+
+    return guest_call(g, VGP_cuMemUnmap, &a, sizeof(a), NULL, NULL);
+}
+
+static int vmm_retain(struct guest *g, uint64_t handle, uint64_t addr)
+{
+    struct vgp_args_vgpMemRetain a = {.handle = handle, .addr = addr};
+
+    return guest_call(g, VGP_vgpMemRetain, &a, sizeof(a), NULL, NULL);
+}
+
+/* Physical memory counts until neither a handle nor a mapping is left, however they end. */
+static void test_vmm_quota(void **state)
+{
+    enum { M = 1 << 20 };
+    static const char *const extra[] = {"--vram-quota", "8M", NULL};
+    const uint64_t h1 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 1), h2 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 2),
+                   h3 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 3), at = 0x400000000000;
+    struct vgp_args_vgpMemCreate bad = {.handle = h2,
+                                        .size = M,
+                                        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                        .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
+    struct broker b = {0};
+    struct guest g1, g2;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g1, b.sock, "one"), 0);
+    assert_int_equal(guest_connect(&g2, b.sock, "two"), 0);
+    assert_int_equal(guest_context(&g1), 0);
+    /* The host's memory and memory that could leave the client are refused here, not only in libcuda. */
+    bad.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    assert_int_equal(guest_call(&g1, VGP_vgpMemCreate, &bad, sizeof(bad), NULL, NULL),
+                     CUDA_ERROR_NOT_SUPPORTED);
+    bad.handleTypes = 0;
+    bad.locationType = CU_MEM_LOCATION_TYPE_HOST;
+    assert_int_equal(guest_call(&g1, VGP_vgpMemCreate, &bad, sizeof(bad), NULL, NULL),
+                     CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(vmm_create(&g1, h1, 6 * M), 0);
+    assert_int_equal(vmm_create(&g2, h1, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(vmm_map(&g2, at, M, h1), CUDA_ERROR_INVALID_VALUE); /* the other one's */
+    assert_int_equal(vmm_retain(&g2, h1, at), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_map(&g1, at, 2 * M, h1), 0);
+    assert_int_equal(vmm_map(&g1, at + 2 * M, 2 * M, h1), 0);
+    assert_int_equal(vmm_release(&g1, h1), 0);
+    assert_int_equal(vmm_release(&g1, h1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* still mapped */
+    assert_int_equal(vmm_unmap(&g1, at + 1, 4 * M), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_unmap(&g1, at, 2 * M), 0);
+    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one mapping left */
+    assert_int_equal(vmm_retain(&g1, h3, at), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_retain(&g1, h3, at + 3 * M), 0);
+    assert_int_equal(vmm_unmap(&g1, at + 2 * M, 2 * M), 0);
+    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one handle left */
+    assert_int_equal(vmm_release(&g1, h3), 0);
+    assert_int_equal(vmm_create(&g1, h2, 4 * M), 0);
+    assert_int_equal(vmm_map(&g1, at, 4 * M, h2), 0);
+    /* The end of the client is the end of everything. */
+    guest_close(&g1);
+    int r = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < 100 && (r = vmm_create(&g2, h1, 7 * M)); i++)
+        usleep(10000);
+    assert_int_equal(r, 0);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vmm_quota),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
