@@ -386,3 +386,49 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;
 }
+
+/* ---- the calls of 13.0: a location and a type instead of a device ---- */
+
+static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType type)
+{
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_SUCCESS;
+    bool host = location->type == CU_MEM_LOCATION_TYPE_HOST ||
+                location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED &&
+                   (host || location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
+                    location->type == CU_MEM_LOCATION_TYPE_NONE);
+
+    if (managed || (host && type == CU_MEM_ALLOCATION_TYPE_PINNED))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pools of host memory or of managed memory");
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                        CUmemAllocationType type)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : r;
+}
+
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
+                                 CUmemAllocationType type)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : r;
+}
+
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
+                                 CUmemoryPool pool)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : r;
+}

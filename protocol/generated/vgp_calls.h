@@ -147,8 +147,13 @@ enum vgp_call {
     VGP_vgpLinkRead = 0x061b,
     VGP_vgpLinkLog = 0x061c,
     VGP_cuLinkDestroy = 0x061d,
+    VGP_vgpMemPoolCreate = 0x0620,
+    VGP_cuMemPoolDestroy = 0x0621,
+    VGP_cuDeviceSetMemPool = 0x0622,
+    VGP_vgpMemPoolSetAccess = 0x0623,
+    VGP_cuMemPoolGetAccess = 0x0624,
 };
-#define VGP_CALL_LIMIT 0x061eu /* no number is as high */
+#define VGP_CALL_LIMIT 0x0625u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -2089,5 +2094,72 @@ struct vgp_args_cuLinkDestroy {
 };
 _Static_assert(sizeof(struct vgp_args_cuLinkDestroy) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_cuLinkDestroy, state) == 0, "wire layout");
+
+/* vgpMemPoolCreate: sync */
+struct vgp_args_vgpMemPoolCreate {
+    uint64_t pool;
+    uint32_t allocType;
+    uint32_t handleTypes;
+    uint32_t locationType;
+    int32_t locationId;
+    uint64_t maxSize;
+    uint16_t usage;
+    uint8_t pad34[6];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolCreate) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, pool) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, allocType) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, handleTypes) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, locationType) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, locationId) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, maxSize) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolCreate, usage) == 32, "wire layout");
+
+/* cuMemPoolDestroy: sync */
+struct vgp_args_cuMemPoolDestroy {
+    uint64_t pool;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemPoolDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemPoolDestroy, pool) == 0, "wire layout");
+
+/* cuDeviceSetMemPool: sync */
+struct vgp_args_cuDeviceSetMemPool {
+    int32_t dev;
+    uint8_t pad4[4];
+    uint64_t pool;
+};
+_Static_assert(sizeof(struct vgp_args_cuDeviceSetMemPool) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuDeviceSetMemPool, dev) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuDeviceSetMemPool, pool) == 8, "wire layout");
+
+/* vgpMemPoolSetAccess: sync */
+struct vgp_args_vgpMemPoolSetAccess {
+    uint64_t pool;
+    uint32_t locationTypes_len;
+    uint32_t locationIds_len;
+    uint32_t access_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolSetAccess) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolSetAccess, pool) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolSetAccess, locationTypes_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolSetAccess, locationIds_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolSetAccess, access_len) == 16, "wire layout");
+
+/* cuMemPoolGetAccess: sync */
+struct vgp_args_cuMemPoolGetAccess {
+    uint64_t memPool;
+    struct vgp_CUmemLocation location;
+};
+_Static_assert(sizeof(struct vgp_args_cuMemPoolGetAccess) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemPoolGetAccess, memPool) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMemPoolGetAccess, location) == 8, "wire layout");
+
+struct vgp_ret_cuMemPoolGetAccess {
+    uint32_t flags;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuMemPoolGetAccess) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuMemPoolGetAccess, flags) == 0, "wire layout");
 
 #endif

@@ -455,16 +455,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize
     return r;
 }
 
-static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
-{
-    CUresult r = vcu_check_init();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuMemPoolTrimTo(pool, minBytesToKeep);
-}
-
+#define body_cuMemPoolTrimTo vcu_cuMemPoolTrimTo
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1859,6 +1850,42 @@ CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuLinkDestroy", r, t0, "state=%p",
                        (void *)(uintptr_t)state);
+    return r;
+}
+
+#define body_cuMemPoolDestroy vcu_cuMemPoolDestroy
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolDestroy(pool);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolDestroy", r, t0, "pool=%p",
+                       (void *)(uintptr_t)pool);
+    return r;
+}
+
+#define body_cuDeviceSetMemPool vcu_cuDeviceSetMemPool
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceSetMemPool(dev, pool);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceSetMemPool", r, t0, "dev=%d pool=%p",
+                       (int)dev,
+                       (void *)(uintptr_t)pool);
+    return r;
+}
+
+#define body_cuMemPoolGetAccess vcu_cuMemPoolGetAccess
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolGetAccess(flags, memPool, location);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolGetAccess", r, t0, "flags=%p memPool=%p location=%p",
+                       (const void *)flags,
+                       (void *)(uintptr_t)memPool,
+                       (const void *)location);
     return r;
 }
 
@@ -3266,6 +3293,70 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
                        (const void *)attributes,
                        (const void *)data,
                        (unsigned long long)ptr);
+    return r;
+}
+
+#define body_cuMemPoolCreate vcu_cuMemPoolCreate
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolCreate(pool, poolProps);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolCreate", r, t0, "*pool=%p poolProps=%p",
+                       r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
+                       (const void *)poolProps);
+    return r;
+}
+
+#define body_cuMemPoolSetAccess vcu_cuMemPoolSetAccess
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolSetAccess(pool, map, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolSetAccess", r, t0, "pool=%p map=%p count=%#llx",
+                       (void *)(uintptr_t)pool,
+                       (const void *)map,
+                       (unsigned long long)count);
+    return r;
+}
+
+#define body_cuMemGetDefaultMemPool vcu_cuMemGetDefaultMemPool
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetDefaultMemPool(pool_out, location, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetDefaultMemPool", r, t0, "*pool_out=%p location=%p type=%d",
+                       r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
+                       (const void *)location,
+                       (int)type);
+    return r;
+}
+
+#define body_cuMemGetMemPool vcu_cuMemGetMemPool
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetMemPool(pool, location, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetMemPool", r, t0, "*pool=%p location=%p type=%d",
+                       r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
+                       (const void *)location,
+                       (int)type);
+    return r;
+}
+
+#define body_cuMemSetMemPool vcu_cuMemSetMemPool
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemSetMemPool(location, type, pool);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemSetMemPool", r, t0, "location=%p type=%d pool=%p",
+                       (const void *)location,
+                       (int)type,
+                       (void *)(uintptr_t)pool);
     return r;
 }
 

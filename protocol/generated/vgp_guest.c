@@ -3838,3 +3838,140 @@ CUresult vgp_call_cuLinkDestroy(CUlinkState state)
         vgp_handle_drop((uint64_t)(uintptr_t)state);
     return r;
 }
+
+CUresult vgp_call_vgpMemPoolCreate(CUmemoryPool pool, uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint64_t maxSize, uint16_t usage)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolCreate, (uint32_t)(40), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolCreate *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    a->allocType = (uint32_t)allocType;
+    a->handleTypes = (uint32_t)handleTypes;
+    a->locationType = (uint32_t)locationType;
+    a->locationId = (int32_t)locationId;
+    a->maxSize = (uint64_t)maxSize;
+    a->usage = (uint16_t)usage;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemPoolDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemPoolDestroy *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)pool);
+    return r;
+}
+
+CUresult vgp_call_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuDeviceSetMemPool, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuDeviceSetMemPool *a = s->args;
+    a->dev = (int32_t)dev;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemPoolSetAccess(CUmemoryPool pool, const uint32_t *locationTypes, uint32_t locationTypes_count, const int32_t *locationIds, uint32_t locationIds_count, const uint32_t *access, uint32_t access_count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (locationTypes_count > 64 || (locationTypes_count && !locationTypes))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t locationTypes_bytes = (uint64_t)locationTypes_count * 4;
+    if (locationIds_count > 64 || (locationIds_count && !locationIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t locationIds_bytes = (uint64_t)locationIds_count * 4;
+    if (access_count > 64 || (access_count && !access))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t access_bytes = (uint64_t)access_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolSetAccess, (uint32_t)(24 + vgp_pad8(locationTypes_bytes) + vgp_pad8(locationIds_bytes) + vgp_pad8(access_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolSetAccess *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->locationTypes_len = (uint32_t)locationTypes_count;
+    if (locationTypes_bytes)
+        memcpy(v, locationTypes, locationTypes_bytes);
+    v += vgp_pad8(locationTypes_bytes);
+    a->locationIds_len = (uint32_t)locationIds_count;
+    if (locationIds_bytes)
+        memcpy(v, locationIds, locationIds_bytes);
+    v += vgp_pad8(locationIds_bytes);
+    a->access_len = (uint32_t)access_count;
+    if (access_bytes)
+        memcpy(v, access, access_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMemPoolGetAccess, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMemPoolGetAccess *a = s->args;
+    a->memPool = (uint64_t)(uintptr_t)memPool;
+    a->location.type = (uint32_t)location->type;
+    a->location.id = (int32_t)location->id;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuMemPoolGetAccess *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && flags)
+            *flags = (CUmemAccess_flags)ret->flags;
+    }
+    vgp_submit_end(s);
+    return r;
+}

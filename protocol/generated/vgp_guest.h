@@ -156,5 +156,10 @@ CUresult vgp_call_vgpLinkComplete(CUlinkState state, uint64_t *size);
 CUresult vgp_call_vgpLinkRead(CUlinkState state, uint64_t offset, uint8_t *data, uint32_t *data_len);
 CUresult vgp_call_vgpLinkLog(CUlinkState state, uint32_t which, uint32_t offset, uint32_t *total, uint8_t *text, uint32_t *text_len);
 CUresult vgp_call_cuLinkDestroy(CUlinkState state);
+CUresult vgp_call_vgpMemPoolCreate(CUmemoryPool pool, uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint64_t maxSize, uint16_t usage);
+CUresult vgp_call_cuMemPoolDestroy(CUmemoryPool pool);
+CUresult vgp_call_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
+CUresult vgp_call_vgpMemPoolSetAccess(CUmemoryPool pool, const uint32_t *locationTypes, uint32_t locationTypes_count, const int32_t *locationIds, uint32_t locationIds_count, const uint32_t *access, uint32_t access_count);
+CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
 
 #endif

@@ -147,6 +147,11 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpLinkRead: return "vgpLinkRead";
     case VGP_vgpLinkLog: return "vgpLinkLog";
     case VGP_cuLinkDestroy: return "cuLinkDestroy";
+    case VGP_vgpMemPoolCreate: return "vgpMemPoolCreate";
+    case VGP_cuMemPoolDestroy: return "cuMemPoolDestroy";
+    case VGP_cuDeviceSetMemPool: return "cuDeviceSetMemPool";
+    case VGP_vgpMemPoolSetAccess: return "vgpMemPoolSetAccess";
+    case VGP_cuMemPoolGetAccess: return "cuMemPoolGetAccess";
     default: return NULL;
     }
 }
@@ -288,5 +293,10 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x061b, "vgpLinkRead", "sync", 16, 16, 8, 4040},
     {0x061c, "vgpLinkLog", "sync", 16, 16, 8, 4040},
     {0x061d, "cuLinkDestroy", "sync", 8, 8, 0, 0},
+    {0x0620, "vgpMemPoolCreate", "sync", 40, 40, 0, 0},
+    {0x0621, "cuMemPoolDestroy", "sync", 8, 8, 0, 0},
+    {0x0622, "cuDeviceSetMemPool", "sync", 16, 16, 0, 0},
+    {0x0623, "vgpMemPoolSetAccess", "sync", 24, 792, 0, 0},
+    {0x0624, "cuMemPoolGetAccess", "sync", 16, 16, 8, 8},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

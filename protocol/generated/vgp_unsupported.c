@@ -253,12 +253,6 @@ int cuDeviceSetGraphMemAttribute(void)
     return refuse("cuDeviceSetGraphMemAttribute", why_graphs);
 }
 
-int cuDeviceSetMemPool(void);
-int cuDeviceSetMemPool(void)
-{
-    return refuse("cuDeviceSetMemPool", why_later);
-}
-
 int cuDeviceUnregisterAsyncNotification(void);
 int cuDeviceUnregisterAsyncNotification(void)
 {
@@ -1189,22 +1183,10 @@ int cuMemGetAddressRange(void)
     return refuse("cuMemGetAddressRange", why_old);
 }
 
-int cuMemGetDefaultMemPool(void);
-int cuMemGetDefaultMemPool(void)
-{
-    return refuse("cuMemGetDefaultMemPool", why_later);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuMemGetMemPool(void);
-int cuMemGetMemPool(void)
-{
-    return refuse("cuMemGetMemPool", why_later);
 }
 
 int cuMemHostGetDevicePointer(void);
@@ -1231,18 +1213,6 @@ int cuMemMapArrayAsync_ptsz(void)
     return refuse("cuMemMapArrayAsync_ptsz", why_textures);
 }
 
-int cuMemPoolCreate(void);
-int cuMemPoolCreate(void)
-{
-    return refuse("cuMemPoolCreate", why_later);
-}
-
-int cuMemPoolDestroy(void);
-int cuMemPoolDestroy(void)
-{
-    return refuse("cuMemPoolDestroy", why_later);
-}
-
 int cuMemPoolExportPointer(void);
 int cuMemPoolExportPointer(void)
 {
@@ -1255,12 +1225,6 @@ int cuMemPoolExportToShareableHandle(void)
     return refuse("cuMemPoolExportToShareableHandle", why_ipc);
 }
 
-int cuMemPoolGetAccess(void);
-int cuMemPoolGetAccess(void)
-{
-    return refuse("cuMemPoolGetAccess", why_later);
-}
-
 int cuMemPoolImportFromShareableHandle(void);
 int cuMemPoolImportFromShareableHandle(void)
 {
@@ -1271,12 +1235,6 @@ int cuMemPoolImportPointer(void);
 int cuMemPoolImportPointer(void)
 {
     return refuse("cuMemPoolImportPointer", why_ipc);
-}
-
-int cuMemPoolSetAccess(void);
-int cuMemPoolSetAccess(void)
-{
-    return refuse("cuMemPoolSetAccess", why_later);
 }
 
 int cuMemPrefetchBatchAsync(void);
@@ -1301,12 +1259,6 @@ int cuMemRangeGetAttributes(void);
 int cuMemRangeGetAttributes(void)
 {
     return refuse("cuMemRangeGetAttributes", why_later);
-}
-
-int cuMemSetMemPool(void);
-int cuMemSetMemPool(void)
-{
-    return refuse("cuMemSetMemPool", why_later);
 }
 
 int cuMemcpy2D(void);

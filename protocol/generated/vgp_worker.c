@@ -2658,6 +2658,115 @@ static CUresult handle_cuLinkDestroy(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpMemPoolCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 6; i++)
+        if (a->pad34[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(40))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(40));
+    CUresult r = vgb_do_vgpMemPoolCreate(c, a);
+    return r;
+}
+
+static CUresult handle_cuMemPoolDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemPoolDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuMemPoolDestroy)
+        return vgb_missing(c, "cuMemPoolDestroy");
+    CUresult r;
+    CUmemoryPool pool = NULL;
+    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuMemPoolDestroy(pool);
+    vgb_handle_drop(c, a->pool, VGP_H_MEM_POOL);
+    return r;
+}
+
+static CUresult handle_cuDeviceSetMemPool(struct vgb_call *c)
+{
+    const struct vgp_args_cuDeviceSetMemPool *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuDeviceSetMemPool)
+        return vgb_missing(c, "cuDeviceSetMemPool");
+    CUresult r;
+    CUmemoryPool pool = NULL;
+    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuDeviceSetMemPool((CUdevice)a->dev, pool);
+    return r;
+}
+
+static CUresult handle_vgpMemPoolSetAccess(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolSetAccess *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t locationTypes_bytes = (uint64_t)a->locationTypes_len * 4;
+    if (a->locationTypes_len > 64 || !vgp_range_ok(at, locationTypes_bytes, c->args_size))
+        return vgb_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
+    const uint32_t *locationTypes = (const void *)(c->args + at);
+    at += vgp_round8(locationTypes_bytes);
+    uint64_t locationIds_bytes = (uint64_t)a->locationIds_len * 4;
+    if (a->locationIds_len > 64 || !vgp_range_ok(at, locationIds_bytes, c->args_size))
+        return vgb_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
+    const int32_t *locationIds = (const void *)(c->args + at);
+    at += vgp_round8(locationIds_bytes);
+    uint64_t access_bytes = (uint64_t)a->access_len * 4;
+    if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
+        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+    const uint32_t *access = (const void *)(c->args + at);
+    at += vgp_round8(access_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpMemPoolSetAccess(c, a, locationTypes, locationIds, access);
+    return r;
+}
+
+static CUresult handle_cuMemPoolGetAccess(struct vgb_call *c)
+{
+    const struct vgp_args_cuMemPoolGetAccess *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuMemPoolGetAccess)
+        return vgb_missing(c, "cuMemPoolGetAccess");
+    CUresult r;
+    struct vgp_ret_cuMemPoolGetAccess ret = {0};
+    CUmemAccess_flags flags = 0;
+    CUmemoryPool memPool = NULL;
+    r = vgb_handle_get(c, a->memPool, VGP_H_MEM_POOL, false, (void **)&memPool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUmemLocation location;
+    memset(&location, 0, sizeof(location));
+    location.type = (CUmemLocationType)a->location.type;
+    location.id = (int)a->location.id;
+    r = vgb_provider.cuMemPoolGetAccess(&flags, memPool, &location);
+    ret.flags = (uint32_t)flags;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY},
@@ -2795,6 +2904,11 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpLinkRead] = {"vgpLinkRead", handle_vgpLinkRead, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpLinkLog] = {"vgpLinkLog", handle_vgpLinkLog, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_cuLinkDestroy] = {"cuLinkDestroy", handle_cuLinkDestroy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpMemPoolCreate] = {"vgpMemPoolCreate", handle_vgpMemPoolCreate, 40, 40, VGP_F_REPLY},
+    [VGP_cuMemPoolDestroy] = {"cuMemPoolDestroy", handle_cuMemPoolDestroy, 8, 8, VGP_F_REPLY},
+    [VGP_cuDeviceSetMemPool] = {"cuDeviceSetMemPool", handle_cuDeviceSetMemPool, 16, 16, VGP_F_REPLY},
+    [VGP_vgpMemPoolSetAccess] = {"vgpMemPoolSetAccess", handle_vgpMemPoolSetAccess, 24, 792, VGP_F_REPLY},
+    [VGP_cuMemPoolGetAccess] = {"cuMemPoolGetAccess", handle_cuMemPoolGetAccess, 16, 16, VGP_F_REPLY},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
@@ -2840,6 +2954,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuDevicePrimaryCtxReset_v2 = (__typeof__(p->cuDevicePrimaryCtxReset_v2))find(ctx, "cuDevicePrimaryCtxReset_v2")) != NULL;
     n += (p->cuDevicePrimaryCtxRetain = (__typeof__(p->cuDevicePrimaryCtxRetain))find(ctx, "cuDevicePrimaryCtxRetain")) != NULL;
     n += (p->cuDevicePrimaryCtxSetFlags_v2 = (__typeof__(p->cuDevicePrimaryCtxSetFlags_v2))find(ctx, "cuDevicePrimaryCtxSetFlags_v2")) != NULL;
+    n += (p->cuDeviceSetMemPool = (__typeof__(p->cuDeviceSetMemPool))find(ctx, "cuDeviceSetMemPool")) != NULL;
     n += (p->cuDeviceTotalMem_v2 = (__typeof__(p->cuDeviceTotalMem_v2))find(ctx, "cuDeviceTotalMem_v2")) != NULL;
     n += (p->cuDriverGetVersion = (__typeof__(p->cuDriverGetVersion))find(ctx, "cuDriverGetVersion")) != NULL;
     n += (p->cuEventCreate = (__typeof__(p->cuEventCreate))find(ctx, "cuEventCreate")) != NULL;
@@ -2917,7 +3032,11 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemHostRegister_v2 = (__typeof__(p->cuMemHostRegister_v2))find(ctx, "cuMemHostRegister_v2")) != NULL;
     n += (p->cuMemHostUnregister = (__typeof__(p->cuMemHostUnregister))find(ctx, "cuMemHostUnregister")) != NULL;
     n += (p->cuMemMap = (__typeof__(p->cuMemMap))find(ctx, "cuMemMap")) != NULL;
+    n += (p->cuMemPoolCreate = (__typeof__(p->cuMemPoolCreate))find(ctx, "cuMemPoolCreate")) != NULL;
+    n += (p->cuMemPoolDestroy = (__typeof__(p->cuMemPoolDestroy))find(ctx, "cuMemPoolDestroy")) != NULL;
+    n += (p->cuMemPoolGetAccess = (__typeof__(p->cuMemPoolGetAccess))find(ctx, "cuMemPoolGetAccess")) != NULL;
     n += (p->cuMemPoolGetAttribute = (__typeof__(p->cuMemPoolGetAttribute))find(ctx, "cuMemPoolGetAttribute")) != NULL;
+    n += (p->cuMemPoolSetAccess = (__typeof__(p->cuMemPoolSetAccess))find(ctx, "cuMemPoolSetAccess")) != NULL;
     n += (p->cuMemPoolSetAttribute = (__typeof__(p->cuMemPoolSetAttribute))find(ctx, "cuMemPoolSetAttribute")) != NULL;
     n += (p->cuMemPoolTrimTo = (__typeof__(p->cuMemPoolTrimTo))find(ctx, "cuMemPoolTrimTo")) != NULL;
     n += (p->cuMemPrefetchAsync_v2 = (__typeof__(p->cuMemPrefetchAsync_v2))find(ctx, "cuMemPrefetchAsync_v2")) != NULL;

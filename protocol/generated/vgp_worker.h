@@ -46,6 +46,7 @@ struct vgp_provider {
     __typeof__(&cuDevicePrimaryCtxReset_v2) cuDevicePrimaryCtxReset_v2;
     __typeof__(&cuDevicePrimaryCtxRetain) cuDevicePrimaryCtxRetain;
     __typeof__(&cuDevicePrimaryCtxSetFlags_v2) cuDevicePrimaryCtxSetFlags_v2;
+    __typeof__(&cuDeviceSetMemPool) cuDeviceSetMemPool;
     __typeof__(&cuDeviceTotalMem_v2) cuDeviceTotalMem_v2;
     __typeof__(&cuDriverGetVersion) cuDriverGetVersion;
     __typeof__(&cuEventCreate) cuEventCreate;
@@ -123,7 +124,11 @@ struct vgp_provider {
     __typeof__(&cuMemHostRegister_v2) cuMemHostRegister_v2;
     __typeof__(&cuMemHostUnregister) cuMemHostUnregister;
     __typeof__(&cuMemMap) cuMemMap;
+    __typeof__(&cuMemPoolCreate) cuMemPoolCreate;
+    __typeof__(&cuMemPoolDestroy) cuMemPoolDestroy;
+    __typeof__(&cuMemPoolGetAccess) cuMemPoolGetAccess;
     __typeof__(&cuMemPoolGetAttribute) cuMemPoolGetAttribute;
+    __typeof__(&cuMemPoolSetAccess) cuMemPoolSetAccess;
     __typeof__(&cuMemPoolSetAttribute) cuMemPoolSetAttribute;
     __typeof__(&cuMemPoolTrimTo) cuMemPoolTrimTo;
     __typeof__(&cuMemPrefetchAsync_v2) cuMemPrefetchAsync_v2;
@@ -324,5 +329,7 @@ struct vgp_outs_vgpLinkLog {
 };
 CUresult vgb_do_vgpLinkLog(struct vgb_call *c, const struct vgp_args_vgpLinkLog *a, struct vgp_ret_vgpLinkLog *r, struct vgp_outs_vgpLinkLog *o);
 CUresult vgb_do_cuLinkDestroy(struct vgb_call *c, const struct vgp_args_cuLinkDestroy *a);
+CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMemPoolCreate *a);
+CUresult vgb_do_vgpMemPoolSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemPoolSetAccess *a, const uint32_t *locationTypes, const int32_t *locationIds, const uint32_t *access);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory: allocation, and what the guest knows about its own addresses. */
+/* Device memory: allocation, and what the guest knows about its own addresses. Pools and the
+ * stream-ordered allocator are in vcu_pool.c. */
 #include "vcu_memory.h"
 
 #include <stdlib.h>
@@ -168,8 +169,7 @@ void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
     }
 }
 
-/* Enters a new allocation in the table. */
-static void note(uint64_t dptr, uint64_t size)
+void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
 {
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
@@ -178,6 +178,7 @@ static void note(uint64_t dptr, uint64_t size)
         .device = c == NULL ? 0 : c->device,
         .buffer_id = vcu_memory_new_id(),
         .device_ptr = dptr,
+        .pool = pool,
     };
 
     vcu_memory_put(dptr, size, &m);
@@ -193,7 +194,7 @@ CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_cuMemAlloc_v2(dptr, bytesize);
     if (res == CUDA_SUCCESS)
-        note(*dptr, bytesize);
+        vcu_memory_note(*dptr, bytesize, 0);
     return res;
 }
 
@@ -209,7 +210,7 @@ CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthI
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (res == CUDA_SUCCESS)
-        note(*dptr, *pPitch * Height);
+        vcu_memory_note(*dptr, *pPitch * Height, 0);
     return res;
 }
 
@@ -277,143 +278,6 @@ CUresult vcu_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total)
         *free_bytes = f > UINT32_MAX ? UINT32_MAX : (unsigned)f;
     if (total != NULL)
         *total = t > UINT32_MAX ? UINT32_MAX : (unsigned)t;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == NULL || bytesize == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
-    if (res == CUDA_SUCCESS)
-        note(*dptr, bytesize);
-    return res;
-}
-
-CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-                                     CUstream hStream)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream) || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == NULL || bytesize == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-    if (res == CUDA_SUCCESS)
-        note(*dptr, bytesize);
-    return res;
-}
-
-CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
-{
-    struct vcu_place p;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (dptr == 0)
-        return CUDA_SUCCESS;
-    if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
-                          "%#llx is not the start of an allocation", (unsigned long long)dptr);
-    return vgp_call_cuMemFreeAsync(dptr, hStream);
-}
-
-/* ---- pools ---------------------------------------------------------------------------------- */
-
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t default_pools[VCU_MAX_DEVICES];
-
-CUresult vcu_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
-{
-    struct vcu_device *d;
-    uint64_t h;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pool_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&pool_lock);
-    h = default_pools[dev];
-    if (h == 0) {
-        h = vgp_handle_mint(VGP_H_MEM_POOL);
-        res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
-                     : vgp_call_vgpDeviceGetDefaultMemPool(dev, (CUmemoryPool)(uintptr_t)h);
-        if (res == CUDA_SUCCESS)
-            default_pools[dev] = h;
-        else if (h != 0)
-            vgp_handle_drop(h);
-    }
-    pthread_mutex_unlock(&pool_lock);
-    if (res == CUDA_SUCCESS)
-        *pool_out = (CUmemoryPool)(uintptr_t)h;
-    return res;
-}
-
-/* cuDeviceSetMemPool is not served, so the current pool is always the default one. */
-CUresult vcu_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-    return vcu_cuDeviceGetDefaultMemPool(pool, dev);
-}
-
-/* The reuse switches (1 to 3) are int, the rest cuuint64_t. */
-static bool pool_attribute_is_int(CUmemPool_attribute attr)
-{
-    return attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
-}
-
-static CUresult check_pool(CUmemoryPool pool, CUmemPool_attribute attr, const void *value)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (value == NULL || (int)attr < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
-        attr > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL) ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult vcu_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    uint64_t v;
-    CUresult res = check_pool(pool, attr, value);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    v = pool_attribute_is_int(attr) ? (uint64_t) * (int *)value : *(cuuint64_t *)value;
-    return vgp_call_vgpMemPoolSetAttribute(pool, attr, v);
-}
-
-CUresult vcu_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    uint64_t v = 0;
-    CUresult res = check_pool(pool, attr, value);
-
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpMemPoolGetAttribute(pool, attr, &v);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pool_attribute_is_int(attr))
-        *(int *)value = (int)v;
-    else
-        *(cuuint64_t *)value = v;
     return CUDA_SUCCESS;
 }
 

@@ -27,6 +27,7 @@ struct vcu_memory {
     bool registered;     /* host: by cuMemHostRegister: the memory is the application's */
     bool in_place;       /* host: the worker maps it: copies need no staging */
     uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
+    uint64_t pool;       /* device: the pool that it came from, 0 = none */
     struct vcu_shared_memory shared; /* host, managed */
 };
 
@@ -55,6 +56,9 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
 uint64_t vcu_memory_new_id(void);
 /* Enters a range that the worker says is new: what the table still has there is gone. */
 void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
+
+/* Enters a new allocation of the current context, from a pool or (0) not. */
+void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool);
 
 /* vcu_vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 struct vcu_reserved {

@@ -91,7 +91,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
                 : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)data = NULL;
+        *(CUmemoryPool *)data = (CUmemoryPool)(uintptr_t)p->m.pool;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)data = p->m.buffer_id;

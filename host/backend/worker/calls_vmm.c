@@ -337,6 +337,17 @@ CUresult vgb_do_cuMemUnmap(struct vgb_call *c, const struct vgp_args_cuMemUnmap 
     return vgb_wait_start(c, wait);
 }
 
+static void descriptors(CUmemAccessDesc *desc, const uint32_t *types, const int32_t *ids,
+                        const uint32_t *access, uint32_t n)
+{
+    memset(desc, 0, n * sizeof(*desc));
+    for (uint32_t i = 0; i < n; i++) {
+        desc[i].location.type = (CUmemLocationType)types[i];
+        desc[i].location.id = ids[i];
+        desc[i].flags = (CUmemAccess_flags)access[i];
+    }
+}
+
 CUresult vgb_do_vgpMemSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemSetAccess *a,
                                 const uint32_t *locationTypes, const int32_t *locationIds,
                                 const uint32_t *access)
@@ -348,11 +359,53 @@ CUresult vgb_do_vgpMemSetAccess(struct vgb_call *c, const struct vgp_args_vgpMem
         return vgb_malformed(c, "access descriptors of different lengths");
     if (!vgb_provider.cuMemSetAccess)
         return vgb_missing(c, "cuMemSetAccess");
-    memset(desc, 0, sizeof(desc));
-    for (uint32_t i = 0; i < n; i++) {
-        desc[i].location.type = (CUmemLocationType)locationTypes[i];
-        desc[i].location.id = locationIds[i];
-        desc[i].flags = (CUmemAccess_flags)access[i];
-    }
+    descriptors(desc, locationTypes, locationIds, access, n);
     return vgb_provider.cuMemSetAccess(a->ptr, a->size, desc, n);
+}
+
+/* ---- memory pools: what is allocated from them is counted by the quota (calls_mem.c) ---- */
+
+CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMemPoolCreate *a)
+{
+    CUmemPoolProps props;
+    CUmemoryPool pool = NULL;
+    CUresult r = vgb_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
+
+    if (r == CUDA_SUCCESS)
+        r = check_prop(c, a->handleTypes, a->locationType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuMemPoolCreate)
+        return vgb_missing(c, "cuMemPoolCreate");
+    if (a->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(&props, 0, sizeof(props));
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = (CUmemLocationType)a->locationType;
+    props.location.id = a->locationId;
+    props.maxSize = a->maxSize;
+    props.usage = a->usage;
+    r = vgb_provider.cuMemPoolCreate(&pool, &props);
+    if (r == CUDA_SUCCESS)
+        vgb_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
+    return r;
+}
+
+CUresult vgb_do_vgpMemPoolSetAccess(struct vgb_call *c,
+                                    const struct vgp_args_vgpMemPoolSetAccess *a,
+                                    const uint32_t *locationTypes, const int32_t *locationIds,
+                                    const uint32_t *access)
+{
+    CUmemAccessDesc desc[64];
+    CUmemoryPool pool;
+    CUresult r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->locationIds_len != a->locationTypes_len || a->access_len != a->locationTypes_len)
+        return vgb_malformed(c, "access descriptors of different lengths");
+    if (!vgb_provider.cuMemPoolSetAccess)
+        return vgb_missing(c, "cuMemPoolSetAccess");
+    descriptors(desc, locationTypes, locationIds, access, a->locationTypes_len);
+    return vgb_provider.cuMemPoolSetAccess(pool, desc, a->locationTypes_len);
 }

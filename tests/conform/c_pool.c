@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/* Memory pools of one's own. */
+#include "conform.h"
+
+static CUmemPoolProps pool_props(void)
+{
+    CUmemPoolProps p;
+
+    memset(&p, 0, sizeof(p));
+    p.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    return p;
+}
+
+CASE(pool_own, CF_CTX)
+{
+    CUmemPoolProps props = pool_props();
+    CUmemoryPool pool = NULL, def = NULL, now = NULL, of = NULL;
+    CUmemLocation here = props.location;
+    CUmemAccessDesc rw = {.location = here, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccess_flags flags = 9;
+    CUdeviceptr p = 0, q = 0;
+    cuuint64_t used = 9, high = 0, zero = 0;
+    int reuse = 0;
+
+    OK("create", cuMemPoolCreate(&pool, &props));
+    OK("default", cuDeviceGetDefaultMemPool(&def, 0));
+    cf_true("another", pool != def);
+    OK("alloc", cuMemAllocFromPoolAsync(&p, 1 << 20, pool, NULL));
+    OK("fill", cf_fill(p, 1000, 4, NULL));
+    cf_true("filled", cf_filled(p, 1000, 4));
+    OK("of", cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    cf_true("of_value", of == pool);
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_true("used_value", used >= 1 << 20);
+    OK("access", cuMemPoolSetAccess(pool, &rw, 1));
+    OK("get_access", cuMemPoolGetAccess(&flags, pool, &here));
+    cf_u64("get_access_value", flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK("reuse_off", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
+    reuse = 7;
+    OK("reuse", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
+    cf_u64("reuse_value", (uint64_t)reuse, 0);
+    /* As the current pool of the device it is what cuMemAllocAsync takes from. */
+    OK("set_current", cuDeviceSetMemPool(0, pool));
+    OK("get_current", cuDeviceGetMemPool(&now, 0));
+    cf_true("current", now == pool);
+    OK("alloc_current", cuMemAllocAsync(&q, 4096, NULL));
+    OK("of_current", cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q));
+    cf_true("of_current_value", of == pool);
+    OK("set_location", cuMemSetMemPool(&here, CU_MEM_ALLOCATION_TYPE_PINNED, def));
+    OK("get_location", cuMemGetMemPool(&now, &here, CU_MEM_ALLOCATION_TYPE_PINNED));
+    cf_true("back", now == def);
+    OK("default_location", cuMemGetDefaultMemPool(&now, &here, CU_MEM_ALLOCATION_TYPE_PINNED));
+    cf_true("default_location_value", now == def);
+    OK("free", cuMemFreeAsync(p, NULL));
+    OK("free_2", cuMemFreeAsync(q, NULL));
+    OK("sync", cuCtxSynchronize());
+    OK("used_2", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_2_value", used, 0);
+    OK("high", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high));
+    cf_true("high_value", high >= 1 << 20);
+    OK("high_reset", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+    OK("trim", cuMemPoolTrimTo(pool, 0));
+    OK("destroy", cuMemPoolDestroy(pool));
+    RC("destroyed", cuMemAllocFromPoolAsync(&p, 4096, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("destroyed_trim", cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("destroyed_attribute", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("destroy_again", cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(pool_arguments, CF_CTX)
+{
+    CUmemPoolProps props = pool_props(), bad = props;
+    CUmemoryPool pool = NULL, def = NULL;
+    CUmemAccessDesc rw = {.location = props.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemLocation there = props.location;
+    CUmemAccess_flags flags;
+    CUdeviceptr p = 0, q = 0;
+
+    RC("create_null", cuMemPoolCreate(NULL, &props), CUDA_ERROR_INVALID_VALUE);
+    RC("create_props", cuMemPoolCreate(&pool, NULL), CUDA_ERROR_INVALID_VALUE);
+    bad.allocType = 99;
+    RC("create_type", cuMemPoolCreate(&pool, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = props;
+    bad.location.id = 77;
+    RC("create_device", cuMemPoolCreate(&pool, &bad), CUDA_ERROR_INVALID_DEVICE);
+    NEED(cuDeviceGetDefaultMemPool(&def, 0));
+    RC("destroy_default", cuMemPoolDestroy(def), CUDA_ERROR_INVALID_VALUE);
+    RC("destroy_null", cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("set_null", cuDeviceSetMemPool(0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("set_device", cuDeviceSetMemPool(77, def), CUDA_ERROR_INVALID_DEVICE);
+    /* A pool with a limit. */
+    props.maxSize = 4 << 20;
+    NEED(cuMemPoolCreate(&pool, &props));
+    OK("limit_fits", cuMemAllocFromPoolAsync(&p, 3 << 20, pool, NULL));
+    RC("limit_over", cuMemAllocFromPoolAsync(&q, 3 << 20, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    RC("alloc_zero", cuMemAllocFromPoolAsync(&q, 0, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_null", cuMemAllocFromPoolAsync(NULL, 4, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+    rw.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    RC("access_own_none", cuMemPoolSetAccess(pool, &rw, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("access_null", cuMemPoolSetAccess(pool, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("get_access_null", cuMemPoolGetAccess(NULL, pool, &there), CUDA_ERROR_INVALID_VALUE);
+    there.id = 77;
+    RC("get_access_device", cuMemPoolGetAccess(&flags, pool, &there), CUDA_ERROR_INVALID_DEVICE);
+    /* Destroyed with memory in use: the memory lives on. */
+    OK("destroy", cuMemPoolDestroy(pool));
+    OK("still_there", cuMemsetD8(p, 1, 3 << 20));
+    OK("free", cuMemFreeAsync(p, NULL));
+    OK("sync", cuCtxSynchronize());
+    RC("location_null", cuMemGetMemPool(&pool, NULL, CU_MEM_ALLOCATION_TYPE_PINNED),
+       CUDA_ERROR_INVALID_VALUE);
+    there.type = 99;
+    RC("location_unknown", cuMemGetMemPool(&pool, &there, CU_MEM_ALLOCATION_TYPE_PINNED),
+       CUDA_ERROR_INVALID_VALUE);
+}
