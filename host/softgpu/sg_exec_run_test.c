@@ -402,6 +402,30 @@ static void test_faults(void)
                  "shared");
     expect_fault("call through a bad pointer", KERNEL("",
                  "call %rd0, ();"), 32, 718, 0, "pointer");
+    expect_fault("parameters by a computed address", KERNEL("", "mov.b64 %rd3, p0;\n"
+                 "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd3, %rd3, %rd4;\n"
+                 "ld.param.u32 %r9, [%rd3];"), 32, SG_ERR_ADDRESS, 2, "param");
+    expect_fault("constants behind the last one", KERNEL(".const .align 4 .u32 k[4];\n",
+                 "mov.u64 %rd3, k;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd3, %rd3, %rd4;\n"
+                 "ld.const.u32 %r9, [%rd3];"), 32, SG_ERR_ADDRESS, 4, "out of bounds");
+    expect_fault("shared memory by a generic address", KERNEL(".shared .align 4 .b32 s[4];\n",
+                 "mov.u64 %rd3, s;\ncvta.shared.u64 %rd3, %rd3;\nmul.wide.u32 %rd4, %r1, 4;\n"
+                 "add.u64 %rd3, %rd3, %rd4;\nst.u32 [%rd3], %r1;"), 8, SG_ERR_ADDRESS, 4, "shared");
+    expect_fault("local memory by a generic address", KERNEL("", ".local .align 4 .b32 l[4];\n"
+                 "mov.u64 %rd3, l;\ncvta.local.u64 %rd3, %rd3;\nmul.wide.u32 %rd4, %r1, 4;\n"
+                 "add.u64 %rd3, %rd3, %rd4;\nst.u32 [%rd3], %r1;"), 8, SG_ERR_ADDRESS, 4, "local");
+    expect_fault("misaligned shared address", KERNEL(".shared .align 8 .b32 s[4];\n",
+                 "mov.u32 %r9, s;\nld.shared.v2.u32 {%r10, %r11}, [%r9+4];"), 1,
+                 SG_ERR_MISALIGNED, 0, "shared");
+    expect_fault("misaligned atomic", KERNEL("", "atom.global.add.u32 %r9, [%rd0+2], 1;"), 1,
+                 SG_ERR_MISALIGNED, 0, "misaligned");
+    expect_fault("an atomic on local memory", KERNEL("", ".local .align 4 .b32 l[4];\n"
+                 "mov.u64 %rd3, l;\ncvta.local.u64 %rd3, %rd3;\natom.add.u32 %r9, [%rd3], 1;"), 1,
+                 SG_ERR_ADDRESS_SPACE, 0, "local");
+    expect_fault("barrier 16", KERNEL("", "mov.u32 %r9, 16;\nbar.sync %r9;"), 1,
+                 SG_ERR_ILLEGAL_INSN, 0, "barrier");
+    expect_fault("branch to no target", KERNEL("", "T: .branchtargets A, B;\nA: add.u32 %r9, %r1, 0;\n"
+                 "brx.idx %r9, T;\nB:"), 8, 718, 2, "outside the list");
     t_watchdog = 1000000;
     r = go(KERNEL("", "L: bra L;"), 2, 64, &f);
     t_result("watchdog", r == SG_ERR_TIMEOUT, "result %d", r);
@@ -525,6 +549,9 @@ static void test_refusals(void)
                 "add.sideways.u32");
     expect_diag("an opcode that is not available",
                 BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
+    expect_diag("a parameter behind the last one",
+                HEAD ".entry t(.param .u64 p)\n{\n.reg .b32 r;\nld.param.u32 r, [p+6];\n}\n",
+                SG_ERR_PTX, 7, "outside");
     expect_diag("function without body", HEAD ".extern .func f();\n.entry t()\n{\ncall f;\n}\n",
                 SG_ERR_UNSUPPORTED, 7, "call f");
     expect_diag("too much shared memory", BODY(".shared .b8 s[1000000000];"), SG_ERR_UNSUPPORTED,
