@@ -38,7 +38,7 @@ args-userspace/libcuda := CONFIG_VGPU_LIBCUDA_INTEGRITY=$(or $(CONFIG_VGPU_LIBCU
 
 # Folders with something to build, in an order in which each finds what it needs.
 HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
-	userspace/vgpu
+	userspace/libnvidia-ml userspace/vgpu
 GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
 CROSS_TESTS := $(filter-out tests/lib, \
@@ -146,14 +146,16 @@ check-kernel-lint:
 check-qemu-10:
 	@$(call sub,qemu-device,check-10)
 
-.PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device \
-	kernel/vgpu_drv tests/demo
-protocol host/softgpu host/backend userspace/libcuda userspace/vgpu qemu-device tests/demo:
+.PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
+	qemu-device kernel/vgpu_drv tests/demo
+protocol host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
+qemu-device tests/demo:
 	@$(STEP) $(subst /,-,$@) "building $(or $(text-$@),$@)" $(call sub,$@,all)
 text-qemu-device := QEMU with the vgpu-cuda device
 text-host/softgpu := the software GPU
 text-host/backend := the backend
 text-userspace/libcuda := the guest's libcuda
+text-userspace/libnvidia-ml := the guest's libnvidia-ml
 text-userspace/vgpu := the vgpu command
 text-tests/demo := the demo programs
 

@@ -82,7 +82,7 @@ struct vgp_window_shared {
     /* line 3, guest: consumer of notifications, and "somebody sleeps here" */
     uint64_t notify_head;
     uint32_t guest_sleeps; /* non-zero: a thread sleeps or is about to, wake it after publishing */
-    uint32_t padding4;
+    uint32_t guest_pid;    /* as the process says, for lists of processes only; 0: none is shown */
     uint64_t padding5[6];
 
     /* line 4, worker: consumer of the ring */
@@ -100,7 +100,10 @@ struct vgp_window_shared {
     /* line 6.., worker or broker: how it ended */
     int32_t sticky_result; /* CUresult that every further call returns, 0 = none */
     uint32_t dead_reason;  /* enum vgpu_dead_reason of the device ABI */
-    uint64_t padding10[7];
+    uint64_t memory_used;  /* worker: device memory of this client, bytes; for lists only */
+    uint32_t has_context;  /* worker: non-zero once the client has used a context */
+    uint32_t padding10;
+    uint64_t padding11[5];
     char dead_text[256]; /* one line for the trace, NUL-terminated */
     uint8_t padding11[VGP_HOST_DONE_OFFSET - (7 * 64 + 256)];
 
@@ -254,6 +257,56 @@ enum vgp_graph_list {
 
 /* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits that matter on the host. */
 #define VGP_REGION_READONLY (1u << 0)
+
+/* vgpHello's features: what the worker knows beyond version 1.0. */
+#define VGP_FEATURE_NVML (UINT64_C(1) << 0) /* the calls 0x0700 to 0x0702 */
+
+/* vgpNvmlInfo flags. */
+enum vgp_nvml_flags {
+    VGP_NVML_HOST = 1 << 0,   /* the provider has an NVML; vgpNvmlGet asks it */
+    VGP_NVML_MEMORY = 1 << 1, /* vgpNvmlUsage knows the memory in use */
+    VGP_NVML_SHARED = 1 << 2, /* the memory in use includes that of strangers (other VMs) */
+};
+
+/*
+ * vgpNvmlGet: what to ask the host's NVML. The form of the answer stands behind each: u = unsigned
+ * int in `first`, uu = two of them, q = unsigned long long in `first`, s = `text`; +a = `argument`
+ * goes with the question.
+ */
+enum vgp_nvml_what {
+    VGP_NVML_SERIAL = 1,             /* s */
+    VGP_NVML_BRAND = 2,              /* u */
+    VGP_NVML_UTILIZATION = 3,        /* uu: gpu, memory; percent */
+    VGP_NVML_POWER_USAGE = 4,        /* u: mW */
+    VGP_NVML_POWER_LIMIT = 5,        /* u: mW */
+    VGP_NVML_POWER_LIMITS = 6,       /* uu: lowest, highest; mW */
+    VGP_NVML_POWER_DEFAULT = 7,      /* u: mW */
+    VGP_NVML_POWER_ENFORCED = 8,     /* u: mW */
+    VGP_NVML_TEMPERATURE = 9,        /* u+a: sensor; degrees C */
+    VGP_NVML_TEMPERATURE_LIMIT = 10, /* u+a: threshold; degrees C */
+    VGP_NVML_FAN_SPEED = 11,         /* u: percent */
+    VGP_NVML_CLOCK = 12,             /* u+a: clock; MHz */
+    VGP_NVML_MAX_CLOCK = 13,         /* u+a: clock; MHz */
+    VGP_NVML_PSTATE = 14,            /* u */
+    VGP_NVML_COMPUTE_MODE = 15,      /* u */
+    VGP_NVML_PERSISTENCE = 16,       /* u */
+    VGP_NVML_DISPLAY_ACTIVE = 17,    /* u */
+    VGP_NVML_DISPLAY_MODE = 18,      /* u */
+    VGP_NVML_ECC_MODE = 19,          /* uu: current, pending */
+    VGP_NVML_MIG_MODE = 20,          /* uu: current, pending */
+    VGP_NVML_ARCHITECTURE = 21,      /* u */
+    VGP_NVML_GPU_CORES = 22,         /* u */
+    VGP_NVML_BUS_WIDTH = 23,         /* u: bits */
+    VGP_NVML_PCIE_GEN = 24,          /* u */
+    VGP_NVML_PCIE_WIDTH = 25,        /* u */
+    VGP_NVML_PCIE_MAX_GEN = 26,      /* u */
+    VGP_NVML_PCIE_MAX_WIDTH = 27,    /* u */
+    VGP_NVML_VBIOS = 28,             /* s */
+    VGP_NVML_ENERGY = 29,            /* q: mJ */
+    VGP_NVML_CLOCK_REASONS = 30,     /* q: bits */
+    VGP_NVML_PCI_IDS = 31,           /* uu: device and vendor id, subsystem id */
+    VGP_NVML_WHATS = 32,
+};
 
 /* Overflow-free range check: [off, off + n) lies inside [0, len). */
 static inline int vgp_range_ok(uint64_t off, uint64_t n, uint64_t len)

@@ -152,8 +152,11 @@ enum vgp_call {
     VGP_cuDeviceSetMemPool = 0x0622,
     VGP_vgpMemPoolSetAccess = 0x0623,
     VGP_cuMemPoolGetAccess = 0x0624,
+    VGP_vgpNvmlInfo = 0x0700,
+    VGP_vgpNvmlUsage = 0x0701,
+    VGP_vgpNvmlGet = 0x0702,
 };
-#define VGP_CALL_LIMIT 0x0625u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0703u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -2161,5 +2164,70 @@ struct vgp_ret_cuMemPoolGetAccess {
 };
 _Static_assert(sizeof(struct vgp_ret_cuMemPoolGetAccess) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuMemPoolGetAccess, flags) == 0, "wire layout");
+
+/* vgpNvmlInfo: sync */
+struct vgp_ret_vgpNvmlInfo {
+    uint32_t flags;
+    int32_t cudaVersion;
+    uint32_t driverVersion_len;
+    uint32_t nvmlVersion_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpNvmlInfo) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, flags) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, cudaVersion) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, driverVersion_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, nvmlVersion_len) == 12, "wire layout");
+
+/* vgpNvmlUsage: sync */
+struct vgp_args_vgpNvmlUsage {
+    uint32_t ordinal;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpNvmlUsage) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpNvmlUsage, ordinal) == 0, "wire layout");
+
+struct vgp_ret_vgpNvmlUsage {
+    uint64_t total;
+    uint64_t reserved;
+    uint64_t used;
+    uint64_t cpuNs;
+    uint64_t nowNs;
+    uint32_t count;
+    uint32_t processes_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpNvmlUsage) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, total) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, reserved) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, used) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, cpuNs) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, nowNs) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, count) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlUsage, processes_len) == 44, "wire layout");
+
+/* vgpNvmlGet: sync */
+struct vgp_args_vgpNvmlGet {
+    uint32_t ordinal;
+    uint32_t what;
+    uint32_t argument;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpNvmlGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpNvmlGet, ordinal) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpNvmlGet, what) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpNvmlGet, argument) == 8, "wire layout");
+
+struct vgp_ret_vgpNvmlGet {
+    int32_t status;
+    uint8_t pad4[4];
+    uint64_t first;
+    uint64_t second;
+    uint32_t text_len;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpNvmlGet) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, status) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, first) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, second) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, text_len) == 24, "wire layout");
 
 #endif

@@ -3975,3 +3975,136 @@ CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memP
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpNvmlInfo(uint32_t *flags, int32_t *cudaVersion, char *driverVersion, uint32_t driverVersion_cap, char *nvmlVersion, uint32_t nvmlVersion_cap)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpNvmlInfo, (uint32_t)(0), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpNvmlInfo *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && flags)
+            *flags = (uint32_t)ret->flags;
+        if (r == CUDA_SUCCESS && cudaVersion)
+            *cudaVersion = (int32_t)ret->cudaVersion;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t driverVersion_bytes = (uint64_t)ret->driverVersion_len * 1;
+        if (driverVersion_bytes > left || ret->driverVersion_len > 80) {
+            r = CUDA_ERROR_UNKNOWN;
+            driverVersion_bytes = left = 0;
+        }
+        vgp_copy_str(driverVersion, driverVersion_cap, q, driverVersion_bytes);
+        q += driverVersion_bytes < left ? vgp_pad8(driverVersion_bytes) : driverVersion_bytes;
+        left -= vgp_pad8(driverVersion_bytes) < left ? vgp_pad8(driverVersion_bytes) : left;
+        uint64_t nvmlVersion_bytes = (uint64_t)ret->nvmlVersion_len * 1;
+        if (nvmlVersion_bytes > left || ret->nvmlVersion_len > 80) {
+            r = CUDA_ERROR_UNKNOWN;
+            nvmlVersion_bytes = left = 0;
+        }
+        vgp_copy_str(nvmlVersion, nvmlVersion_cap, q, nvmlVersion_bytes);
+        q += nvmlVersion_bytes < left ? vgp_pad8(nvmlVersion_bytes) : nvmlVersion_bytes;
+        left -= vgp_pad8(nvmlVersion_bytes) < left ? vgp_pad8(nvmlVersion_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used, uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes, uint32_t *processes_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpNvmlUsage, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpNvmlUsage *a = s->args;
+    a->ordinal = (uint32_t)ordinal;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpNvmlUsage *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint64_t)ret->total;
+        if (r == CUDA_SUCCESS && reserved)
+            *reserved = (uint64_t)ret->reserved;
+        if (r == CUDA_SUCCESS && used)
+            *used = (uint64_t)ret->used;
+        if (r == CUDA_SUCCESS && cpuNs)
+            *cpuNs = (uint64_t)ret->cpuNs;
+        if (r == CUDA_SUCCESS && nowNs)
+            *nowNs = (uint64_t)ret->nowNs;
+        if (r == CUDA_SUCCESS && count)
+            *count = (uint32_t)ret->count;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t processes_bytes = (uint64_t)ret->processes_len * 8;
+        if (processes_bytes > left || ret->processes_len > 192) {
+            r = CUDA_ERROR_UNKNOWN;
+            processes_bytes = left = 0;
+        }
+        if (processes && processes_len) {
+            uint64_t k = processes_bytes / 8 < *processes_len ? processes_bytes / 8 : *processes_len;
+            memcpy(processes, q, k * 8);
+            *processes_len = (uint32_t)k;
+        }
+        q += processes_bytes < left ? vgp_pad8(processes_bytes) : processes_bytes;
+        left -= vgp_pad8(processes_bytes) < left ? vgp_pad8(processes_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpNvmlGet(uint32_t ordinal, uint32_t what, uint32_t argument, int32_t *status, uint64_t *first, uint64_t *second, char *text, uint32_t text_cap)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpNvmlGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpNvmlGet *a = s->args;
+    a->ordinal = (uint32_t)ordinal;
+    a->what = (uint32_t)what;
+    a->argument = (uint32_t)argument;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpNvmlGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && status)
+            *status = (int32_t)ret->status;
+        if (r == CUDA_SUCCESS && first)
+            *first = (uint64_t)ret->first;
+        if (r == CUDA_SUCCESS && second)
+            *second = (uint64_t)ret->second;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t text_bytes = (uint64_t)ret->text_len * 1;
+        if (text_bytes > left || ret->text_len > 96) {
+            r = CUDA_ERROR_UNKNOWN;
+            text_bytes = left = 0;
+        }
+        vgp_copy_str(text, text_cap, q, text_bytes);
+        q += text_bytes < left ? vgp_pad8(text_bytes) : text_bytes;
+        left -= vgp_pad8(text_bytes) < left ? vgp_pad8(text_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}

@@ -2767,6 +2767,71 @@ static CUresult handle_cuMemPoolGetAccess(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpNvmlInfo(struct vgb_call *c)
+{
+    if (c->args_size != vgp_round16(0))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(0));
+    struct vgp_ret_vgpNvmlInfo ret = {0};
+    static __thread struct vgp_outs_vgpNvmlInfo o;
+    CUresult r = vgb_do_vgpNvmlInfo(c, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.driverVersion_len > 80)
+        ret.driverVersion_len = 80;
+    if (ret.nvmlVersion_len > 80)
+        ret.nvmlVersion_len = 80;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.driverVersion, (uint64_t)ret.driverVersion_len * 1);
+    vgp_reply_part(c, o.nvmlVersion, (uint64_t)ret.nvmlVersion_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpNvmlUsage(struct vgb_call *c)
+{
+    const struct vgp_args_vgpNvmlUsage *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpNvmlUsage ret = {0};
+    static __thread struct vgp_outs_vgpNvmlUsage o;
+    CUresult r = vgb_do_vgpNvmlUsage(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.processes_len > 192)
+        ret.processes_len = 192;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.processes, (uint64_t)ret.processes_len * 8);
+    return r;
+}
+
+static CUresult handle_vgpNvmlGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpNvmlGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpNvmlGet ret = {0};
+    static __thread struct vgp_outs_vgpNvmlGet o;
+    CUresult r = vgb_do_vgpNvmlGet(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.text_len > 96)
+        ret.text_len = 96;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.text, (uint64_t)ret.text_len * 1);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY},
@@ -2909,6 +2974,9 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuDeviceSetMemPool] = {"cuDeviceSetMemPool", handle_cuDeviceSetMemPool, 16, 16, VGP_F_REPLY},
     [VGP_vgpMemPoolSetAccess] = {"vgpMemPoolSetAccess", handle_vgpMemPoolSetAccess, 24, 792, VGP_F_REPLY},
     [VGP_cuMemPoolGetAccess] = {"cuMemPoolGetAccess", handle_cuMemPoolGetAccess, 16, 16, VGP_F_REPLY},
+    [VGP_vgpNvmlInfo] = {"vgpNvmlInfo", handle_vgpNvmlInfo, 0, 0, VGP_F_REPLY},
+    [VGP_vgpNvmlUsage] = {"vgpNvmlUsage", handle_vgpNvmlUsage, 8, 8, VGP_F_REPLY},
+    [VGP_vgpNvmlGet] = {"vgpNvmlGet", handle_vgpNvmlGet, 16, 16, VGP_F_REPLY},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

@@ -331,5 +331,18 @@ CUresult vgb_do_vgpLinkLog(struct vgb_call *c, const struct vgp_args_vgpLinkLog 
 CUresult vgb_do_cuLinkDestroy(struct vgb_call *c, const struct vgp_args_cuLinkDestroy *a);
 CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMemPoolCreate *a);
 CUresult vgb_do_vgpMemPoolSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemPoolSetAccess *a, const uint32_t *locationTypes, const int32_t *locationIds, const uint32_t *access);
+struct vgp_outs_vgpNvmlInfo {
+    char driverVersion[80] __attribute__((aligned(8)));
+    char nvmlVersion[80] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpNvmlInfo(struct vgb_call *c, struct vgp_ret_vgpNvmlInfo *r, struct vgp_outs_vgpNvmlInfo *o);
+struct vgp_outs_vgpNvmlUsage {
+    uint64_t processes[192] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpNvmlUsage(struct vgb_call *c, const struct vgp_args_vgpNvmlUsage *a, struct vgp_ret_vgpNvmlUsage *r, struct vgp_outs_vgpNvmlUsage *o);
+struct vgp_outs_vgpNvmlGet {
+    char text[96] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpNvmlGet(struct vgb_call *c, const struct vgp_args_vgpNvmlGet *a, struct vgp_ret_vgpNvmlGet *r, struct vgp_outs_vgpNvmlGet *o);
 
 #endif

@@ -19,15 +19,14 @@
 
 #include "../../protocol/vgp_ring.h"
 #include "vcu_ring.h"
+#include "vcu_trace.h"
 #include "vcu_transport.h"
+#include "vcu_version.h"
 
 /* More devices than this are not shown to the application: HGX boards have 8, MIG at most 56. */
 #define VCU_MAX_DEVICES 64
 /* Room for the attributes of later cuda.h versions; CU_DEVICE_ATTRIBUTE_MAX is 144 in 13.0. */
 #define VCU_MAX_ATTRIBUTES 192
-
-/* What cuDriverGetVersion says: the entry points of this version are offered, whatever the host. */
-#define VCU_DRIVER_VERSION CUDA_VERSION
 
 /* ---- vcu_client.c: the process's connection ------------------------------------------------- */
 
@@ -117,21 +116,11 @@ uint32_t vcu_handle_count(enum vgp_handle_type type);
 
 /* ---- vcu_trace.c ---------------------------------------------------------------------------- */
 
-enum vcu_trace_mode { VCU_TRACE_OFF = 0, VCU_TRACE_REFUSALS = 1, VCU_TRACE_ALL = 2 };
-extern int vcu_trace_on; /* enum vcu_trace_mode; constant after the library was loaded */
-/* Monotonic nanoseconds; only for the trace. */
-uint64_t vcu_trace_now(void);
 /* One line for a finished entry point: name(arguments) = RESULT time thread. */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* A call that this version does not serve: one line, once per name. */
-void vcu_trace_refusal(const char *name, const char *why);
-/* The same with a format; does nothing when tracing is off. */
-void vcu_why(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Refuses: writes the why line and returns r. */
 #define VCU_REFUSE(r, name, ...) (vcu_trace_on ? (vcu_why(name, __VA_ARGS__), (r)) : (r))
-/* Reads VGPU_TRACE; called once from the library's constructor. */
-void vcu_trace_init(void);
 
 /* ---- vcu_error.c ---------------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../protocol/generated/vgp_calls.h"
 #include "../../protocol/generated/vgp_guest.h"
@@ -232,6 +233,7 @@ static CUresult connect_worker(void)
         return VCU_REFUSE(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "cuInit",
                           "the window of the %s transport: %s", vcu.transport.ops->name, why);
     }
+    vcu.ring.shared->guest_pid = (uint32_t)getpid(); /* for NVML's list of processes */
     vcu.connected = true;
     res = vcu_staging_init();
     if (res == CUDA_SUCCESS)

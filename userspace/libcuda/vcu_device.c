@@ -22,7 +22,7 @@ CUresult vcu_cuDriverGetVersion(int *driverVersion)
 {
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = VCU_DRIVER_VERSION;
+    *driverVersion = vcu_driver_version();
     return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "vcu.h"
 
+#include <string.h>
+
 struct error_text {
     int code;
     const char *name, *text;
@@ -201,4 +203,32 @@ CUresult vcu_cuGetErrorString(CUresult error, const char **pStr)
         return CUDA_ERROR_INVALID_VALUE;
     *pStr = vcu_error_text(error);
     return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* ---- results, for the trace ------------------------------------------------------------------ */
+
+const char *vcu_trace_result_name(int result)
+{
+    return vcu_error_name((CUresult)result);
+}
+
+/*
+ * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our
+ * end, and names that were asked for and not found (cuGetProcAddress says which itself).
+ */
+bool vcu_trace_is_failure(const char *name, int result)
+{
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ||
+        result == CUDA_ERROR_DEINITIALIZED)
+        return false;
+    return result != CUDA_ERROR_NOT_FOUND || strncmp(name, "cuGetProcAddress", 16) != 0;
+}
+
+void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vcu_trace_result(name, (int)r, t0_ns, fmt, ap);
+    va_end(ap);
 }

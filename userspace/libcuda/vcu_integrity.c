@@ -169,7 +169,7 @@ _Static_assert(sizeof(struct validity_device) == 28, "validity device");
 int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
 {
     struct validity_record rec = {
-        .driver_version = VCU_DRIVER_VERSION,
+        .driver_version = (uint32_t)vcu_driver_version(),
         .question = version,
         .process = (uint32_t)getpid(),
         .thread = (uint32_t)pthread_self(),

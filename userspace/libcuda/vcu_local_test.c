@@ -107,6 +107,37 @@ static void test_trace_lines(void **state)
 }
 
 /* Every code of cuda.h has its name. */
+/* Every byte of an argument reaches the reader of the JSON trace in printable form. */
+static void test_trace_json(void **state)
+{
+    char path[] = "/tmp/vcu_json_XXXXXX", text[8192], longest[4000];
+    ssize_t n;
+    int fd = mkstemp(path);
+
+    (void)state;
+    setenv("VGPU_TRACE", "0", 1);
+    setenv("VGPU_TRACE_JSON", path, 1);
+    vcu_trace_init();
+    vcu_trace_call("cuOdd", CUDA_ERROR_INVALID_VALUE, vcu_trace_now(), "%s", "a \"b\" \\ \n\xc3");
+    vcu_why("cuOdd", "because of %d", 7);
+    memset(longest, '"', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    vcu_trace_call("cuLong", CUDA_SUCCESS, vcu_trace_now(), "%s", longest);
+    vcu_trace_on = VCU_TRACE_OFF;
+    n = read(fd, text, sizeof(text) - 1);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_non_null(strstr(text, "\"call\":\"cuOdd\",\"args\":\"a \\\"b\\\" \\\\ \\u000a\\u00c3\","
+                                 "\"result\":\"CUDA_ERROR_INVALID_VALUE\",\"code\":1,\"us\":"));
+    assert_non_null(strstr(text, "{\"type\":\"why\",\"time\":"));
+    assert_non_null(strstr(text, "\"call\":\"cuOdd\",\"text\":\"because of 7\"}\n"));
+    assert_non_null(strstr(text, "...\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":"));
+    assert_memory_equal(text + n - 2, "}\n", 2);
+    close(fd);
+    unlink(path);
+    unsetenv("VGPU_TRACE_JSON");
+}
+
 static void test_error_names(void **state)
 {
     const char *home = getenv("CUDA_HOME");
@@ -214,7 +245,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_worker),   cmocka_unit_test(test_fork_before_init),
-        cmocka_unit_test(test_trace_lines), cmocka_unit_test(test_error_names),
+        cmocka_unit_test(test_trace_lines), cmocka_unit_test(test_trace_json),
+        cmocka_unit_test(test_error_names),
         cmocka_unit_test(test_ranges),      cmocka_unit_test(test_copy_forms),
     };
 

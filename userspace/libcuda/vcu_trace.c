@@ -2,14 +2,19 @@
 /*
  * The trace. VGPU_TRACE=1 or stderr: every call to standard error; VGPU_TRACE=refusals: only what
  * failed, with the reason; VGPU_TRACE=PATH: every call, appended to that file (%p = process id).
+ * VGPU_TRACE_JSON=PATH: the same for machines, one JSON object a line, beside the other one:
+ *   {"type":"call","time":SECONDS,"pid":N,"tid":N,"call":NAME,"args":TEXT,"result":NAME,"code":N,
+ *    "us":MICROSECONDS}
+ *   {"type":"why"|"refusal"|"load",...,"call":NAME,"text":TEXT}
  * One line is one write(2), so lines of threads and processes do not mix.
  */
 #define _GNU_SOURCE
-#include "vcu.h"
+#include "vcu_trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +26,8 @@
 
 int vcu_trace_on;
 static int trace_fd = STDERR_FILENO;
+static int text_mode = VCU_TRACE_OFF; /* of the readable trace */
+static int json_fd = -1;
 
 uint64_t vcu_trace_now(void)
 {
@@ -51,15 +58,26 @@ static int open_trace(const char *pattern)
 
 void vcu_trace_init(void)
 {
-    const char *v = getenv("VGPU_TRACE");
+    const char *v = getenv("VGPU_TRACE"), *json = getenv("VGPU_TRACE_JSON");
     int fd;
 
+    if (json != NULL && *json != '\0') {
+        json_fd = open_trace(json);
+        if (json_fd < 0)
+            dprintf(STDERR_FILENO, "vgpu: VGPU_TRACE_JSON: cannot open %s: %s\n", json,
+                    strerror(errno));
+        else
+            vcu_trace_on = VCU_TRACE_ALL;
+    }
     if (v == NULL || *v == '\0' || strcmp(v, "0") == 0)
         return;
+    text_mode = VCU_TRACE_ALL;
     if (strcmp(v, "1") == 0 || strcmp(v, "stderr") == 0) {
         vcu_trace_on = VCU_TRACE_ALL;
     } else if (strcmp(v, "refusals") == 0) {
-        vcu_trace_on = VCU_TRACE_REFUSALS;
+        text_mode = VCU_TRACE_REFUSALS;
+        if (vcu_trace_on == VCU_TRACE_OFF)
+            vcu_trace_on = VCU_TRACE_REFUSALS;
     } else {
         fd = open_trace(v);
         vcu_trace_on = VCU_TRACE_ALL;
@@ -71,7 +89,7 @@ void vcu_trace_init(void)
     }
 }
 
-static void put(char *line, size_t n)
+static void put(int fd, char *line, size_t n)
 {
     ssize_t done;
     int saved = errno; /* a traced call must not change the application's errno */
@@ -82,7 +100,7 @@ static void put(char *line, size_t n)
     }
     line[n++] = '\n';
     do {
-        done = write(trace_fd, line, n);
+        done = write(fd, line, n);
     } while (done < 0 && errno == EINTR);
     errno = saved;
 }
@@ -100,33 +118,105 @@ static size_t clamp(size_t n, int added)
     return n < LINE_MAX_BYTES ? n : LINE_MAX_BYTES;
 }
 
-/*
- * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our
- * end, and names that were asked for and not found (cuGetProcAddress says which itself).
- */
-static bool is_failure(const char *name, CUresult r)
+/* ---- for machines ---- */
+
+/* Room that is kept for what follows a text of any length. */
+#define JSON_TAIL 160
+
+/* Appends a text as a JSON string. What is too long is cut, and ends in "...". */
+static size_t json_text(char *line, size_t n, const char *text)
 {
-    if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_DEINITIALIZED)
-        return false;
-    return r != CUDA_ERROR_NOT_FOUND || strncmp(name, "cuGetProcAddress", 16) != 0;
+    static const char hex[] = "0123456789abcdef";
+
+    line[n++] = '"';
+    for (; *text != '\0' && n < LINE_MAX_BYTES - JSON_TAIL; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\') {
+            line[n++] = '\\';
+            line[n++] = (char)c;
+        } else if (c < 0x20 || c >= 0x7f) { /* bytes, not characters: a kernel's name is ASCII */
+            memcpy(line + n, "\\u00", 4);
+            line[n + 4] = hex[c >> 4];
+            line[n + 5] = hex[c & 15];
+            n += 6;
+        } else {
+            line[n++] = (char)c;
+        }
+    }
+    if (*text != '\0') {
+        memcpy(line + n, "...", 3);
+        n += 3;
+    }
+    line[n++] = '"';
+    return n;
 }
 
-void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
+static size_t json_begin(char *line, const char *type, const char *name)
+{
+    struct timespec ts;
+    size_t n;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    n = clamp(0, snprintf(line, LINE_MAX_BYTES,
+                          "{\"type\":\"%s\",\"time\":%lld.%06ld,\"pid\":%d,\"tid\":%d,\"call\":",
+                          type, (long long)ts.tv_sec, ts.tv_nsec / 1000, (int)getpid(),
+                          (int)syscall(SYS_gettid)));
+    return json_text(line, n, name);
+}
+
+static void json_note(const char *type, const char *name, const char *text)
 {
     char line[LINE_MAX_BYTES + 1];
-    const char *text = vcu_error_name(r);
+    size_t n;
+
+    if (json_fd < 0)
+        return;
+    n = json_begin(line, type, name);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"text\":"));
+    n = json_text(line, n, text);
+    line[n++] = '}';
+    put(json_fd, line, n);
+}
+
+static void json_call(const char *name, int result, uint64_t ns, const char *args)
+{
+    const char *text = vcu_trace_result_name(result);
+    char line[LINE_MAX_BYTES + 1];
+    size_t n;
+
+    if (json_fd < 0)
+        return;
+    n = json_begin(line, "call", name);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"args\":"));
+    n = json_text(line, n, args);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n,
+                          ",\"result\":\"%s\",\"code\":%d,\"us\":%llu.%03llu}",
+                          text != NULL ? text : "?", result, (unsigned long long)(ns / 1000),
+                          (unsigned long long)(ns % 1000)));
+    put(json_fd, line, n);
+}
+
+/* ---- lines ---- */
+
+void vcu_trace_result(const char *name, int result, uint64_t t0_ns, const char *fmt, va_list ap)
+{
+    const char *text = vcu_trace_result_name(result);
+    char line[LINE_MAX_BYTES + 1], args[LINE_MAX_BYTES - 256];
     uint64_t ns;
     size_t n;
-    va_list ap;
 
-    if (!vcu_trace_on || (vcu_trace_on == VCU_TRACE_REFUSALS && !is_failure(name, r)))
+    if (!vcu_trace_on)
         return;
     ns = vcu_trace_now() - t0_ns;
+    vsnprintf(args, sizeof(args), fmt, ap);
+    json_call(name, result, ns, args);
+    if (text_mode == VCU_TRACE_OFF ||
+        ((text_mode == VCU_TRACE_REFUSALS || vcu_trace_on == VCU_TRACE_REFUSALS) &&
+         !vcu_trace_is_failure(name, result)))
+        return;
     n = prefix(line);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s(", name));
-    va_start(ap, fmt);
-    n = clamp(n, vsnprintf(line + n, LINE_MAX_BYTES - n, fmt, ap));
-    va_end(ap);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s(%s", name, args));
     if (n > LINE_MAX_BYTES - 128) { /* the result is the part that must not be cut off */
         n = LINE_MAX_BYTES - 128;
         n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "..."));
@@ -134,26 +224,38 @@ void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fm
     if (text != NULL)
         n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %s", text));
     else
-        n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %d", (int)r));
+        n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %d", result));
     n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, " %llu.%03llu us",
                           (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000)));
-    put(line, n);
+    put(trace_fd, line, n);
+}
+
+/* A line that is no call; `between` joins name and text in the readable form. */
+static void note(const char *type, const char *before, const char *name, const char *between,
+                 const char *text)
+{
+    char line[LINE_MAX_BYTES + 1];
+    size_t n;
+
+    json_note(type, name, text);
+    if (text_mode == VCU_TRACE_OFF)
+        return;
+    n = prefix(line);
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s%s%s%s", before, name, between, text));
+    put(trace_fd, line, n);
 }
 
 void vcu_why(const char *name, const char *fmt, ...)
 {
-    char line[LINE_MAX_BYTES + 1];
-    size_t n;
+    char text[LINE_MAX_BYTES - 128];
     va_list ap;
 
     if (!vcu_trace_on)
         return;
-    n = prefix(line);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "why %s: ", name));
     va_start(ap, fmt);
-    n = clamp(n, vsnprintf(line + n, LINE_MAX_BYTES - n, fmt, ap));
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    put(line, n);
+    note("why", "why ", name, ": ", text);
 }
 
 /* Names already refused, by address: they are string constants of the generated code. */
@@ -178,12 +280,6 @@ static bool first_time(const char *name)
 
 void vcu_trace_refusal(const char *name, const char *why)
 {
-    char line[LINE_MAX_BYTES + 1];
-    size_t n;
-
-    if (!vcu_trace_on || !first_time(name))
-        return;
-    n = prefix(line);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s: not supported: %s", name, why));
-    put(line, n);
+    if (vcu_trace_on && first_time(name))
+        note("refusal", "", name, ": not supported: ", why);
 }

@@ -80,9 +80,11 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace)
 {
     const char *ours = vgpu_cli_path(VGPU_PART_LIBCUDA);
+    const char *nvml = vgpu_cli_path_if_there(VGPU_PART_NVML);
     const char *before = vgpu_cli_getenv(env, "LD_LIBRARY_PATH");
-    char *path = before && *before ? vgpu_cli_format("%s:%s", ours, before)
-                                   : vgpu_cli_format("%s", ours);
+    bool second = nvml && strcmp(nvml, ours) != 0; /* installed, both are in one folder */
+    char *path = vgpu_cli_format("%s%s%s%s%s", ours, second ? ":" : "", second ? nvml : "",
+                                 before && *before ? ":" : "", before ? before : "");
 
     vgpu_cli_setenv(env, "LD_LIBRARY_PATH", path);
     free(path);

@@ -25,6 +25,9 @@ static const struct part parts[VGPU_PARTS] = {
     [VGPU_PART_LIBCUDA] = { "the folder with libcuda.so.1", "--libcuda", "VGPU_LIBCUDA_DIR",
                             { "../libcuda", "../lib/vgpu" },
                             "build it with `make userspace/libcuda`", "libcuda.so.1" },
+    [VGPU_PART_NVML] = { "the folder with libnvidia-ml.so.1", "--nvml", "VGPU_NVML_DIR",
+                         { "../libnvidia-ml", "../lib/vgpu" },
+                         "build it with `make userspace/libnvidia-ml`", "libnvidia-ml.so.1" },
     [VGPU_PART_QEMU] = { "QEMU with vgpu-cuda", "--qemu", "VGPU_QEMU",
                          { "../../qemu/bin/qemu-system-x86_64", "../lib/vgpu/qemu-system-x86_64" },
                          "build it with `make qemu-device`", NULL },
@@ -83,7 +86,7 @@ static char *usable(const struct part *p, const char *path)
     return NULL;
 }
 
-const char *vgpu_cli_path(enum vgpu_cli_part part)
+const char *vgpu_cli_path_if_there(enum vgpu_cli_part part)
 {
     const struct part *p = &parts[part];
     const char *given = chosen[part];
@@ -105,10 +108,19 @@ const char *vgpu_cli_path(enum vgpu_cli_part part)
         found = usable(p, path);
         free(path);
     }
+    if (found)
+        chosen[part] = found;
+    return found;
+}
+
+const char *vgpu_cli_path(enum vgpu_cli_part part)
+{
+    const struct part *p = &parts[part];
+    const char *found = vgpu_cli_path_if_there(part);
+
     if (!found)
         vgpu_cli_die("%s is not there: %s, or say where it is with %s or %s", p->name, p->remedy,
                      p->option, p->variable);
-    chosen[part] = found;
     return found;
 }
 

@@ -33,7 +33,8 @@ static void help(void)
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA };
+enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA,
+       OPT_NVML };
 
 static const struct option options[] = {
     { "gpu", required_argument, NULL, OPT_GPU },
@@ -42,6 +43,7 @@ static const struct option options[] = {
     { "help", no_argument, NULL, OPT_HELP },
     { "backend", required_argument, NULL, OPT_BACKEND },
     { "libcuda", required_argument, NULL, OPT_LIBCUDA },
+    { "nvml", required_argument, NULL, OPT_NVML },
     { NULL, 0, NULL, 0 },
 };
 
@@ -100,6 +102,9 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         case OPT_LIBCUDA:
             vgpu_cli_set_path(VGPU_PART_LIBCUDA, optarg);
+            break;
+        case OPT_NVML:
+            vgpu_cli_set_path(VGPU_PART_NVML, optarg);
             break;
         default:
             vgpu_cli_say("see `vgpu run --help`");

@@ -74,6 +74,7 @@ static struct option options[] = {
     { "help", no_argument, NULL, OPT_HELP },
     { "backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND },
     { "libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA },
+    { "nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML },
     { "qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU },
     { "kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL },
     { "initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD },

@@ -48,6 +48,7 @@ const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
 enum vgpu_cli_part {
     VGPU_PART_BACKEND, /* vgpu-backend */
     VGPU_PART_LIBCUDA, /* folder with our libcuda.so.1 */
+    VGPU_PART_NVML,    /* folder with our libnvidia-ml.so.1 */
     VGPU_PART_QEMU,
     VGPU_PART_KERNEL,
     VGPU_PART_INITRD,
@@ -59,6 +60,8 @@ void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path);
 /* Absolute path of a part: the option, the environment variable, else beside the vgpu binary.
  * Dies with what to do when it is not there. */
 const char *vgpu_cli_path(enum vgpu_cli_part part);
+/* The same, but NULL where nobody has said where it is and it is not beside the vgpu binary. */
+const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
 /* The option of a part ("--qemu"), for the option parser. */

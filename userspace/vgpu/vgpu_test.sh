@@ -11,8 +11,9 @@ vgpu=$out/vgpu
 build=$(cd "$out/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/vgpu-test.XXXXXX")
 mkdir "$work/tmp" "$work/lib" "$work/cache"
-export TMPDIR=$work/tmp XDG_CACHE_HOME=$work/cache VGPU_LIBCUDA_DIR=$work/lib
-touch "$work/lib/libcuda.so.1"
+mkdir "$work/nvml"
+export TMPDIR=$work/tmp XDG_CACHE_HOME=$work/cache VGPU_LIBCUDA_DIR=$work/lib VGPU_NVML_DIR=$work/nvml
+touch "$work/lib/libcuda.so.1" "$work/nvml/libnvidia-ml.so.1"
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
 
@@ -132,7 +133,7 @@ same "standard error" "err" "$($run sh -c 'echo out; echo err >&2' 2>&1 > /dev/n
 same "standard input" "in" "$(echo in | $run cat)"
 same "arguments arrive whole" "a b||*" "$($run printf '%s|%s|%s' 'a b' '' '*')"
 same "options after the program are the program's" "--gpu" "$($run echo --gpu)"
-same "our libcuda comes first" "$work/lib:/x" "$(LD_LIBRARY_PATH=/x $run printenv LD_LIBRARY_PATH)"
+same "our libraries come first" "$work/lib:$work/nvml:/x" "$(LD_LIBRARY_PATH=/x $run printenv LD_LIBRARY_PATH)"
 case $($run printenv VGPU_SOCKET) in
 "$work"/tmp/vgpu-run.*/backend.sock) ok "socket in the private folder" ;;
 *) bad "socket in the private folder" ;;

@@ -203,6 +203,11 @@ void vgb_client_worker_gone(struct vgb_client *c, uint32_t reason, const char *t
 struct vgb_client *vgb_client_waiting(void);
 unsigned vgb_client_count(void);
 
+/* ---- usage.c ---- */
+
+/* Tells a worker about the clients in the list. */
+void vgb_usage_answer(struct vgb_proc *p, struct vgb_client *first);
+
 /* ---- sock.c ---- */
 
 /* 0 or an exit code, the reason logged. */

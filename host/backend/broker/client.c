@@ -418,6 +418,8 @@ void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
             vgb_proc_kill(c->proc);
     } else if (m->type == VGB_M_RESERVE) {
         on_reserve(c, m);
+    } else if (m->type == VGB_M_ASK_USAGE) {
+        vgb_usage_answer(c->proc, clients);
     } else if (m->type == VGB_M_MAPPED && r && r->complete) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 

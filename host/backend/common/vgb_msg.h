@@ -19,12 +19,16 @@ enum vgb_msg_type {
     VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */
     VGB_M_RESERVE = 5,  /* value = device memory bytes this worker wants reserved in total */
     VGB_M_DEAD = 6,     /* the worker ends: reason (enum vgpu_dead_reason), text */
+    VGB_M_ASK_USAGE = 7, /* who uses the GPU how much? */
     /* broker -> worker */
     VGB_M_START = 16,   /* fds: window, doorbell [, wake]; offset, length = slice of the window */
     VGB_M_MAP = 17,     /* fds as the runs say; region, va, length, offset, flags, runs */
     VGB_M_UNMAP = 18,   /* region */
     VGB_M_GRANT = 19,   /* answer to RESERVE: status 0 or VGPU_S_QUOTA, value = now reserved */
-    VGB_M_DOORBELL = 20 /* fds: the doorbell to use from now on */
+    VGB_M_DOORBELL = 20, /* fds: the doorbell to use from now on */
+    /* answer to ASK_USAGE: nruns = rows of uses[], of length clients with a context; va = bytes and
+     * offset = processor time of all of them; value = quota of device memory, 0 = none */
+    VGB_M_USAGE = 21,
 };
 
 #define VGB_MAP_READONLY (1u << 0) /* no write access */
@@ -41,6 +45,14 @@ struct vgb_run {
     uint64_t length; /* bytes, page aligned */
 };
 
+/* One client that has used a context. */
+struct vgb_use {
+    uint32_t pid;    /* in the guest, as the process itself says; not 0 */
+    uint32_t worker; /* pid of its worker on the host */
+    uint64_t memory; /* bytes */
+    uint64_t cpu_ns; /* of its worker */
+};
+
 struct vgb_msg {
     uint32_t type; /* enum vgb_msg_type */
     uint32_t status;
@@ -53,7 +65,10 @@ struct vgb_msg {
     uint64_t offset;
     uint64_t value;
     char text[VGB_MSG_TEXT]; /* NUL-terminated by the receiver */
-    struct vgb_run runs[VGB_MSG_RUNS];
+    union {
+        struct vgb_run runs[VGB_MSG_RUNS];
+        struct vgb_use uses[VGB_MSG_RUNS]; /* USAGE */
+    };
 };
 
 /* Sends one message with nfds descriptors (<= VGB_MSG_FDS; the caller keeps its own). `flags` as

@@ -24,8 +24,7 @@ void vgb_calls_init(struct vgb_worker *w)
 
         memcpy(&vgb_provider.cuEventElapsedTime_v2, &sym, sizeof(sym));
     }
-    if (w->quota.limit)
-        vgb_quota_wrap(w);
+    vgb_quota_wrap(w);
 }
 
 /* Fills a string result; returns its length with the NUL. */
@@ -42,6 +41,7 @@ CUresult vgb_do_vgpHello(struct vgb_call *c, const struct vgp_args_vgpHello *a, 
     r->workerVersionMinor = VGP_VERSION_MINOR;
     r->driverVersion = vgb_cu.driver_version;
     r->deviceCount = vgb_cu.device_count;
+    r->features = VGP_FEATURE_NVML;
     r->provider_len = put_text(o->provider, sizeof(o->provider),
                                vgb_cu.is_soft ? "software GPU" : "NVIDIA driver");
     if (label[0])

@@ -152,7 +152,9 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
     /* The pitch is known afterwards only: drivers round it to 512 at most. */
     uint64_t row = width + 511 < width ? UINT64_MAX : (width + 511) / 512 * 512, n;
 
-    if (__builtin_mul_overflow(row, (uint64_t)height, &n) || !vgb_quota_take(self, n))
+    if (__builtin_mul_overflow(row, (uint64_t)height, &n))
+        n = UINT64_MAX; /* without a limit the provider has the say */
+    if (!vgb_quota_take(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = raw.cuMemAllocPitch_v2(p, pitch, width, height, elem);
     return account(r, *p, n);
@@ -247,6 +249,7 @@ void vgb_quota_wrap(struct vgb_worker *w)
     WRAP(cuMemFreeAsync, q_free_async);
     WRAP(cuArray3DCreate_v2, q_array);
     WRAP(cuArrayDestroy, q_array_destroy);
-    WRAP(cuMemGetInfo_v2, q_info);
+    if (w->quota.limit)
+        WRAP(cuMemGetInfo_v2, q_info);
 #undef WRAP
 }

@@ -44,7 +44,7 @@ static void answer(struct vgb_worker *w, const struct vgb_msg *m)
         _exit(1); /* no broker, no worker */
 }
 
-/* Handles one message; true when it was a GRANT (the caller looks at it). */
+/* Handles one message; true when it answers a question of ours (the caller looks at it). */
 static bool handle(struct vgb_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
 {
     struct vgb_msg a;
@@ -69,6 +69,7 @@ static bool handle(struct vgb_worker *w, const struct vgb_msg *m, const int *fds
         }
         break;
     case VGB_M_GRANT:
+    case VGB_M_USAGE:
         vgb_close_all(fds, nfds);
         return true;
     default:
@@ -113,6 +114,18 @@ bool vgb_control_reserve(struct vgb_worker *w, uint64_t total)
     } while (!handle(w, &m, fds, nfds));
     w->quota.reserved = m.value;
     return m.status == VGPU_S_OK && m.value >= total;
+}
+
+void vgb_control_usage(struct vgb_worker *w, struct vgb_msg *m)
+{
+    struct vgb_msg ask = {.type = VGB_M_ASK_USAGE};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, &ask);
+    do {
+        receive(w, m, fds, &nfds, 0);
+    } while (!handle(w, m, fds, nfds));
 }
 
 /* Maps this client's slice of the window, and nothing else of it. */

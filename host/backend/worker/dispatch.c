@@ -67,6 +67,8 @@ CUresult vgb_set_context(struct vgb_worker *w, CUcontext ctx)
     if (ctx == w->current)
         return CUDA_SUCCESS;
     CUresult r = vgb_cu.CtxSetCurrent(ctx);
+    if (ctx && w->win.shared)
+        __atomic_store_n(&w->win.shared->has_context, 1, __ATOMIC_RELAXED);
     w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1; /* unknown: set again next time */
     return r;
 }

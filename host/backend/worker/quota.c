@@ -32,6 +32,13 @@ void vgb_quota_init(struct vgb_worker *w, uint64_t limit)
     pthread_mutex_init(&w->quota.lock, NULL);
 }
 
+/* For lists of processes (NVML): the broker reads it there. */
+static void show_locked(struct vgb_worker *w)
+{
+    if (w->win.shared)
+        __atomic_store_n(&w->win.shared->memory_used, w->quota.used, __ATOMIC_RELAXED);
+}
+
 bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
 {
     struct vgb_quota *q = &w->quota;
@@ -47,7 +54,8 @@ bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
              (want != q->used + bytes && vgb_control_reserve(w, q->used + bytes));
     }
     if (ok)
-        q->used += bytes;
+        q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
+    show_locked(w);
     pthread_mutex_unlock(&q->lock);
     return ok;
 }
@@ -58,6 +66,7 @@ void vgb_quota_give(struct vgb_worker *w, uint64_t bytes)
 
     pthread_mutex_lock(&q->lock);
     q->used -= bytes < q->used ? bytes : q->used;
+    show_locked(w);
     pthread_mutex_unlock(&q->lock);
 }
 

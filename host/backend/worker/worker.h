@@ -308,7 +308,8 @@ void vgb_quota_forget(struct vgb_worker *w, uint64_t address);
 bool vgb_quota_detach(struct vgb_worker *w, uint64_t address, struct vgb_alloc *out);
 uint64_t vgb_quota_detach_context(struct vgb_worker *w, CUcontext ctx); /* the sum */
 
-/* Puts the quota in front of the provider's allocating functions. */
+/* Puts the counting in front of the provider's allocating functions, also without a limit: NVML
+ * shows what a client uses. */
 void vgb_quota_wrap(struct vgb_worker *w);
 
 /* ---- calls_*.c: hand-written handlers; declared in the generated vgp_worker.h ---- */
@@ -395,6 +396,8 @@ void vgb_control_poll(struct vgb_worker *w);
 int vgb_control_wait_start(struct vgb_worker *w);
 /* Asks the broker for a larger reservation; blocks for its answer. */
 bool vgb_control_reserve(struct vgb_worker *w, uint64_t total);
+/* Asks the broker who uses the GPU how much: a VGB_M_USAGE; blocks for its answer. */
+void vgb_control_usage(struct vgb_worker *w, struct vgb_msg *m);
 
 _Noreturn void vgb_loop(struct vgb_worker *w);
 void vgb_dispatch_one(struct vgb_worker *w);

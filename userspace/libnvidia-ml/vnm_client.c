@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The connection of this library, and what the generated encoders ask for. A child of fork() keeps
+ * the number of its users and gets a connection of its own with its first call, as with NVIDIA's.
+ */
+#define _GNU_SOURCE
+#include "vnm.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../protocol/generated/vgp_guest.h"
+#include "../libcuda/vcu_trace.h"
+#include "../libcuda/vcu_version.h"
+
+struct vnm_client vnm;
+__thread int vcu_per_thread; /* of the generated code; no stream is used here */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* ---- records and replies on our ring ---- */
+
+struct submit {
+    struct vcu_call call;
+};
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv too small");
+
+/* Replies are copied out of shared memory before anything decodes them. */
+static __thread uint8_t payload[VGP_REPLY_SLOT_SIZE] __attribute__((aligned(16)));
+
+static struct vcu_call *call_of(struct vgp_submit *s)
+{
+    struct submit *p = (struct submit *)s->priv;
+
+    return &p->call;
+}
+
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
+{
+    CUresult res = vcu_ring_begin(&vnm.ring, call_of(s), call, bytes,
+                                  want_reply ? VCU_REPLY_WAIT : VCU_REPLY_NONE, 0, 0);
+
+    s->args = call_of(s)->args;
+    return res;
+}
+
+CUresult vgp_submit_async(struct vgp_submit *s)
+{
+    vcu_ring_publish(call_of(s));
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_publish(struct vgp_submit *s)
+{
+    vcu_ring_publish(call_of(s));
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **data, uint32_t *size)
+{
+    const void *shared;
+    CUresult res = vcu_ring_collect(call_of(s), &shared, size);
+
+    if (*size > sizeof(payload)) {
+        *size = 0;
+        res = CUDA_ERROR_UNKNOWN;
+    }
+    if (*size != 0)
+        memcpy(payload, shared, *size);
+    *data = payload;
+    return res;
+}
+
+void vgp_submit_end(struct vgp_submit *s)
+{
+    vcu_ring_end(call_of(s));
+}
+
+static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
+{
+    (void)arg;
+    (void)cookie;
+    if (type == VGP_NOTIFY_DETAIL)
+        vnm_why("worker", "%.*s", (int)size, (const char *)data);
+}
+
+/* ---- connecting ---- */
+
+nvmlReturn_t vnm_result(int cuda_result)
+{
+    switch (cuda_result) {
+    case CUDA_SUCCESS:
+        return NVML_SUCCESS;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_DEVICE:
+        return NVML_ERROR_INVALID_ARGUMENT;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return NVML_ERROR_MEMORY;
+    case CUDA_ERROR_NOT_SUPPORTED:
+        return NVML_ERROR_NOT_SUPPORTED;
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    case CUDA_ERROR_UNKNOWN:
+        return NVML_ERROR_UNKNOWN;
+    default:
+        return NVML_ERROR_GPU_IS_LOST; /* the worker is gone */
+    }
+}
+
+static nvmlReturn_t result_of_errno(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return NVML_ERROR_NO_PERMISSION;
+    case EPROTO:
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    case ENOMEM:
+        return NVML_ERROR_MEMORY;
+    default:
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+}
+
+static CUresult learn_device(int i)
+{
+    struct vnm_device *d = &vnm.devices[i];
+    uint32_t uuid_len = sizeof(d->uuid), n = VNM_ATTRIBUTES_MAX;
+    uint64_t quota = 0;
+    CUresult res;
+
+    memset(d, 0, sizeof(*d));
+    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, d->uuid, &uuid_len, d->name,
+                                 sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id),
+                                 d->attributes, &n);
+    d->has_uuid = uuid_len == sizeof(d->uuid);
+    if (quota != 0 && quota < d->total_memory)
+        d->total_memory = quota;
+    return res;
+}
+
+/* Which branch of NVIDIA's driver brought this version of CUDA; for clients that compare. */
+static unsigned branch_of(int cuda)
+{
+    static const struct {
+        int cuda;
+        unsigned branch;
+    } table[] = { { 13010, 590 }, { 13000, 580 }, { 12090, 575 }, { 12080, 570 },
+                  { 12060, 560 }, { 12040, 550 }, { 12020, 535 }, { 12000, 525 } };
+
+    for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (cuda >= table[i].cuda)
+            return table[i].branch;
+    }
+    return 470;
+}
+
+static CUresult learn_versions(void)
+{
+    int32_t cuda = 0;
+    CUresult res = vgp_call_vgpNvmlInfo(&vnm.flags, &cuda, vnm.driver_version,
+                                        sizeof(vnm.driver_version), vnm.nvml_version,
+                                        sizeof(vnm.nvml_version));
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
+    if (vnm.driver_version[0] == '\0')
+        snprintf(vnm.driver_version, sizeof(vnm.driver_version), "%u.0",
+                 branch_of(vcu_driver_version()));
+    if (vnm.nvml_version[0] == '\0')
+        snprintf(vnm.nvml_version, sizeof(vnm.nvml_version), "%d.%.60s",
+                 vcu_driver_version() / 1000, vnm.driver_version);
+    return CUDA_SUCCESS;
+}
+
+static nvmlReturn_t greet(void)
+{
+    uint32_t major = 0, minor = 0;
+    uint64_t features = 0;
+    int32_t count = 0, version = 0;
+    char label[64], provider[64];
+    CUresult res;
+
+    snprintf(label, sizeof(label), "%.54s (NVML)", program_invocation_short_name);
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
+                            &count, &features, provider, sizeof(provider));
+    if (res != CUDA_SUCCESS)
+        return vnm_result((int)res);
+    if ((features & VGP_FEATURE_NVML) == 0) {
+        vnm_why("nvmlInit", "the host's vgpu-backend is older than this library: update it");
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
+    vnm.device_count = count < 0 ? 0 : count < VNM_DEVICES_MAX ? count : VNM_DEVICES_MAX;
+    for (int i = 0; i < vnm.device_count && res == CUDA_SUCCESS; i++)
+        res = learn_device(i);
+    if (res == CUDA_SUCCESS)
+        res = learn_versions();
+    return vnm_result((int)res);
+}
+
+static void disconnect(void)
+{
+    vnm.transport.ops->close(&vnm.transport);
+    vnm.connected = false;
+    vnm.device_count = 0;
+}
+
+/* Under the write lock. */
+static nvmlReturn_t connect_worker(void)
+{
+    const char *why = NULL;
+    nvmlReturn_t r;
+    int rc = vcu_transport_open(&vnm.transport);
+
+    if (rc != 0) {
+        vnm_why("nvmlInit", "%s", vnm.transport.why);
+        return result_of_errno(-rc);
+    }
+    rc = vcu_ring_init(&vnm.ring, &vnm.transport, on_notify, NULL, &why);
+    if (rc != 0) {
+        vnm_why("nvmlInit", "the window of the %s transport: %s", vnm.transport.ops->name, why);
+        vnm.transport.ops->close(&vnm.transport);
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
+    vnm.connected = true;
+    r = greet();
+    if (r != NVML_SUCCESS)
+        disconnect();
+    return r;
+}
+
+nvmlReturn_t vnm_init(unsigned flags)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    if ((flags & ~(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH |
+                   NVML_INIT_FLAG_FORCE_INIT)) != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    pthread_rwlock_wrlock(&lock);
+    if (!vnm.connected)
+        r = connect_worker();
+    if (r == NVML_SUCCESS && vnm.device_count == 0 && (flags & NVML_INIT_FLAG_NO_GPUS) == 0) {
+        vnm_why("nvmlInit", "the host shows no device");
+        r = NVML_ERROR_DRIVER_NOT_LOADED;
+        if (vnm.users == 0)
+            disconnect();
+    }
+    if (r == NVML_SUCCESS)
+        vnm.users++;
+    pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+nvmlReturn_t vnm_shutdown(void)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    pthread_rwlock_wrlock(&lock);
+    if (vnm.users == 0)
+        r = NVML_ERROR_UNINITIALIZED;
+    else if (--vnm.users == 0 && vnm.connected)
+        disconnect();
+    pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+nvmlReturn_t vnm_enter(void)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    pthread_rwlock_rdlock(&lock);
+    while (vnm.users != 0 && !vnm.connected && r == NVML_SUCCESS) { /* a child of fork() */
+        pthread_rwlock_unlock(&lock);
+        pthread_rwlock_wrlock(&lock);
+        if (vnm.users != 0 && !vnm.connected)
+            r = connect_worker();
+        pthread_rwlock_unlock(&lock);
+        pthread_rwlock_rdlock(&lock);
+    }
+    if (vnm.users == 0)
+        r = NVML_ERROR_UNINITIALIZED;
+    if (r != NVML_SUCCESS)
+        pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+void vnm_leave(void)
+{
+    pthread_rwlock_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    pthread_rwlock_init(&lock, NULL); /* another thread of the parent may hold it */
+    if (vnm.connected)
+        vnm.transport.ops->forked(&vnm.transport);
+    vnm.connected = false;
+}
+
+__attribute__((constructor)) static void library_loaded(void)
+{
+    vcu_trace_init();
+    pthread_atfork(NULL, NULL, in_child);
+}
