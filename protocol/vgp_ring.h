@@ -103,7 +103,7 @@ struct vgp_window_shared {
     uint64_t memory_used;  /* worker: device memory of this client, bytes; for lists only */
     uint32_t has_context;  /* worker: non-zero once the client has used a context */
     uint32_t padding10;
-    uint64_t padding11[5];
+    uint64_t padding12[5];
     char dead_text[256]; /* one line for the trace, NUL-terminated */
     uint8_t padding11[VGP_HOST_DONE_OFFSET - (7 * 64 + 256)];
 
