@@ -107,14 +107,15 @@ static const char *string_at(const char *table, uint64_t len, uint64_t off)
     return off < len && memchr(table + off, 0, len - off) ? table + off : NULL;
 }
 
-/* Section header i, with its contents inside the file (NOBITS has none). */
+/* Section header i, with its contents inside the file (NOBITS has none; an unused header is empty). */
 static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
 {
     if (i >= s->eh.e_shnum)
         return false;
     memcpy(sh, s->p + s->eh.e_shoff + (uint64_t)i * sizeof(*sh), sizeof(*sh));
-    return sh->sh_type == SHT_NOBITS || sh->sh_type == SHT_NULL ||
-           in_file(s, sh->sh_offset, sh->sh_size);
+    if (sh->sh_type == SHT_NULL)
+        sh->sh_offset = sh->sh_size = 0;
+    return sh->sh_type == SHT_NOBITS || in_file(s, sh->sh_offset, sh->sh_size);
 }
 
 /* NULL: it has none that ends. */

@@ -285,6 +285,30 @@ static void test_refused(void)
     }
 }
 
+/* Found by fuzzing: an unused section header with a known name and a place outside the file. */
+static void test_unused(void)
+{
+    static const int sections[] = {4, 6, 7, 8, 10};
+    struct sg_module *m;
+    struct sg_diag diag;
+    struct file f;
+
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+        make_file(&f);
+        uint8_t *sh = f.data + f.n - sizeof(f.sh) + (size_t)sections[i] * sizeof(Elf64_Shdr);
+        const uint32_t unused = SHT_NULL;
+        const uint64_t far = UINT64_MAX / 2;
+        int r;
+
+        memcpy(sh + offsetof(Elf64_Shdr, sh_type), &unused, sizeof(unused));
+        memcpy(sh + offsetof(Elf64_Shdr, sh_offset), &far, sizeof(far));
+        r = parse(f.data, f.n, &m, &diag);
+        check("an unused section is not followed", r ? r == 200 && diag.message[0] : use(m));
+        if (!r)
+            sg_module_free(m);
+    }
+}
+
 /* What nvcc made of tests-ptx/meta.cu. */
 static void test_file(const char *path)
 {
@@ -334,6 +358,7 @@ int main(int argc, char **argv)
 
     test_contents();
     test_refused();
+    test_unused();
     make_file(&f);
     hurt("own file, broken", f.data, f.n);
     for (int i = 0; i < 4; i++) {

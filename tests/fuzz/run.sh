@@ -12,7 +12,7 @@ src=$2
 mode=$3
 seconds=$4
 shift 4
-[ $# -gt 0 ] || set -- fuzz_image fuzz_ptx fuzz_exec
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec
 passed=0
 failed=0
 skipped=0
@@ -25,6 +25,7 @@ for target; do
     fi
     case $target in
     fuzz_image) seeds=$build/seeds max=16384 ;;
+    fuzz_sass) seeds=$build/seeds_sass max=16384 ;;
     *) seeds=$src/corpus/${target#fuzz_} max=8192 ;;
     esac
     if [ "$mode" = check ]; then
