@@ -44,12 +44,12 @@ generator()
 {
     local vocab=$BUILD/llama/src/models/ggml-vocab-llama-spm.gguf
 
-    run generator_same_file "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.txt" --size tiny \
+    run generator_same_file "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.md" --size tiny \
         --type q4_0 --out again.gguf
     cmp -s again.gguf "$OUT/models/tiny-q4_0.gguf" || bad generator_same_file "the file is another one"
     for option in "--type q3" "--size huge" "--tokens 1" "--embd 300" "--layers 0" "--seed x"; do
         # shellcheck disable=SC2086
-        "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.txt" --out bad.gguf $option > bad.log 2>&1
+        "$OUT/gguf_make" --vocab "$vocab" --text "$LLM/text.md" --out bad.gguf $option > bad.log 2>&1
         if [ $? = 2 ] && grep -q '^gguf_make: --' bad.log && [ ! -e bad.gguf ]; then
             ok "generator_refuses ${option% *}"
         else
@@ -77,10 +77,10 @@ client()
 
     node=$("$SCRIPTS/npm.sh" --node) || { bad client "no node"; return; }
     run socket_client "$VGPU" run --gpu soft "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
-        --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.txt" --save client.json
+        --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.md" --save client.json
     # Without a GPU it must say so, not use the CPU.
     if timeout 200 "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 4 --model "$OUT/models/tiny-f16.gguf" \
-        --prompt "$LLM/prompt.txt" > client_alone.log 2>&1; then
+        --prompt "$LLM/prompt.md" > client_alone.log 2>&1; then
         bad client_without_gpu "it ran"
     elif grep -q '^client: no CUDA' client_alone.log; then
         ok client_without_gpu

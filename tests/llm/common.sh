@@ -17,14 +17,12 @@ export GGML_NO_BACKTRACE=1
 # eval_cuda ARGS...: the command line of llm_eval on the CUDA backend, for vgpu to run.
 eval_cuda()
 {
-    EVAL=("$OUT/llm_eval" --backends "$BACKENDS" --device cuda --prompt "$LLM/prompt.txt" "$@")
+    EVAL=("$OUT/llm_eval" --backends "$BACKENDS" --device cuda --prompt "$LLM/prompt.md" "$@")
 }
 
 # eval_cpu ARGS...: runs llm_eval on ggml's CPU backend here.
 eval_cpu()
 {
-    "$OUT/llm_eval" --backends "$CPU_BACKENDS" --device cpu --prompt "$LLM/prompt.txt" "$@"
+    "$OUT/llm_eval" --backends "$CPU_BACKENDS" --device cpu --prompt "$LLM/prompt.md" "$@"
 }
 
-# CUDA graphs need calls that the wire does not have yet.
-export GGML_CUDA_DISABLE_GRAPHS=1

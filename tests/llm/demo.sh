@@ -46,7 +46,7 @@ mkdir -p "$work"
 cd "$work" || exit 1
 
 say "model: $(basename "$model"), $(($(stat -c %s "$model") / 1000000)) MB, made here from a seed: no weights were downloaded"
-client=("$node" "$here/client.mjs" --npm "$BUILD/npm" --model "$model" --prompt "$here/prompt.txt"
+client=("$node" "$here/client.mjs" --npm "$BUILD/npm" --model "$model" --prompt "$here/prompt.md"
     --tokens "$tokens" --save client.json)
 eval_cuda --model "$model" --tokens "$tokens" --quiet --save cuda.bin
 # In the guest, one boot for both: the client, then the same with the logits kept.
