@@ -71,6 +71,6 @@ if [ $rc != 0 ]; then
     exit 1
 fi
 say "ggml's CPU backend on the host, following the same tokens:"
-eval_cpu --model "$model" --tokens "$tokens" --quiet --follow cuda.bin | tee -a output.txt ||
+eval_cpu --model "$model" --threads 1 --tokens "$tokens" --quiet --follow cuda.bin | tee -a output.txt ||
     die "the CPU backend computes something else: $work/output.txt"
 say "tokens and output: $work"
