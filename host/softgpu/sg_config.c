@@ -131,6 +131,11 @@ bool sg_config_load(void)
     if (v && *v && !parse_size(v, &sg_config.watchdog))
         return refuse("VGPU_SOFT_WATCHDOG", v, "must be a number of warp instructions (0: off)");
 
+    v = getenv("VGPU_SOFT_ATOMICS");
+    if (v && *v && strcmp(v, "ordered") && strcmp(v, "relaxed"))
+        return refuse("VGPU_SOFT_ATOMICS", v, "must be ordered or relaxed");
+    sg_config.relaxed = v && !strcmp(v, "relaxed");
+
     v = getenv("VGPU_SOFT_POISON");
     sg_config.poison = v && !strcmp(v, "1");
     return true;

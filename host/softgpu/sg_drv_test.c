@@ -501,6 +501,8 @@ static void test_options(void **state)
         {"VGPU_SOFT_MEMORY=16M VGPU_SOFT_THREADS=2", "8.0 166912 16777216 2\n"},
         {"VGPU_SOFT_MEMORY=4096G VGPU_SOFT_THREADS=2", "8.0 166912 4398046511104 2\n"},
         {"VGPU_SOFT_CC=8.6", "init 1\n"},
+        {"VGPU_SOFT_ATOMICS=relaxed VGPU_SOFT_THREADS=2", "8.0 166912 4294967296 2\n"},
+        {"VGPU_SOFT_ATOMICS=wild", "init 1\n"},
         {"VGPU_SOFT_LIBRARY_CC=12.0x", "init 1\n"},
         {"VGPU_SOFT_LIBRARY_CC=4.9", "init 1\n"},
         {"VGPU_SOFT_LIBRARY_CC=13", "init 1\n"},

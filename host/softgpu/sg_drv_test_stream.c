@@ -466,6 +466,72 @@ static void test_pageable_sources(void **state)
     ctx_end(c);
 }
 
+struct beside {
+    CUcontext ctx;
+    bool ok;
+};
+
+/* Everything that a thread does while a stream of the same context waits for a value. */
+static void *work_beside(void *arg)
+{
+    struct beside *b = arg;
+    CUmodule m = NULL;
+    CUstream s;
+    CUdeviceptr p;
+    uint32_t v[64] = {0};
+
+    b->ok = !cuCtxSetCurrent(b->ctx) && !cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) &&
+            !cuMemAlloc_v2(&p, sizeof(v)) && !cuMemcpyHtoD_v2(p, v, sizeof(v)) &&
+            !cuModuleLoadData(&m, test_ptx);
+    if (!b->ok)
+        return NULL;
+    for (int i = 0; i < 50 && b->ok; i++) {
+        CUfunction f;
+        int value = i, n = 64;
+        void *args[] = {&p, &value, &n};
+
+        b->ok = !cuModuleGetFunction(&f, m, "fill") &&
+                !cuLaunchKernel(f, 2, 1, 1, 32, 1, 1, 0, i & 1 ? s : NULL, args, NULL) &&
+                !cuStreamSynchronize(i & 1 ? s : NULL) && !cuMemcpyDtoH_v2(v, p, sizeof(v)) &&
+                v[63] == (uint32_t)i;
+    }
+    b->ok &= !cuStreamDestroy_v2(s);
+    return NULL;
+}
+
+static void test_waiting_stream_stops_nobody(void **state)
+{
+    CUcontext c = ctx_begin(), other;
+    volatile uint32_t *host;
+    struct beside b[2];
+    pthread_t t[2];
+    CUdeviceptr p;
+    CUstream a;
+
+    (void)state;
+    OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    OK(cuMemHostAlloc((void **)&host, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    *host = 0;
+    OK(cuMemHostGetDevicePointer_v2(&p, (void *)host, 0));
+    OK(cuStreamWaitValue32_v2(a, p, 1, CU_STREAM_WAIT_VALUE_EQ));
+    other = ctx_begin();
+    b[0].ctx = c;
+    b[1].ctx = other;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, work_beside, &b[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], NULL);
+        assert_true(b[i].ok);
+    }
+    ctx_end(other);
+    OK(cuCtxSetCurrent(c));
+    IS(cuStreamQuery(a), NOT_READY);
+    *host = 1;
+    OK(cuStreamSynchronize(a));
+    OK(cuMemFreeHost((void *)host));
+    ctx_end(c);
+}
+
 static void test_memory_words(void **state)
 {
     CUcontext c = ctx_begin();
@@ -515,6 +581,7 @@ const struct CMUnitTest stream_tests[] = {
     cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_two_contexts),
     cmocka_unit_test(test_destroy_with_work), cmocka_unit_test(test_many_threads),
     cmocka_unit_test(test_stream_attributes), cmocka_unit_test(test_memory_words),
+    cmocka_unit_test(test_waiting_stream_stops_nobody),
     cmocka_unit_test(test_pageable_sources),
 };
 const size_t n_stream_tests = sizeof(stream_tests) / sizeof(stream_tests[0]);

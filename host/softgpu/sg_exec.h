@@ -138,6 +138,11 @@ struct sg_fault {
  * Returns 0 or fault->result. Several launches may run at once from different threads.
  */
 int sg_exec_launch(const struct sg_launch *launch, struct sg_fault *fault);
+/*
+ * Kernels that add floating point numbers atomically in global memory run their blocks one after the
+ * other, so that the sums do not depend on the number of threads; relaxed: they do not.
+ */
+void sg_exec_set_relaxed(bool relaxed);
 void sg_exec_set_threads(unsigned n); /* before the first launch; 0 = number of online CPUs */
 
 /* ---- asked of the driver half (implemented in sg_mem.c, or by a unit test) ---- */

@@ -40,6 +40,9 @@ static struct {
     pthread_cond_t work, done;
     struct sg_run *runs;
     uint32_t want, started;
+    uint32_t idle;     /* threads that wait for work */
+    uint32_t reserved; /* of these, promised to cooperative launches that have begun */
+    bool relaxed;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
@@ -53,6 +56,13 @@ void sg_exec_set_threads(unsigned n)
     }
     pthread_mutex_lock(&pool.lock);
     pool.want = n > MAX_THREADS ? MAX_THREADS : n;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void sg_exec_set_relaxed(bool relaxed)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.relaxed = relaxed;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -413,15 +423,25 @@ static void run_part(struct sg_run *run, uint32_t worker)
 
 /* ---- the pool ---- */
 
+/*
+ * Work for the calling thread. A cooperative launch has reserved its threads, because its blocks wait
+ * for each other: it must not depend on a thread that some other kernel keeps for ever.
+ */
 static struct sg_run *pool_find(uint32_t *worker)
 {
-    for (struct sg_run *r = pool.runs; r; r = r->link)
-        if (r->joined < r->nworkers && !__atomic_load_n(&r->stop, __ATOMIC_RELAXED) &&
-            (r->l->cooperative || __atomic_load_n(&r->next, __ATOMIC_RELAXED) < r->total)) {
-            *worker = r->joined++;
-            r->active++;
-            return r;
-        }
+    for (struct sg_run *r = pool.runs; r; r = r->link) {
+        if (r->joined == r->nworkers || __atomic_load_n(&r->stop, __ATOMIC_RELAXED))
+            continue;
+        if (r->l->cooperative)
+            pool.reserved--;
+        else if (__atomic_load_n(&r->next, __ATOMIC_RELAXED) >= r->total ||
+                 pool.idle <= pool.reserved)
+            continue;
+        *worker = r->joined++;
+        r->active++;
+        pool.idle--;
+        return r;
+    }
     return NULL;
 }
 
@@ -440,6 +460,7 @@ static void *pool_thread(void *arg)
         pthread_mutex_unlock(&pool.lock);
         run_part(r, worker);
         pthread_mutex_lock(&pool.lock);
+        pool.idle++;
         if (!--r->active)
             pthread_cond_broadcast(&pool.done);
     }
@@ -460,6 +481,7 @@ static void pool_grow(uint32_t n)
         }
         pthread_attr_destroy(&a);
         pool.started++;
+        pool.idle++;
     }
 }
 
@@ -474,15 +496,22 @@ static void run_all(struct sg_run *run)
         pthread_mutex_lock(&pool.lock);
     }
     run->nworkers = pool.want < run->total ? pool.want : (uint32_t)run->total;
+    if (run->k->code.ordered && !pool.relaxed)
+        run->nworkers = 1; /* blocks one after the other: sums are the same every time */
     pool_grow(run->nworkers - 1);
     if (run->nworkers > pool.started + 1)
         run->nworkers = pool.started + 1;
     run->joined = 1;
+    if (run->l->cooperative) {
+        if (run->nworkers > 1 + pool.idle - pool.reserved)
+            run->nworkers = 1 + pool.idle - pool.reserved;
+        pool.reserved += run->nworkers - 1;
+    }
     if (run->nworkers > 1) {
         for (p = &pool.runs; *p; p = &(*p)->link)
             ;
         *p = run;
-        if (run->nworkers == 2)
+        if (run->nworkers == 2 && !run->l->cooperative)
             pthread_cond_signal(&pool.work);
         else
             pthread_cond_broadcast(&pool.work);
@@ -499,12 +528,14 @@ static void run_all(struct sg_run *run)
     for (p = &pool.runs; *p != run; p = &(*p)->link)
         ;
     *p = run->link;
+    if (run->l->cooperative) {
+        pool.reserved -= run->nworkers - run->joined; /* ended before they had come */
+        pthread_cond_broadcast(&pool.work);
+    }
     while (run->active)
         pthread_cond_wait(&pool.done, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }
-
-static pthread_mutex_t cooperative_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
 {
@@ -531,12 +562,7 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
         run.workspace[0] = GRID_WORKSPACE;
     }
     pthread_mutex_init(&run.fault_lock, NULL);
-    /* Cooperative launches hold threads until the last one has come: two at once could starve. */
-    if (l->cooperative)
-        pthread_mutex_lock(&cooperative_lock);
     run_all(&run);
-    if (l->cooperative)
-        pthread_mutex_unlock(&cooperative_lock);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);
     if (run.faulted)

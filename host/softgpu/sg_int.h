@@ -34,6 +34,7 @@ struct sg_config {
     uint64_t memory;   /* bytes of device memory */
     unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
     uint64_t watchdog; /* warp instructions per launch, 0: off */
+    bool relaxed;      /* sums of float atomics may depend on the order of blocks */
     bool poison;       /* fill new device memory with 0xCD instead of zero */
 };
 extern struct sg_config sg_config;

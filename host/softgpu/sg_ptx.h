@@ -221,6 +221,7 @@ struct sg_code {
     uint32_t local_bytes;
     uint32_t num_regs;
     uint32_t mxcsr;
+    bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
 };
 
 /*

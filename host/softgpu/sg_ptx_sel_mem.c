@@ -300,6 +300,8 @@ static int emit_atom(struct sg_dec *d)
         snprintf(op, sizeof(op), "atom.%s.%s", what, sg_bt(t));
     if (address(d, at, sp, &x))
         return d->err;
+    if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
+        d->code->ordered = true; /* shared memory is one thread's here */
     f[1] = x.op;
     f[2] = sg_src(d, at + 1, t);
     if (what[0] == 'c')
