@@ -152,6 +152,7 @@ enum vgp_call {
     VGP_cuDeviceSetMemPool = 0x0622,
     VGP_vgpMemPoolSetAccess = 0x0623,
     VGP_cuMemPoolGetAccess = 0x0624,
+    VGP_vgpPointerManaged = 0x0628,
     VGP_vgpNvmlInfo = 0x0700,
     VGP_vgpNvmlUsage = 0x0701,
     VGP_vgpNvmlGet = 0x0702,
@@ -2164,6 +2165,20 @@ struct vgp_ret_cuMemPoolGetAccess {
 };
 _Static_assert(sizeof(struct vgp_ret_cuMemPoolGetAccess) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuMemPoolGetAccess, flags) == 0, "wire layout");
+
+/* vgpPointerManaged: sync */
+struct vgp_args_vgpPointerManaged {
+    uint64_t addr;
+};
+_Static_assert(sizeof(struct vgp_args_vgpPointerManaged) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpPointerManaged, addr) == 0, "wire layout");
+
+struct vgp_ret_vgpPointerManaged {
+    uint32_t managed;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpPointerManaged) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpPointerManaged, managed) == 0, "wire layout");
 
 /* vgpNvmlInfo: sync */
 struct vgp_ret_vgpNvmlInfo {

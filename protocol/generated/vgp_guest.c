@@ -3976,6 +3976,31 @@ CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memP
     return r;
 }
 
+CUresult vgp_call_vgpPointerManaged(uint64_t addr, uint32_t *managed)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpPointerManaged, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpPointerManaged *a = s->args;
+    a->addr = (uint64_t)addr;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpPointerManaged *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && managed)
+            *managed = (uint32_t)ret->managed;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpNvmlInfo(uint32_t *flags, int32_t *cudaVersion, char *driverVersion, uint32_t driverVersion_cap, char *nvmlVersion, uint32_t nvmlVersion_cap)
 {
     CUresult r;

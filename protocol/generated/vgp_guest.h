@@ -161,6 +161,7 @@ CUresult vgp_call_cuMemPoolDestroy(CUmemoryPool pool);
 CUresult vgp_call_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
 CUresult vgp_call_vgpMemPoolSetAccess(CUmemoryPool pool, const uint32_t *locationTypes, uint32_t locationTypes_count, const int32_t *locationIds, uint32_t locationIds_count, const uint32_t *access, uint32_t access_count);
 CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
+CUresult vgp_call_vgpPointerManaged(uint64_t addr, uint32_t *managed);
 CUresult vgp_call_vgpNvmlInfo(uint32_t *flags, int32_t *cudaVersion, char *driverVersion, uint32_t driverVersion_cap, char *nvmlVersion, uint32_t nvmlVersion_cap);
 CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used, uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes, uint32_t *processes_len);
 CUresult vgp_call_vgpNvmlGet(uint32_t ordinal, uint32_t what, uint32_t argument, int32_t *status, uint64_t *first, uint64_t *second, char *text, uint32_t text_cap);

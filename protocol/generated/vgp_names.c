@@ -152,6 +152,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuDeviceSetMemPool: return "cuDeviceSetMemPool";
     case VGP_vgpMemPoolSetAccess: return "vgpMemPoolSetAccess";
     case VGP_cuMemPoolGetAccess: return "cuMemPoolGetAccess";
+    case VGP_vgpPointerManaged: return "vgpPointerManaged";
     case VGP_vgpNvmlInfo: return "vgpNvmlInfo";
     case VGP_vgpNvmlUsage: return "vgpNvmlUsage";
     case VGP_vgpNvmlGet: return "vgpNvmlGet";
@@ -301,6 +302,7 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0622, "cuDeviceSetMemPool", "sync", 16, 16, 0, 0},
     {0x0623, "vgpMemPoolSetAccess", "sync", 24, 792, 0, 0},
     {0x0624, "cuMemPoolGetAccess", "sync", 16, 16, 8, 8},
+    {0x0628, "vgpPointerManaged", "sync", 8, 8, 8, 8},
     {0x0700, "vgpNvmlInfo", "sync", 0, 0, 16, 176},
     {0x0701, "vgpNvmlUsage", "sync", 8, 8, 48, 1584},
     {0x0702, "vgpNvmlGet", "sync", 16, 16, 32, 128},

@@ -2767,6 +2767,21 @@ static CUresult handle_cuMemPoolGetAccess(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpPointerManaged(struct vgb_call *c)
+{
+    const struct vgp_args_vgpPointerManaged *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpPointerManaged ret = {0};
+    CUresult r = vgb_do_vgpPointerManaged(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpNvmlInfo(struct vgb_call *c)
 {
     if (c->args_size != vgp_round16(0))
@@ -2974,6 +2989,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuDeviceSetMemPool] = {"cuDeviceSetMemPool", handle_cuDeviceSetMemPool, 16, 16, VGP_F_REPLY},
     [VGP_vgpMemPoolSetAccess] = {"vgpMemPoolSetAccess", handle_vgpMemPoolSetAccess, 24, 792, VGP_F_REPLY},
     [VGP_cuMemPoolGetAccess] = {"cuMemPoolGetAccess", handle_cuMemPoolGetAccess, 16, 16, VGP_F_REPLY},
+    [VGP_vgpPointerManaged] = {"vgpPointerManaged", handle_vgpPointerManaged, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpNvmlInfo] = {"vgpNvmlInfo", handle_vgpNvmlInfo, 0, 0, VGP_F_REPLY},
     [VGP_vgpNvmlUsage] = {"vgpNvmlUsage", handle_vgpNvmlUsage, 8, 8, VGP_F_REPLY},
     [VGP_vgpNvmlGet] = {"vgpNvmlGet", handle_vgpNvmlGet, 16, 16, VGP_F_REPLY},

@@ -331,6 +331,7 @@ CUresult vgb_do_vgpLinkLog(struct vgb_call *c, const struct vgp_args_vgpLinkLog 
 CUresult vgb_do_cuLinkDestroy(struct vgb_call *c, const struct vgp_args_cuLinkDestroy *a);
 CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMemPoolCreate *a);
 CUresult vgb_do_vgpMemPoolSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemPoolSetAccess *a, const uint32_t *locationTypes, const int32_t *locationIds, const uint32_t *access);
+CUresult vgb_do_vgpPointerManaged(struct vgb_call *c, const struct vgp_args_vgpPointerManaged *a, struct vgp_ret_vgpPointerManaged *r);
 struct vgp_outs_vgpNvmlInfo {
     char driverVersion[80] __attribute__((aligned(8)));
     char nvmlVersion[80] __attribute__((aligned(8)));

@@ -32,6 +32,11 @@ __global__ void add(const float *a, const float *b, float *c, int n)
     if (i < n)
         c[i] = a[i] * scale[0] + b[i] * scale[1];
 }
+__managed__ int shared_counter = 7;
+__managed__ struct {
+    int in, out[1000];
+} shared_box;
+__global__ void count_shared() { shared_counter += shared_box.in; shared_box.out[999] = shared_counter; }
 __global__ void count_up(int by) { atomicAdd(&counter, by); }
 __global__ void sum_block(const int *in, int *out, int n)
 {
@@ -235,6 +240,15 @@ static void memory()
         yes("managed_right", ok);
         rc("managed_free", cudaFree(p));
     }
+    /* __managed__ variables: used before and after kernels, without a copy. */
+    yes("managed_initial", shared_counter == 7);
+    shared_box.in = 5;
+    for (int i = 0; i < 3; i++) {
+        shared_counter++;
+        count_shared<<<1, 1>>>();
+        rc("managed_variable", cudaDeviceSynchronize());
+    }
+    yes("managed_variable_right", shared_counter == 25 && shared_box.out[999] == 25);
     rc("pool_stream", cudaStreamCreate(&s));
     rc("pool", cudaMallocAsync(&q, 1024, s));
     rc("pool_set", cudaMemsetAsync(q, 1, 1024, s));

@@ -12,6 +12,7 @@
  * asynchronous copies to pageable memory when they are complete; pinned and device copies at once.
  */
 #include "vcu_copy.h"
+#include "vcu_managed.h"
 
 #include <string.h>
 
@@ -379,6 +380,8 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     if (!c->dst.device && !c->src.device)
         return host_to_host(c);
     res = c->dst.device ? upload(c, from) : download(c, to);
+    if (vcu_managed_any() && res == CUDA_SUCCESS && !c->async)
+        vcu_managed_after_wait(false);
     if (res == CUDA_SUCCESS && !c->async) /* it has waited for earlier work: so here it surfaces */
         res = vcu_ring_take_async_error(&vcu.ring);
     return res;

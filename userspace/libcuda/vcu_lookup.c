@@ -10,6 +10,7 @@
 
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
+#include "vcu_managed.h"
 #include "vcu_memory.h"
 
 /* ---- functions ------------------------------------------------------------------------------ */
@@ -224,13 +225,22 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
-/* Hands out an address and remembers it, so that copies know it for device memory. */
-static CUresult give_variable(CUresult res, uint64_t owner, uint64_t dptr, uint64_t size,
+/* Hands out an address and remembers it, so that copies know it for device memory. A managed
+   variable is one for the program too, whichever call finds it. */
+static CUresult give_variable(const char *call, CUresult res, uint64_t owner, uint64_t dptr, uint64_t size,
                               CUdeviceptr *dptr_out, size_t *bytes_out)
 {
+    struct vcu_place p;
+    uint32_t managed = 0;
+
+    if (res == CUDA_SUCCESS && (!vcu_memory_find(dptr, &p) || p.start != dptr))
+        res = vgp_call_vgpPointerManaged(dptr, &managed);
+    if (res == CUDA_SUCCESS && managed != 0)
+        res = vcu_managed_add(call, owner, dptr, size);
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_memory_note_variable(owner, dptr, size);
+    if (managed == 0)
+        vcu_memory_note_variable(owner, dptr, size);
     if (dptr_out != NULL)
         *dptr_out = dptr;
     if (bytes_out != NULL)
@@ -250,7 +260,7 @@ CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     if (vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
-    return give_variable(res, (uintptr_t)hmod, at, size, dptr, bytes);
+    return give_variable("cuModuleGetGlobal", res, (uintptr_t)hmod, at, size, dptr, bytes);
 }
 
 CUresult vcu_cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
@@ -285,30 +295,57 @@ CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vgp_call_vgpLibraryGetGlobal(library, name, &at, &size);
-    return give_variable(res, (uintptr_t)library, at, size, dptr, bytes);
+    return give_variable("cuLibraryGetGlobal", res, (uintptr_t)library, at, size, dptr, bytes);
+}
+
+/* The primary context of device 0 becomes current. It is retained once and stays so: the variables
+   live in it. */
+static CUresult borrow_context(void)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static CUcontext held;
+    CUresult res = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&once);
+    if (held == NULL)
+        res = vcu_cuDevicePrimaryCtxRetain(&held, 0);
+    pthread_mutex_unlock(&once);
+    return res == CUDA_SUCCESS ? vcu_cuCtxPushCurrent_v2(held) : res;
 }
 
 CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                                  const char *name)
 {
     uint64_t at = 0, size = 0;
+    bool borrowed = false;
+    CUcontext old;
     CUresult res = vcu_check_init();
 
-    (void)dptr;
-    (void)bytes;
     if (res != CUDA_SUCCESS)
         return res;
     if (name == NULL || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
+    /* The runtime asks before it has a context: managed variables are of all of them. */
+    if (vcu_current_context() == 0) {
+        res = borrow_context();
+        if (res != CUDA_SUCCESS)
+            return res;
+        borrowed = true;
+    }
     res = vgp_call_vgpLibraryGetManaged(library, name, &at, &size);
+    if (res == CUDA_SUCCESS)
+        res = vcu_managed_add("cuLibraryGetManaged", (uintptr_t)library, at, size);
+    if (borrowed)
+        vcu_cuCtxPopCurrent_v2(&old);
     if (res != CUDA_SUCCESS)
         return res;
-    /* The variable lives in the worker; the application would follow the pointer in this process.
-     */
-    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLibraryGetManaged",
-                      "__managed__ variables are not shared with the guest");
+    if (dptr != NULL)
+        *dptr = at;
+    if (bytes != NULL)
+        *bytes = size;
+    return CUDA_SUCCESS;
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 /* Device memory: allocation, and what the guest knows about its own addresses. Pools and the
  * stream-ordered allocator are in vcu_pool.c. */
 #include "vcu_memory.h"
+#include "vcu_managed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ static bool is_of_owner(const struct vcu_range *range, void *arg)
 {
     struct vcu_memory *m = range->data;
 
-    if (m->kind != VCU_MEM_VARIABLE || m->owner != *(uint64_t *)arg)
+    if ((m->kind != VCU_MEM_VARIABLE && m->kind != VCU_MEM_SHADOW) || m->owner != *(uint64_t *)arg)
         return false;
     free(m);
     return true;
@@ -135,6 +136,7 @@ static bool is_of_owner(const struct vcu_range *range, void *arg)
 void vcu_memory_forget_owner(uint64_t owner)
 {
     vcu_range_remove_if(&device_ranges, is_of_owner, &owner);
+    vcu_managed_forget(owner, 0);
 }
 
 /* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's.
@@ -152,6 +154,7 @@ static bool belongs(const struct vcu_range *range, void *arg)
 void vcu_memory_forget(uint64_t context)
 {
     vcu_range_remove_if(&device_ranges, belongs, &context);
+    vcu_managed_forget(0, context);
 }
 
 /* ---- allocation ----------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ enum vcu_memory_kind {
     VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
     VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
     VCU_MEM_MAPPED = 5,   /* cuMemMap; `flags` is what cuMemSetAccess allows */
+    VCU_MEM_SHADOW = 6,   /* a __managed__ variable: device memory, and pages of ours there */
 };
 
 /* Describes one range; never freed while it is in a set. */

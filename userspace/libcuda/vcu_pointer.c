@@ -36,7 +36,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
                        const struct vcu_place *p)
 {
     bool host = p->m.kind == VCU_MEM_HOST;
-    bool managed = p->m.kind == VCU_MEM_MANAGED;
+    bool managed = p->m.kind == VCU_MEM_MANAGED || p->m.kind == VCU_MEM_SHADOW;
     CUdeviceptr on_device = device_pointer(p, ptr);
 
     switch (attribute) {

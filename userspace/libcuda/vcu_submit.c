@@ -3,6 +3,7 @@
  * What the generated encoders ask for: records, replies and blobs on the process's one ring.
  */
 #include "vcu.h"
+#include "vcu_managed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,8 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     struct submit *p = part(s);
     CUresult res;
 
+    if (vcu_managed_any() && vcu_managed_is_work(call))
+        vcu_managed_before_work();
     /* During a capture an error belongs to the call that made it: every call is answered then. */
     p->answered = !want_reply && needs_answer(call);
     want_reply |= p->answered;
@@ -104,6 +107,13 @@ static bool is_synchronising(uint16_t call)
            call == VGP_cuEventSynchronize;
 }
 
+/* Success says that some work is complete. None of these has a result that a nested call would
+   overwrite. */
+static bool tells_completion(uint16_t call)
+{
+    return is_synchronising(call) || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+}
+
 /* Remembers an error that the context will not recover from, so that launches report it at once. */
 static void note_sticky(CUresult r)
 {
@@ -142,6 +152,8 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     *size = n;
     if (res == CUDA_SUCCESS && is_synchronising(p->number))
         res = vcu_ring_take_async_error(&vcu.ring);
+    if (vcu_managed_any() && res == CUDA_SUCCESS && tells_completion(p->number))
+        vcu_managed_after_wait(p->number == VGP_vgpCtxSynchronize);
     if (__builtin_expect(res != CUDA_SUCCESS, 0))
         note_sticky(res);
     return res;

@@ -122,6 +122,19 @@ CUresult vgb_do_cuIpcGetMemHandle(struct vgb_call *c, const struct vgp_args_cuIp
     return e;
 }
 
+CUresult vgb_do_vgpPointerManaged(struct vgb_call *c, const struct vgp_args_vgpPointerManaged *a,
+                                  struct vgp_ret_vgpPointerManaged *r)
+{
+    unsigned managed = 0;
+
+    if (!vgb_provider.cuPointerGetAttribute)
+        return vgb_missing(c, "cuPointerGetAttribute");
+    CUresult e = vgb_provider.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                                    a->addr);
+    r->managed = managed & 1; /* cuda.h calls it a boolean: drivers write one byte or four */
+    return e;
+}
+
 /* ---- the quota ---- */
 
 static CUresult account(CUresult r, uint64_t address, uint64_t bytes)

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/* __managed__ variables: one address for program and kernels. */
+#include "conform.h"
+
+static const char ptx[] =
+    ".version 6.4\n.target sm_70\n.address_size 64\n"
+    ".visible .global .attribute(.managed) .align 4 .u32 g = 5;\n"
+    ".visible .global .attribute(.managed) .align 4 .b8 big[40000];\n"
+    ".visible .global .align 4 .u32 plain = 6;\n"
+    ".visible .entry k(.param .u32 v)\n{\n"
+    "    .reg .u32 %a, %b;\n"
+    "    ld.param.u32 %a, [v];\n"
+    "    ld.global.u32 %b, [g];\n"
+    "    add.u32 %b, %b, %a;\n"
+    "    st.global.u32 [g], %b;\n"
+    "    st.global.u32 [big+39996], %b;\n"
+    "    ret;\n}\n";
+
+CASE(managed_variable, CF_CTX)
+{
+    CUlibrary lib = NULL;
+    CUkernel k = NULL;
+    CUdeviceptr at = 0, big_at = 0, d = 0, scratch = 0;
+    size_t size = 0;
+    unsigned v = 3, managed = 9;
+    void *params[] = {&v};
+    void *host = NULL;
+    CUstream s = NULL, t = NULL;
+    CUevent e = NULL;
+
+    NEED(cuLibraryLoadData(&lib, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    NEED(cuLibraryGetKernel(&k, lib, "k"));
+    OK("get", cuLibraryGetManaged(&at, &size, lib, "g"));
+    cf_u64("size", size, 4);
+    OK("get_big", cuLibraryGetManaged(&big_at, &size, lib, "big"));
+    cf_u64("size_big", size, 40000);
+    RC("none", cuLibraryGetManaged(&d, NULL, lib, "nothing"), CUDA_ERROR_NOT_FOUND);
+    RC("not_managed", cuLibraryGetManaged(&d, NULL, lib, "plain"), CUDA_ERROR_NOT_FOUND);
+    volatile uint32_t *g = (uint32_t *)at;
+    volatile unsigned char *big = (unsigned char *)big_at;
+
+    cf_u64("initial", *g, 5);
+    *g = 10;
+    OK("launch", cf_launch((CUfunction)k, 1, 1, 0, NULL, params));
+    OK("sync", cuCtxSynchronize());
+    cf_u64("written", *g, 13);
+    cf_u64("written_big", big[39996], 13);
+    /* What the program writes beside what the device has written stays, and the reverse. */
+    big[0] = 77;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&e, 0));
+    OK("launch_stream", cf_launch((CUfunction)k, 1, 1, 0, s, params));
+    OK("record", cuEventRecord(e, s));
+    OK("sync_event", cuEventSynchronize(e));
+    cf_u64("written_stream", *g, 16);
+    cf_u64("kept", big[0], 77);
+    OK("launch_other", cf_launch((CUfunction)k, 1, 1, 0, t, params));
+    OK("sync_stream", cuStreamSynchronize(t));
+    cf_u64("written_other", *g, 19);
+    *g = 100;
+    OK("sync_nothing", cuStreamSynchronize(s));
+    cf_u64("not_overwritten", *g, 100);
+    /* Copies and memsets see it as memory. */
+    NEED(cuMemAlloc(&scratch, 64));
+    OK("copy_from", cuMemcpyDtoD(scratch, at, 4));
+    uint32_t got = 0;
+    OK("read", cuMemcpyDtoH(&got, scratch, 4));
+    cf_u64("copied", got, 100);
+    OK("memset", cuMemsetD32(at, 55, 1));
+    OK("sync_memset", cuCtxSynchronize());
+    cf_u64("set", *g, 55);
+    got = 66;
+    OK("copy_to", cuMemcpyHtoD(at, &got, 4));
+    cf_u64("copied_to", *g, 66);
+    /* Other ways to it, and what pointers say. */
+    CUmodule m = NULL;
+    NEED(cuLibraryGetModule(&m, lib));
+    OK("global", cuModuleGetGlobal(&d, &size, m, "g"));
+    cf_true("global_same", d == at && size == 4);
+    OK("is_managed", cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
+    cf_u64("is_managed_value", managed & 1, 1);
+    OK("host_pointer", cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, at));
+    cf_true("host_pointer_value", host == (void *)at);
+    NEED(cuMemFree(scratch));
+    NEED(cuStreamDestroy(s));
+    NEED(cuStreamDestroy(t));
+    NEED(cuEventDestroy(e));
+    OK("unload", cuLibraryUnload(lib));
+}
+
+/* Found as an ordinary variable of a module, it is managed all the same. */
+CASE(managed_module, CF_CTX)
+{
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr at = 0;
+    unsigned v = 1;
+    void *params[] = {&v};
+
+    NEED(cuModuleLoadData(&m, ptx));
+    NEED(cuModuleGetFunction(&f, m, "k"));
+    OK("global", cuModuleGetGlobal(&at, NULL, m, "g"));
+    volatile uint32_t *g = (uint32_t *)at;
+
+    cf_u64("initial", *g, 5);
+    for (int i = 0; i < 20; i++) {
+        *g = *g + 1;
+        NEED(cf_launch(f, 1, 1, 0, NULL, params));
+        NEED(cuCtxSynchronize());
+    }
+    cf_u64("after", *g, 45);
+    OK("unload", cuModuleUnload(m));
+}
