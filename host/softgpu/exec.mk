@@ -11,7 +11,8 @@ SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_init.c sg_ptx_kernel.c sg_sass.c \
 	sg_ptx_body.c sg_ptx_call.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
 	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_exec_warp.c sg_exec_cta.c \
-	sg_exec_pool.c sg_exec_mem.c sg_heap.c sg_printf.c
+	sg_exec_pool.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_ops.c sg_jit_mem_ops.c \
+	sg_jit_mem.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
 	sg_exec_ops_cvt.c
@@ -58,9 +59,11 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 
 # ---- tests, and the tool that lists what a PTX file needs ----
 
-SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx2_test sg_exec_op_base_test \
-	sg_exec_opf_test sg_exec_opf_avx2_test sg_exec_opf_base_test sg_exec_run_test \
-	sg_exec_nvcc_test sg_sass_test sg_exec_call_test sg_exec_order_test
+# The names say what is on: the plain ones test native code where the processor has AVX-512.
+SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec_op_avx2_test \
+	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
+	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test sg_exec_nvcc_test \
+	sg_sass_test sg_exec_call_test sg_exec_order_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
@@ -74,10 +77,13 @@ $(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_ru
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
-$(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
+$(O)/sg_exec_op_avx512_test $(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
 	ln -sf sg_exec_op_test $@
-$(O)/sg_exec_opf_avx2_test $(O)/sg_exec_opf_base_test: $(O)/sg_exec_opf_test
+$(O)/sg_exec_opf_avx512_test $(O)/sg_exec_opf_avx2_test $(O)/sg_exec_opf_base_test: \
+		$(O)/sg_exec_opf_test
 	ln -sf sg_exec_opf_test $@
+$(O)/sg_exec_run_avx512_test: $(O)/sg_exec_run_test
+	ln -sf sg_exec_run_test $@
 
 $(O)/sg_exec_nvcc_test: | $(SG_EXEC_TEST_PTX)
 $(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)

@@ -110,6 +110,10 @@ bool sg_config_load(void)
     if (!load_cc() || !load_library_cc())
         return false;
 
+    v = getenv("VGPU_SOFT_JIT"); /* read by sg_jit_init() */
+    if (v && *v && strcmp(v, "0") && strcmp(v, "1"))
+        return refuse("VGPU_SOFT_JIT", v, "must be 0 or 1");
+
     sg_config.memory = SG_MEMORY_DEFAULT;
     v = getenv("VGPU_SOFT_MEMORY");
     if (v && *v) {

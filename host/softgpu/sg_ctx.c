@@ -67,6 +67,7 @@ static CUresult init_locked(void)
         return r;
     sg_exec_set_threads(sg_config.threads);
     sg_exec_set_relaxed(sg_config.relaxed);
+    sg_exec_prepare();
     pthread_atfork(NULL, NULL, at_fork_child);
     sg_log("initialised: compute capability %d.%d, %llu bytes, %u threads", sg_config.cc_major,
            sg_config.cc_minor, (unsigned long long)sg_config.memory, sg_config.threads);

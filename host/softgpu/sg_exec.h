@@ -143,6 +143,8 @@ int sg_exec_launch(const struct sg_launch *launch, struct sg_fault *fault);
  * other, so that the sums do not depend on the number of threads; relaxed: they do not.
  */
 void sg_exec_set_relaxed(bool relaxed);
+/* Reserves what a sandbox might forbid later (memory for native code). Optional. */
+void sg_exec_prepare(void);
 void sg_exec_set_threads(unsigned n); /* before the first launch; 0 = number of online CPUs */
 
 /* ---- asked of the driver half (implemented in sg_mem.c, or by a unit test) ---- */

@@ -281,4 +281,12 @@ static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in
 #endif
 }
 
+/* The same, after a look at the table when the cached allocation is another one. */
+static inline bool global_again(struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size,
+                                bool write)
+{
+    return LIKELY(global_full(w, in, ad, size, write)) ||
+           (sg_range_refill(w, in, size, write) && global_full(w, in, ad, size, write));
+}
+
 #endif

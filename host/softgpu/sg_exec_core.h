@@ -52,7 +52,7 @@ struct sg_insn {
     uint32_t line; /* of the PTX text */
     int64_t imm;
     uint32_t aux; /* memory: SG_AUX_* bits; control: span or count */
-    uint32_t idx; /* its own index: order of lanes, and key of the range cache */
+    uint32_t idx; /* key of the range cache */
 };
 
 /* aux of ld/st/atom: how the slow path redoes the access. */
@@ -133,7 +133,7 @@ struct sg_barrier {
 };
 
 #define SG_NBARRIERS 16
-#define SG_RANGE_CACHE 64 /* power of two */
+#define SG_RANGE_CACHE 256 /* power of two */
 
 struct sg_code; /* sg_ptx.h */
 struct sg_run;  /* one launch, sg_exec_pool.c */
@@ -193,6 +193,9 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
                  uint64_t addr, uint32_t size, uint32_t align, bool write, uint32_t *local);
 bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
                   uint64_t addr, void *buf, uint32_t size);
+/* Makes the allocation that the first running lane touches the one that is checked against first:
+ * false, nothing recorded, when that lane has no right to the access. */
+bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size, bool write);
 int sg_ld_slow(struct sg_warp *w, const struct sg_insn *in);
 int sg_st_slow(struct sg_warp *w, const struct sg_insn *in);
 

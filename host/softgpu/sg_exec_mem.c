@@ -2,7 +2,7 @@
 /* Memory accesses one lane at a time: every check, every fault, every address space. */
 #include "sg_exec_op.h"
 #include "sg_heap.h"
-#include "sg_ptx.h"
+#include "sg_jit.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -75,7 +75,7 @@ int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, in
              w->cta->code->name, write ? "write" : "read", size, f->space,
              (unsigned long long)addr,
              result == SG_ERR_MISALIGNED ? "is misaligned" : "is out of bounds",
-             sg_op_name(in->fn), f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1],
+             sg_op_name(sg_jit_handler(w->cta->code, in)), f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1],
              f->thread[2], in->line);
     return SG_FAULTED;
 }
@@ -106,6 +106,18 @@ static void *resolve_global(struct sg_warp *w, const struct sg_insn *in, uint32_
     }
     *r = hit;
     return (void *)(uintptr_t)addr;
+}
+
+bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size, bool write)
+{
+    const uint64_t addr = SRC(u64, a)[__builtin_ctz(w->mask)] + (uint64_t)in->imm;
+    struct sg_mem_range hit;
+
+    memset(&hit, 0, sizeof(hit));
+    if (addr + size < addr || !sg_mem_check(w->cta->mem, addr, size, write, &hit))
+        return false;
+    w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)] = hit;
+    return true;
 }
 
 void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,

@@ -294,6 +294,8 @@ static inline void op_start(int argc, char **argv)
         setenv("SG_ISA", "base", 1);
     else if (argc && strstr(argv[0], "avx2"))
         setenv("SG_ISA", "avx2", 1);
+    else if (argc && strstr(argv[0], "avx512")) /* the handlers, without native code */
+        setenv("VGPU_SOFT_JIT", "0", 1);
     printf("instruction set: %s\n", sg_op_isa());
     for (int i = 0; i < 3; i++)
         in[i] = tm_alloc(N * 8);

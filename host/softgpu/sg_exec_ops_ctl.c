@@ -339,7 +339,7 @@ HANDLER(call)
 
         move_saved(w, call, i, sp, true);
         *stack_word(w, i, top) = frame[i];
-        *stack_word(w, i, top + 1) = in->idx;
+        *stack_word(w, i, top + 1) = (u32)(in - w->cta->code->insns);
         w->sp[i] = top + 2;
         frame[i] += call[SG_CALL_CALLER];
     }

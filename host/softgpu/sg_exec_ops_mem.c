@@ -33,7 +33,7 @@
             }                                                                \
         }                                                                    \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_full(w, in, ad, sizeof(T), false)))         \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), false)))         \
                 return sg_ld_slow(w, in);                                    \
         } else if (global_addresses(w, in, ad),                              \
                    UNLIKELY(!global_ok(w, in, ad, sizeof(T), false)))        \
@@ -69,7 +69,7 @@
             }                                                                \
         }                                                                    \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_full(w, in, ad, sizeof(T), true)))          \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), true)))          \
                 return sg_st_slow(w, in);                                    \
         } else if (global_addresses(w, in, ad),                              \
                    UNLIKELY(!global_ok(w, in, ad, sizeof(T), true)))         \
@@ -91,7 +91,7 @@
         const u32 m = w->mask;                                              \
         T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_full(w, in, ad, sizeof(T) * N, false)))     \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, false)))     \
                 return sg_ld_slow(w, in);                                    \
         } else if (global_addresses(w, in, ad),                              \
                    UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false)))    \
@@ -111,7 +111,7 @@
         const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
                                N > 2 ? SRC(T, e) : NULL};                    \
         if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_full(w, in, ad, sizeof(T) * N, true)))      \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, true)))      \
                 return sg_st_slow(w, in);                                    \
         } else if (global_addresses(w, in, ad),                              \
                    UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \

@@ -5,7 +5,7 @@
  * goes round them, so that they may wait for each other.
  */
 #include "sg_exec_core.h"
-#include "sg_ptx.h"
+#include "sg_jit.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -64,6 +64,11 @@ void sg_exec_set_relaxed(bool relaxed)
     pthread_mutex_lock(&pool.lock);
     pool.relaxed = relaxed;
     pthread_mutex_unlock(&pool.lock);
+}
+
+void sg_exec_prepare(void)
+{
+    sg_jit_init();
 }
 
 /* ---- memory of one thread ---- */

@@ -222,6 +222,12 @@ struct sg_code {
     uint32_t num_regs;
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
+    /* for native code (sg_jit.h) */
+    uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
+    uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
+    void *jit;
+    size_t jit_bytes;
+    sg_fn *handlers; /* those of the instructions, where native code took their place */
 };
 
 /*

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Building blocks of the decoder: virtual registers, constants, instructions, labels. */
+#include "sg_jit.h"
 #include "sg_ptx_dec.h"
 
 #include <stdarg.h>
@@ -356,5 +357,6 @@ void sg_code_free(struct sg_code *c)
     free(c->relocs);
     free(c->targets);
     free(c->calls);
+    sg_jit_free(c);
     memset(c, 0, sizeof(*c));
 }

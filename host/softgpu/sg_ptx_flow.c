@@ -78,11 +78,17 @@ static uint32_t label_insn(const struct sg_dec *d, uint32_t label)
 static int resolve_branches(struct flow *x)
 {
     struct sg_dec *d = x->d;
+    uint32_t last = SG_OPND_NONE, key = 0;
 
     for (uint32_t i = 0; i < x->n; i++) {
         struct sg_insn *in = &d->insns[i];
 
-        in->idx = i;
+        /* accesses by one address register share an entry: they are mostly to one allocation */
+        if (in->aux && in->a != last) {
+            last = in->a;
+            key++;
+        }
+        in->idx = key;
         if (d->metas[i].ctl == SG_CT_BRA || d->metas[i].ctl == SG_CT_CALL) {
             uint32_t t = label_insn(d, (uint32_t)in->imm);
 
@@ -455,7 +461,14 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
         return sg_dec_refuse(d, "the kernel needs too many registers at once");
     }
     c->regfile_bytes = (uint32_t)total;
+    c->slots_begin = (uint32_t)base64;
+    c->slots_end = (uint32_t)basep;
+    c->fields = malloc((size_t)x->n * 2 + 1);
+    if (!c->fields)
+        return sg_dec_nomem(d);
     for (uint32_t i = 0; i < x->n; i++) {
+        c->fields[2 * i] = (uint8_t)(d->metas[i].def | (d->metas[i].partial ? 0x80 : 0));
+        c->fields[2 * i + 1] = d->metas[i].use;
         for (unsigned k = 0; k < 5; k++) {
             uint32_t *op = field(&d->insns[i], k);
             const struct sg_vreg *v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels: decoding at first use, what is told about them, and the table of operations. */
-#include "sg_ptx.h"
+#include "sg_jit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +28,8 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
             k->relocated = ready;
+            if (ready)
+                sg_jit_compile(&k->code);
         }
     }
     r = k->result;

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* The working state of compiling one kernel; for sg_jit*.c. */
+#ifndef SG_JIT_INT_H
+#define SG_JIT_INT_H
+
+#include "sg_jit_x86.h"
+
+#include <stddef.h>
+
+/* General registers that keep their value in native code. */
+#define G_WARP RBP
+#define G_REGS RBX  /* w->base[0] */
+#define G_POOL R13  /* w->base[1] */
+#define G_CTA R14
+#define G_GEN R15   /* &sg_mem_generation */
+
+/* Vector registers 0 to 7 are scratch within one instruction, the others cache 64-byte chunks. */
+#define V_SCRATCH 8
+#define V_COUNT 32
+#define NO_KEY UINT32_MAX
+
+struct vreg {
+    u32 key; /* operand code of the chunk (SG_OPND_CONST: pool), NO_KEY: none */
+    bool dirty, pinned;
+    bool low_bytes; /* every byte is known to be below 128 */
+    u32 used;
+};
+
+/* Out of line: a memory access that has to be checked lane by lane. */
+struct stub {
+    size_t jumps[8]; /* places to patch */
+    u32 njumps;
+    size_t back;
+    u32 insn;
+    struct vreg v[V_COUNT]; /* before the instruction */
+    struct vreg after[V_COUNT];
+};
+
+struct jump {
+    size_t at;
+    u32 insn; /* goes to the entry of the block that begins there */
+};
+
+/* 16 bytes behind the code. */
+struct pattern {
+    size_t at; /* the distance to it */
+    u8 bytes[16];
+};
+
+struct jit {
+    struct buf b;
+    struct sg_code *code;
+    struct vreg v[V_COUNT];
+    u32 clock;
+    u8 *leader;      /* of each instruction */
+    size_t *entry;   /* of each block that begins there: behind the prologue; 0: none */
+    size_t *outside; /* where the interpreter enters */
+    u8 *kill;        /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
+    struct stub *stubs;
+    u32 nstubs, cap_stubs;
+    struct jump *jumps;
+    u32 njumps, cap_jumps;
+    struct pattern *patterns;
+    u32 npatterns, cap_patterns;
+    u32 cur;           /* the instruction being compiled */
+};
+
+#define F_D 1u
+#define F_A 2u
+#define F_B 4u
+#define F_C 8u
+#define F_E 16u
+#define F_DEAD 0x80u
+#define F_PARTIAL 0x80u
+
+typedef bool (*emit_fn)(struct jit *j, const struct sg_insn *in, u32 arg);
+struct jop {
+    const char *name;
+    emit_fn emit; /* false: nothing was written, call the handler */
+    u32 arg;
+};
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_mem[];
+
+/* ---- registers (sg_jit.c) ---- */
+/* The vector register with chunk h of an operand; stays until unpin. */
+u32 sg_jv_get(struct jit *j, u32 op, u32 h);
+/* A register for a result. It holds nothing until bound. */
+u32 sg_jv_new(struct jit *j);
+void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
+void sg_jv_unpin(struct jit *j);
+/* Chunks of dying operands of the current instruction: free their registers. */
+void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
+bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* an immediate? */
+struct stub *sg_jit_stub(struct jit *j);
+/* Register v gets, in each 32-bit lane, the bytes of `bytes` plus 4 for each lane of its 16 bytes;
+ * bytes of 0x80 stay. Returns v. */
+u32 sg_jit_pattern(struct jit *j, u32 v, u32 bytes);
+
+static inline struct buf *B(struct jit *j)
+{
+    return &j->b;
+}
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native loads and stores. All 32 addresses are checked at once against the allocation that the
+ * instruction touched last, as the handlers do; what does not fit goes to the handler, out of line.
+ * Operands are all in registers before the check: what the way out of line has to save is known.
+ */
+#include "sg_jit_int.h"
+
+#ifdef SG_JIT
+
+#define FULL_BYTE 255u
+
+static const struct vop VPADDD = {M0F, P66, 0, 0xfe}, VPSUBQ = {M0F, P66, 1, 0xfb},
+                        VPORQ = {M0F, P66, 1, 0xeb}, VPORD = {M0F, P66, 0, 0xeb},
+                        TERNLOGQ = {M3A, P66, 1, 0x25}, SHIFT_D = {M0F, P66, 0, 0x72},
+                        SHIFT_Q = {M0F, P66, 1, 0x73}, BCAST_R32 = {M38, P66, 0, 0x7c},
+                        BCAST_R64 = {M38, P66, 1, 0x7c}, CMPUQ = {M3A, P66, 1, 0x1e},
+                        CMPUD = {M3A, P66, 0, 0x1e}, TESTNMQ = {M38, PF3, 1, 0x27},
+                        TESTNMD = {M38, PF3, 0, 0x27}, GATHERQD = {M38, P66, 0, 0x91},
+                        GATHERQQ = {M38, P66, 1, 0x91}, GATHERDD = {M38, P66, 0, 0x90},
+                        SCATTERQD = {M38, P66, 0, 0xa1}, SCATTERDD = {M38, P66, 0, 0xa0},
+                        EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
+                        MOVQD = {M38, PF3, 0, 0x35}, BCAST_M32 = {M38, P66, 0, 0x58},
+                        BCAST_M64 = {M38, P66, 1, 0x59}, VMOV = {M0F, P66, 1, 0x6f};
+
+/* arg: bytes of an element, elements << 8, sign << 12, store << 13 */
+#define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
+#define SIGN (1u << 12)
+#define STORE (1u << 13)
+
+static u32 dest(const struct sg_insn *in, u32 k)
+{
+    return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
+}
+
+static void jump_slow(struct jit *j, struct stub *s, u32 cond)
+{
+    if (s && s->njumps < 8)
+        s->jumps[s->njumps++] = jcc(B(j), cond);
+}
+
+static void done(struct jit *j, struct stub *s)
+{
+    if (!s)
+        return;
+    s = &j->stubs[j->nstubs - 1];
+    s->back = B(j)->n;
+    for (u32 i = 0; i < V_COUNT; i++)
+        s->after[i] = j->v[i];
+}
+
+static void spin_mark(struct jit *j, const struct sg_insn *in)
+{
+    if (!(in->aux & SG_AUX_SPIN))
+        return;
+    rex(B(j), false, 0, G_WARP); /* mov byte [w + spin], 1 */
+    put8(B(j), 0xc6);
+    mem_operand(B(j), 0, G_WARP, offsetof(struct sg_warp, spin), 1);
+    put8(B(j), 1);
+}
+
+/* Jumps out unless [address + imm, + touch) of every lane is in the range and aligned to align. */
+static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4],
+                         u32 touch, u32 align, bool write)
+{
+    const s32 r = (s32)(offsetof(struct sg_cta, cache) +
+                        (in->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
+    struct buf *b = B(j);
+
+    alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
+    alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
+    jump_slow(j, s, JNE);
+    if (write) {
+        rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
+        put8(b, 0x80);
+        mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
+        put8(b, 0);
+        jump_slow(j, s, JE);
+    }
+    alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));
+    alu_mem(b, true, 0x8b, RDX, G_CTA, r + (s32)offsetof(struct sg_mem_range, end));
+    alu_reg(b, true, 0x29, RDX, RCX);
+    alu_imm(b, true, 5, RDX, touch);
+    jump_slow(j, s, JB);
+    if (in->imm)
+        alu_imm(b, true, 5, RCX, (u32)in->imm);
+    ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
+    ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
+    if (align > 1) {
+        ev(b, VPORQ, 2, ad[0], ad[1], 0, 0);
+        ev(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0);
+        put8(b, 0xfe);
+        ev(b, SHIFT_Q, 6, 2, 2, 0, 0);
+        put8(b, (u32)(64 - __builtin_ctz(align)));
+        ev(b, TESTNMQ, 1, 2, 2, 0, 0);
+    }
+    for (u32 h = 0; h < 4; h++) {
+        ev(b, VPSUBQ, 3 + (h & 1), ad[h], 0, 0, 0);
+        ev(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0);
+        put8(b, 2);
+    }
+    KORTESTB(b, 1);
+    jump_slow(j, s, JAE); /* carry: all ones */
+}
+
+/* The 32-bit lanes at ad + disp, chunk h of the result: register to. */
+static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
+{
+    struct buf *b = B(j);
+
+    KONES(b, 1);
+    KONES(b, 2);
+    evsib0(b, GATHERQD, to, ad[2 * h], disp, 1, 0);
+    evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
+    ev(b, INSERT4, to, to, 2, 0, 0);
+    put8(b, 1);
+}
+
+/* The low 8 or 16 bits only, extended. */
+static void cut(struct jit *j, u32 v, u32 size, bool sign)
+{
+    if (size == 4)
+        return;
+    ev(B(j), SHIFT_D, 6, v, v, 0, 0);
+    put8(B(j), 32 - 8 * size);
+    ev(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0);
+    put8(B(j), 32 - 8 * size);
+}
+
+static bool fits(const struct sg_insn *in, u32 align)
+{
+    return in->imm >= INT32_MIN / 2 && in->imm <= INT32_MAX / 2 && !(in->imm & (align - 1));
+}
+
+/* Pairs of words: two chunks of each half of a chunk of 64-bit lanes. */
+static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 disp)
+{
+    struct buf *b = B(j);
+
+    KONES(b, 1);
+    KONES(b, 2);
+    evsib0(b, GATHERQQ, 2, ad[2 * h], disp, 1, 0);
+    evsib0(b, GATHERQQ, 3, ad[2 * h + 1], disp, 2, 0);
+    ev(b, MOVQD, 2, 0, 4, 0, 0);
+    ev(b, MOVQD, 3, 0, 5, 0, 0);
+    ev(b, INSERT4, lo, 4, 5, 0, 0);
+    put8(b, 1);
+    ev(b, SHIFT_Q, 2, 2, 2, 0, 0);
+    put8(b, 32);
+    ev(b, SHIFT_Q, 2, 3, 3, 0, 0);
+    put8(b, 32);
+    ev(b, MOVQD, 2, 0, 4, 0, 0);
+    ev(b, MOVQD, 3, 0, 5, 0, 0);
+    ev(b, INSERT4, hi, 4, 5, 0, 0);
+    put8(b, 1);
+}
+
+static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
+    const u32 touch = bytes < 4 ? 4 : bytes;
+    struct stub *s;
+    u32 ad[4], d[4][4];
+
+    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
+        return false;
+    for (u32 h = 0; h < 4; h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    s = sg_jit_stub(j);
+    spin_mark(j, in);
+    check_global(j, s, in, ad, touch, bytes, false);
+    if (size == 8) {
+        for (u32 h = 0; h < 4; h++) {
+            d[0][h] = sg_jv_new(j);
+            KONES(B(j), 1);
+            evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
+        }
+    } else if (n == 1) {
+        for (u32 h = 0; h < 2; h++) {
+            d[0][h] = sg_jv_new(j);
+            gather32(j, d[0][h], ad, h, (s32)in->imm);
+            cut(j, d[0][h], size, arg & SIGN);
+        }
+    } else {
+        for (u32 k = 0; k < n; k += 2)
+            for (u32 h = 0; h < 2; h++) {
+                d[k][h] = sg_jv_new(j);
+                d[k + 1][h] = sg_jv_new(j);
+                gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
+            }
+    }
+    sg_jv_kill(j, &(struct sg_insn){.a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST,
+                                    .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 15);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
+            sg_jv_bind(j, dest(in, k), h, d[k][h]);
+    sg_jv_unpin(j);
+    done(j, s);
+    return true;
+}
+
+static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 n = arg >> 8 & 15, bytes = 4 * n;
+    struct buf *b = B(j);
+    struct stub *s;
+    u32 ad[4], v[4][2];
+
+    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
+        return false;
+    for (u32 h = 0; h < 4; h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < 2; h++)
+            v[k][h] = sg_jv_get(j, dest(in, k), h);
+    s = sg_jit_stub(j);
+    check_global(j, s, in, ad, bytes, bytes, true);
+    for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
+        for (u32 h = 0; h < 2; h++) {
+            ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);
+            put8(b, 1);
+            KONES(b, 1);
+            KONES(b, 2);
+            evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
+            evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
+        }
+    sg_jv_unpin(j);
+    done(j, s);
+    return true;
+}
+
+/* ---- shared memory: offsets of 32 bits into the buffer of the block ---- */
+
+/* Registers 4 and 5: the offsets with imm; RAX: the buffer. */
+static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
+                         u32 touch, u32 align)
+{
+    struct buf *b = B(j);
+
+    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
+    alu_imm(b, false, 5, RCX, touch);
+    jump_slow(j, s, JB);
+    ev(b, BCAST_R32, 1, 0, RCX, 0, 0);
+    if (in->imm) {
+        mov_imm64(b, RAX, (u32)in->imm);
+        ev(b, BCAST_R32, 0, 0, RAX, 0, 0);
+    }
+    for (u32 h = 0; h < 2; h++) {
+        if (in->imm)
+            ev(b, VPADDD, 4 + h, ad[h], 0, 0, 0);
+        else
+            ev(b, VMOV, 4 + h, 0, ad[h], 0, 0);
+    }
+    if (align > 1) {
+        ev(b, VPORD, 2, 4, 5, 0, 0);
+        ev(b, SHIFT_D, 6, 2, 2, 0, 0);
+        put8(b, (u32)(32 - __builtin_ctz(align)));
+        ev(b, TESTNMD, 1, 2, 2, 0, 0);
+    }
+    for (u32 h = 0; h < 2; h++) {
+        ev(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0);
+        put8(b, 2);
+    }
+    KORTESTW(b, 1);
+    jump_slow(j, s, JAE);
+    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
+}
+
+static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
+    struct buf *b = B(j);
+    struct stub *s;
+    u32 ad[2], d[4][2];
+
+    for (u32 h = 0; h < 2; h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    s = sg_jit_stub(j);
+    spin_mark(j, in);
+    check_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < 2; h++) {
+            d[k][h] = sg_jv_new(j);
+            KONES(b, 1);
+            evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
+            cut(j, d[k][h], size, arg & SIGN);
+        }
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < 2; h++)
+            sg_jv_bind(j, dest(in, k), h, d[k][h]);
+    sg_jv_unpin(j);
+    done(j, s);
+    return true;
+}
+
+static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 n = arg >> 8 & 15;
+    struct buf *b = B(j);
+    struct stub *s;
+    u32 ad[2], v[4][2];
+
+    for (u32 h = 0; h < 2; h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < 2; h++)
+            v[k][h] = sg_jv_get(j, dest(in, k), h);
+    s = sg_jit_stub(j);
+    check_shared(j, s, in, ad, 4 * n, 4 * n);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < 2; h++) {
+            KONES(b, 1);
+            evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
+        }
+    sg_jv_unpin(j);
+    done(j, s);
+    return true;
+}
+
+/* ---- kernel parameters at a constant offset, checked by the decoder ---- */
+
+static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const bool wide = (arg & 15) == 8;
+    struct buf *b = B(j);
+
+    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, params));
+    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+        const u32 d = sg_jv_new(j);
+
+        evm(b, wide ? BCAST_M64 : BCAST_M32, d, 0, RAX, (s32)in->imm, wide ? 8 : 4, 0, 0);
+        sg_jv_bind(j, in->d, h, d);
+        sg_jv_unpin(j);
+    }
+    return true;
+}
+
+const struct jop sg_jit_ops_mem[] = {
+    {"ld.g.b32", e_ld_g, MEM(4, 1)},
+    {"ld.g.u16", e_ld_g, MEM(2, 1)},
+    {"ld.g.s16", e_ld_g, MEM(2, 1) | SIGN},
+    {"ld.g.u8", e_ld_g, MEM(1, 1)},
+    {"ld.g.s8", e_ld_g, MEM(1, 1) | SIGN},
+    {"ld.g.b64", e_ld_g, MEM(8, 1)},
+    {"ld.g.v2.b32", e_ld_g, MEM(4, 2)},
+    {"ld.g.v4.b32", e_ld_g, MEM(4, 4)},
+    {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
+    {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
+    {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
+    {"ld.s.b32", e_ld_s, MEM(4, 1)},
+    {"ld.s.u16", e_ld_s, MEM(2, 1)},
+    {"ld.s.u8", e_ld_s, MEM(1, 1)},
+    {"ld.s.v2.b32", e_ld_s, MEM(4, 2)},
+    {"ld.s.v4.b32", e_ld_s, MEM(4, 4)},
+    {"st.s.b32", e_st_s, MEM(4, 1) | STORE},
+    {"st.s.v2.b32", e_st_s, MEM(4, 2) | STORE},
+    {"st.s.v4.b32", e_st_s, MEM(4, 4) | STORE},
+    {"ld.p.b32", e_ld_p, MEM(4, 1)},
+    {"ld.p.b64", e_ld_p, MEM(8, 1)},
+    {NULL, NULL, 0},
+};
+
+#endif
