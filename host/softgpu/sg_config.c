@@ -58,6 +58,7 @@ static bool parse_size(const char *s, uint64_t *out)
     return true;
 }
 
+/* One capability for each device, separated by commas. */
 static bool load_cc(void)
 {
     static const struct {
@@ -65,20 +66,23 @@ static bool load_cc(void)
         int major, minor;
     } known[] = {{"7.5", 7, 5}, {"8.0", 8, 0}, {"9.0", 9, 0}, {"12.0", 12, 0},
                  {"13.0", 13, 0}};
-    const char *v = getenv("VGPU_SOFT_CC");
+    const char *all = getenv("VGPU_SOFT_CC"), *v = all && *all ? all : "8.0";
 
-    sg_config.cc_major = 8;
-    sg_config.cc_minor = 0;
-    if (!v || !*v)
-        return true;
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (!strcmp(v, known[i].text)) {
-            sg_config.cc_major = known[i].major;
-            sg_config.cc_minor = known[i].minor;
+    for (sg_config.ndevices = 0;; v++) {
+        size_t n = strcspn(v, ","), i = 0;
+
+        while (i < sizeof(known) / sizeof(known[0]) &&
+               (strlen(known[i].text) != n || strncmp(v, known[i].text, n)))
+            i++;
+        if (i == sizeof(known) / sizeof(known[0]) || sg_config.ndevices == SG_MAX_DEVICES)
+            return refuse("VGPU_SOFT_CC", all,
+                          "must be 7.5, 8.0, 9.0, 12.0 or 13.0, or up to 8 of them: a,b,...");
+        sg_config.cc[sg_config.ndevices].major = known[i].major;
+        sg_config.cc[sg_config.ndevices++].minor = known[i].minor;
+        v += n;
+        if (!*v)
             return true;
-        }
     }
-    return refuse("VGPU_SOFT_CC", v, "must be 7.5, 8.0, 9.0, 12.0 or 13.0");
 }
 
 /* "major.minor", or "off": libraries are told what everybody is told. */

@@ -6,7 +6,9 @@
 
 #include "sg_int.h"
 
-struct sg_device sg_device = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct sg_device sg_devices[SG_MAX_DEVICES] = {
+    [0 ... SG_MAX_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
+};
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool initialised;
@@ -62,15 +64,19 @@ static CUresult init_locked(void)
         return r;
     if (pthread_key_create(&tls_key, tls_free) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = sg_ctx_new(0, true, &sg_device.primary);
-    if (r != CUDA_SUCCESS)
-        return r;
+    for (unsigned i = 0; i < sg_config.ndevices; i++) {
+        r = sg_ctx_new((int)i, 0, true, &sg_devices[i].primary);
+        if (r != CUDA_SUCCESS)
+            return r;
+        sg_log("device %u: compute capability %d.%d", i, sg_config.cc[i].major,
+               sg_config.cc[i].minor);
+    }
     sg_exec_set_threads(sg_config.threads);
     sg_exec_set_relaxed(sg_config.relaxed);
     sg_exec_prepare();
     pthread_atfork(NULL, NULL, at_fork_child);
-    sg_log("initialised: compute capability %d.%d, %llu bytes, %u threads", sg_config.cc_major,
-           sg_config.cc_minor, (unsigned long long)sg_config.memory, sg_config.threads);
+    sg_log("initialised: %u devices of %llu bytes, %u threads", sg_config.ndevices,
+           (unsigned long long)sg_config.memory, sg_config.threads);
     return CUDA_SUCCESS;
 }
 
@@ -95,8 +101,10 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
 /* Kernels that still run when the process exits are told to stop. */
 __attribute__((destructor)) static void at_exit(void)
 {
-    if (sg_device.primary)
-        sg_device.primary->abort = 1;
+    for (unsigned i = 0; i < SG_MAX_DEVICES; i++) {
+        if (sg_devices[i].primary)
+            sg_devices[i].primary->abort = 1;
+    }
 }
 
 static bool is_initialised(void)
@@ -182,7 +190,7 @@ static void reset_settings(struct sg_ctx *ctx)
     ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 }
 
-CUresult sg_ctx_new(unsigned flags, bool primary, struct sg_ctx **out)
+CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out)
 {
     struct sg_ctx *ctx = calloc(1, sizeof(*ctx));
     CUresult r;
@@ -192,6 +200,7 @@ CUresult sg_ctx_new(unsigned flags, bool primary, struct sg_ctx **out)
     sg_obj_init(&ctx->obj, SG_T_CTX, NULL, ctx_free);
     pthread_mutex_init(&ctx->issue, NULL);
     ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    ctx->device = device;
     ctx->primary = primary;
     ctx->flags = flags;
     ctx->api_version = 3020;

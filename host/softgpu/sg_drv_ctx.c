@@ -142,7 +142,7 @@ static CUresult ctx_create(CUcontext *pctx, unsigned flags, CUdevice dev, unsign
     if (!pctx || !flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    r = sg_ctx_new(flags, false, &ctx);
+    r = sg_ctx_new(dev, flags, false, &ctx);
     if (r != CUDA_SUCCESS)
         return r;
     ctx->api_version = api;
@@ -234,7 +234,7 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     }
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
+    *device = c->device;
     return CUDA_SUCCESS;
 }
 
@@ -328,7 +328,7 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
-        size_t max = (size_t)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE);
+        size_t max = (size_t)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE);
 
         if (!max)
             return CUDA_ERROR_UNSUPPORTED_LIMIT;
@@ -410,7 +410,7 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexec
     return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
-/* Peer access exists between devices; there is one. */
+/* Devices here do not reach each other's memory (cuDeviceCanAccessPeer says so). */
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     SG_CTX(ctx);
@@ -441,13 +441,13 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    pthread_mutex_lock(&sg_device.lock);
-    p = sg_device.primary;
-    if (sg_device.primary_refs++ == 0) {
-        p->flags = sg_device.primary_flags;
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    p = sg_devices[dev].primary;
+    if (sg_devices[dev].primary_refs++ == 0) {
+        p->flags = sg_devices[dev].primary_flags;
         atomic_store(&p->alive, true);
     }
-    pthread_mutex_unlock(&sg_device.lock);
+    pthread_mutex_unlock(&sg_devices[dev].lock);
     *pctx = SG_HANDLE(CUcontext, p);
     return CUDA_SUCCESS;
 }
@@ -458,12 +458,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 
     SG_INIT();
     SG_CHECK_DEVICE(dev);
-    pthread_mutex_lock(&sg_device.lock);
-    if (sg_device.primary_refs == 0)
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    if (sg_devices[dev].primary_refs == 0)
         r = CUDA_ERROR_INVALID_CONTEXT;
-    else if (--sg_device.primary_refs == 0)
-        sg_ctx_teardown(sg_device.primary);
-    pthread_mutex_unlock(&sg_device.lock);
+    else if (--sg_devices[dev].primary_refs == 0)
+        sg_ctx_teardown(sg_devices[dev].primary);
+    pthread_mutex_unlock(&sg_devices[dev].lock);
     return r;
 }
 
@@ -472,13 +472,13 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     SG_INIT();
     SG_CHECK_DEVICE(dev);
-    pthread_mutex_lock(&sg_device.lock);
-    if (sg_device.primary_refs) {
-        sg_device.primary_refs = 0;
-        sg_ctx_teardown(sg_device.primary);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    if (sg_devices[dev].primary_refs) {
+        sg_devices[dev].primary_refs = 0;
+        sg_ctx_teardown(sg_devices[dev].primary);
     }
-    pthread_mutex_unlock(&sg_device.lock);
-    return sg_see_fault(sg_device.primary);
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    return sg_see_fault(sg_devices[dev].primary);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
@@ -487,11 +487,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     SG_CHECK_DEVICE(dev);
     if (!flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_device.lock);
-    sg_device.primary_flags = flags;
-    if (sg_device.primary_refs)
-        sg_device.primary->flags = flags;
-    pthread_mutex_unlock(&sg_device.lock);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    sg_devices[dev].primary_flags = flags;
+    if (sg_devices[dev].primary_refs)
+        sg_devices[dev].primary->flags = flags;
+    pthread_mutex_unlock(&sg_devices[dev].lock);
     return CUDA_SUCCESS;
 }
 
@@ -501,10 +501,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
     SG_CHECK_DEVICE(dev);
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&sg_device.lock);
-    *flags = sg_device.primary_flags;
-    *active = sg_device.primary_refs != 0;
-    pthread_mutex_unlock(&sg_device.lock);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    *flags = sg_devices[dev].primary_flags;
+    *active = sg_devices[dev].primary_refs != 0;
+    pthread_mutex_unlock(&sg_devices[dev].lock);
     return CUDA_SUCCESS;
 }
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: devices and their properties. One device, ordinal 0. */
+/* Driver API: devices and their properties. They differ in their compute capability only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "sg_int.h"
 
-/* Stable and ours: the text is what the 16 bytes spell. */
+/* Stable and ours: the text is what the 16 bytes spell. The last byte counts devices. */
 static const char device_uuid[16] = {'v', 'g', 'p', 'u', '-', 'c', 'u', 'd',
                                      'a', '-', 's', 'o', 'f', 't', '0', '0'};
 /* A domain that firmware does not give to real devices on common machines. */
 #define SG_PCI_DOMAIN 0
 #define SG_PCI_BUS 0xf0
-#define SG_PCI_DEVICE 0
 
 struct attr {
     int id, value;
@@ -55,7 +54,6 @@ static const struct attr fixed_attrs[] = {
     {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
     {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, SG_PCI_BUS},
-    {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, SG_PCI_DEVICE},
     {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, SG_PCI_DOMAIN},
     {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64},
@@ -88,29 +86,41 @@ static const struct attr fixed_attrs[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1},
 };
 
-int sg_cc(void)
+int sg_cc(int device)
 {
-    return 10 * sg_config.cc_major + sg_config.cc_minor;
+    return 10 * sg_config.cc[device].major + sg_config.cc[device].minor;
 }
 
-static const struct cc_limits *limits(void)
+int sg_same_cc(int device)
+{
+    int first = 0;
+
+    while (sg_cc(first) != sg_cc(device))
+        first++;
+    return first;
+}
+
+static const struct cc_limits *limits(int device)
 {
     for (size_t i = 0; i < sizeof(cc_table) / sizeof(cc_table[0]); i++) {
-        if (cc_table[i].major == sg_config.cc_major && cc_table[i].minor == sg_config.cc_minor)
+        if (cc_table[i].major == sg_config.cc[device].major &&
+            cc_table[i].minor == sg_config.cc[device].minor)
             return &cc_table[i];
     }
     return &cc_table[1];
 }
 
-int sg_attr(CUdevice_attribute a)
+int sg_attr(int device, CUdevice_attribute a)
 {
-    const struct cc_limits *l = limits();
+    const struct cc_limits *l = limits(device);
 
     switch (a) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         return l->major;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         return l->minor;
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        return device;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         return (int)sg_config.threads;
     case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
@@ -149,7 +159,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(ordinal);
-    *device = 0;
+    *device = ordinal;
     return CUDA_SUCCESS;
 }
 
@@ -158,7 +168,7 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
     SG_INIT();
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
-    *count = 1;
+    *count = (int)sg_config.ndevices;
     return CUDA_SUCCESS;
 }
 
@@ -179,6 +189,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
     memcpy(uuid->bytes, device_uuid, sizeof(device_uuid));
+    uuid->bytes[15] = (char)('0' + dev);
     return CUDA_SUCCESS;
 }
 
@@ -208,7 +219,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
         *pi = sg_config.library_cc;
         return CUDA_SUCCESS;
     }
-    *pi = sg_attr(attrib);
+    *pi = sg_attr(dev, attrib);
     return CUDA_SUCCESS;
 }
 
@@ -218,8 +229,8 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     if (!major || !minor)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    *major = sg_config.cc_major;
-    *minor = sg_config.cc_minor;
+    *major = sg_config.cc[dev].major;
+    *minor = sg_config.cc[dev].minor;
     return CUDA_SUCCESS;
 }
 
@@ -230,20 +241,20 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
     memset(prop, 0, sizeof(*prop));
-    prop->maxThreadsPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    prop->maxThreadsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     for (int i = 0; i < 3; i++) {
         prop->maxThreadsDim[i] =
-            sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
         prop->maxGridSize[i] =
-            sg_attr((CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
     }
-    prop->sharedMemPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-    prop->totalConstantMemory = sg_attr(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
-    prop->SIMDWidth = sg_attr(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-    prop->memPitch = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-    prop->regsPerBlock = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-    prop->clockRate = sg_attr(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-    prop->textureAlign = sg_attr(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+    prop->sharedMemPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    prop->totalConstantMemory = sg_attr(dev, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+    prop->SIMDWidth = sg_attr(dev, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    prop->memPitch = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    prop->regsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    prop->clockRate = sg_attr(dev, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    prop->textureAlign = sg_attr(dev, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
     return CUDA_SUCCESS;
 }
 
@@ -253,7 +264,8 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     if (!pciBusId || len < 1)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS, SG_PCI_DEVICE);
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS,
+             (unsigned)dev);
     return CUDA_SUCCESS;
 }
 
@@ -275,9 +287,10 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 
     if (!ok)
         return CUDA_ERROR_INVALID_VALUE;
-    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device != SG_PCI_DEVICE || function)
+    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device >= sg_config.ndevices ||
+        function)
         return CUDA_ERROR_INVALID_DEVICE;
-    *dev = 0;
+    *dev = (int)device;
     return CUDA_SUCCESS;
 }
 
@@ -288,7 +301,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
     SG_CHECK_DEVICE(peerDev);
-    *canAccessPeer = 0; /* a device is not its own peer */
+    *canAccessPeer = 0; /* memory of one device is not in reach of another's kernels */
     return CUDA_SUCCESS;
 }
 
@@ -300,7 +313,10 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(srcDevice);
     SG_CHECK_DEVICE(dstDevice);
-    return CUDA_ERROR_INVALID_DEVICE; /* documented: both devices being the same */
+    if (srcDevice == dstDevice)
+        return CUDA_ERROR_INVALID_DEVICE; /* documented */
+    *value = 0;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)

@@ -60,7 +60,7 @@ static void launch_drop(struct sg_op *op)
 /* The attributes for x, y and z follow each other. */
 static unsigned dim_limit(CUdevice_attribute x, int axis)
 {
-    return (unsigned)sg_attr((CUdevice_attribute)((int)x + axis));
+    return (unsigned)sg_attr(0, (CUdevice_attribute)((int)x + axis)); /* the same on each */
 }
 
 static CUresult check_shape(const struct request *q, const struct sg_func *f)
@@ -78,7 +78,7 @@ static CUresult check_shape(const struct request *q, const struct sg_func *f)
                            q->block[1], q->block[2]);
         threads *= q->block[i];
     }
-    if (threads > (unsigned)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+    if (threads > (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block",
                        f->info.name, (unsigned long long)threads);
     if (f->info.reqntid[0]) {
@@ -107,7 +107,7 @@ static CUresult check_resident(const struct request *q, const struct sg_func *f)
 {
     int block = (int)(q->block[0] * q->block[1] * q->block[2]);
     uint64_t room = (uint64_t)sg_occupancy(f, block, q->dynamic) *
-                    (uint64_t)sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+                    (uint64_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     uint64_t plane = (uint64_t)q->grid[0] * q->grid[1]; /* below 2^47 */
 
     if (plane > room || plane * q->grid[2] > room)

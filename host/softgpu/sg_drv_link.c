@@ -61,7 +61,7 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: input is SASS, not PTX");
     if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_image_load(data, size, sg_cc(), &img);
+    r = sg_image_load(data, size, sg_cc(l->obj.owner->device), &img);
     if (r != CUDA_SUCCESS)
         return r;
     if (img.is_elf) {

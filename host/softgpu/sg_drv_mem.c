@@ -100,10 +100,9 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     uint64_t f, t;
 
     SG_CTX(ctx);
-    (void)ctx;
     if (!free_bytes || !total)
         return CUDA_ERROR_INVALID_VALUE;
-    sg_mem_usage(&f, &t);
+    sg_mem_usage(ctx->device, &f, &t);
     *free_bytes = f;
     *total = t;
     return CUDA_SUCCESS;

@@ -400,7 +400,7 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream
     (void)ctx;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t max = (size_t)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    size_t max = (size_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
 
     if (limit_pitch && (p->srcPitch > max || p->dstPitch > max))
         return CUDA_ERROR_INVALID_VALUE;

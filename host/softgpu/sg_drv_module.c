@@ -52,7 +52,7 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
     SG_CTX(ctx);
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_image_load(image, SIZE_MAX, sg_cc(), &img);
+    r = sg_image_load(image, SIZE_MAX, sg_cc(ctx->device), &img);
     if (r != CUDA_SUCCESS) {
         sg_jit_error(jit, sg_last_error_detail());
         return r;
@@ -247,9 +247,9 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
     SG_AUTO struct sg_kern *k = SG_LOOKUP(hfunc, SG_T_KERN);
 
     if (k)
-        return cuKernelSetAttribute(attrib, value, SG_HANDLE(CUkernel, k), 0);
+        return cuKernelSetAttribute(attrib, value, SG_HANDLE(CUkernel, k), ctx->device);
     SG_FUNC(f, hfunc);
-    return sg_func_set_attribute(&f->info, &f->set, attrib, value);
+    return sg_func_set_attribute(ctx->device, &f->info, &f->set, attrib, value);
 }
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)

@@ -25,14 +25,14 @@ static int fit_threads(const struct sg_func *f, int block)
 {
     int warps = (block + SG_WARP_SIZE - 1) / SG_WARP_SIZE;
     int regs = round_up((int)f->info.num_regs * SG_WARP_SIZE, SG_REGS_UNIT);
-    int n = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+    int n = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
 
     if (block < 1 || block > (int)f->info.max_threads)
         return 0;
-    n = min_int(n, sg_attr(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / SG_WARP_SIZE /
+    n = min_int(n, sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / SG_WARP_SIZE /
                        warps);
     if (regs > 0) {
-        int room = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / regs;
+        int room = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / regs;
 
         n = min_int(n, room / SG_WARPS_GROUP * SG_WARPS_GROUP / warps);
     }
@@ -42,15 +42,15 @@ static int fit_threads(const struct sg_func *f, int block)
 int sg_occupancy(const struct sg_func *f, int block, size_t dynamic)
 {
     int n = fit_threads(f, block);
-    int reserved = sg_attr(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
-    int optin = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    int reserved = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    int optin = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 
     if (dynamic > (size_t)optin || (int)f->info.static_shared + (int)dynamic > optin)
         return 0;
     int shared = round_up((int)f->info.static_shared + (int)dynamic + reserved, SG_SHARED_UNIT);
 
     if (shared > 0)
-        n = min_int(n, sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / shared);
+        n = min_int(n, sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / shared);
     return n;
 }
 
@@ -93,11 +93,11 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
     SG_FUNC(f, func);
     if (numBlocks > fit_threads(f, blockSize))
         return CUDA_ERROR_INVALID_VALUE;
-    int reserved = sg_attr(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
-    int share = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
+    int reserved = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    int share = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
                 SG_SHARED_UNIT * SG_SHARED_UNIT;
     int room = min_int(share - reserved,
-                       sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)) -
+                       sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)) -
                (int)f->info.static_shared;
 
     *dynamicSmemSize = room > 0 ? (size_t)room : 0;
@@ -134,7 +134,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
         }
     }
     *blockSize = best_block;
-    *minGridSize = best_blocks * sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    *minGridSize = best_blocks * sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     return CUDA_SUCCESS;
 }
 
@@ -182,6 +182,6 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     *numClusters = cluster > 1 ? 0
                                : sg_occupancy(f, (int)(block * config->blockDimZ),
                                               config->sharedMemBytes) *
-                                     sg_attr(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+                                     sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     return CUDA_SUCCESS;
 }

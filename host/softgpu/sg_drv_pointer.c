@@ -75,7 +75,7 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
         n = sizeof(v.u32);
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        v.i32 = info ? 0 : -2; /* -2: documented for memory not known to CUDA */
+        v.i32 = info ? info->device : -2; /* -2: documented for memory not known to CUDA */
         n = sizeof(v.i32);
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -187,7 +187,7 @@ static CUresult check_location(const CUmemLocation *loc)
 {
     switch (loc->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-        return loc->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+        return (unsigned)loc->id < sg_config.ndevices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:

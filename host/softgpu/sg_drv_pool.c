@@ -11,14 +11,16 @@
 struct pool {
     struct sg_obj obj;
     bool is_default;
+    int device;
     pthread_mutex_t lock; /* guards the fields below */
     int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
     uint64_t threshold, used, used_high, reserved_high, max;
 };
 
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
-static struct pool *default_pool;
-static uint64_t current_pool; /* handle set by cuDeviceSetMemPool, 0: the default one */
+/* By device. */
+static struct pool *default_pool[SG_MAX_DEVICES];
+static uint64_t current_pool[SG_MAX_DEVICES]; /* handle set by cuDeviceSetMemPool, 0: the default one */
 
 static void pool_free(struct sg_obj *obj)
 {
@@ -26,7 +28,7 @@ static void pool_free(struct sg_obj *obj)
     free(obj);
 }
 
-static struct pool *pool_new(bool is_default, uint64_t max)
+static struct pool *pool_new(int device, bool is_default, uint64_t max)
 {
     struct pool *p = calloc(1, sizeof(*p));
 
@@ -34,6 +36,7 @@ static struct pool *pool_new(bool is_default, uint64_t max)
         return NULL;
     sg_obj_init(&p->obj, SG_T_POOL, NULL, pool_free);
     pthread_mutex_init(&p->lock, NULL);
+    p->device = device;
     p->is_default = is_default;
     p->max = max;
     for (int i = 0; i < 3; i++)
@@ -45,26 +48,26 @@ static struct pool *pool_new(bool is_default, uint64_t max)
     return p;
 }
 
-static uint64_t default_handle(void)
+static uint64_t default_handle(int device)
 {
     uint64_t h;
 
     pthread_mutex_lock(&default_lock);
-    if (!default_pool)
-        default_pool = pool_new(true, 0);
-    h = default_pool ? default_pool->obj.handle : 0;
+    if (!default_pool[device])
+        default_pool[device] = pool_new(device, true, 0);
+    h = default_pool[device] ? default_pool[device]->obj.handle : 0;
     pthread_mutex_unlock(&default_lock);
     return h;
 }
 
-static uint64_t current_handle(void)
+static uint64_t current_handle(int device)
 {
     uint64_t h;
 
     pthread_mutex_lock(&default_lock);
-    h = current_pool;
+    h = current_pool[device];
     pthread_mutex_unlock(&default_lock);
-    return h ? h : default_handle();
+    return h ? h : default_handle(device);
 }
 
 void sg_pool_account(uint64_t handle, int64_t delta)
@@ -96,7 +99,7 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct pool *p = sg_lookup(handle, SG_T_POOL);
 
-    if (!p)
+    if (!p || p->device != ctx->device)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_stream_get(ctx, stream, &s);
     if (r != CUDA_SUCCESS)
@@ -117,8 +120,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    SG_INIT();
-    return pool_alloc(dptr, bytesize, current_handle(), hStream);
+    SG_CTX(ctx);
+    return pool_alloc(dptr, bytesize, current_handle(ctx->device), hStream);
 }
 
 CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -200,7 +203,7 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
     if (!pool_out)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    *pool_out = (CUmemoryPool)(uintptr_t)default_handle();
+    *pool_out = (CUmemoryPool)(uintptr_t)default_handle(dev);
     return *pool_out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -210,7 +213,7 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    *pool = (CUmemoryPool)(uintptr_t)current_handle();
+    *pool = (CUmemoryPool)(uintptr_t)current_handle(dev);
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -220,10 +223,10 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     SG_CHECK_DEVICE(dev);
     SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
-    if (!p)
+    if (!p || p->device != dev)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&default_lock);
-    current_pool = p->is_default ? 0 : (uint64_t)(uintptr_t)pool;
+    current_pool[dev] = p->is_default ? 0 : (uint64_t)(uintptr_t)pool;
     pthread_mutex_unlock(&default_lock);
     return CUDA_SUCCESS;
 }
@@ -240,7 +243,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     SG_CHECK_DEVICE(poolProps->location.id);
     if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools that can be exported");
-    p = pool_new(false, poolProps->maxSize);
+    p = pool_new(poolProps->location.id, false, poolProps->maxSize);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *pool = SG_HANDLE(CUmemoryPool, p);
@@ -256,8 +259,8 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
     if (!p || p->is_default)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&default_lock);
-    if (current_pool == (uint64_t)(uintptr_t)pool)
-        current_pool = 0; /* documented: the default pool takes its place */
+    if (current_pool[p->device] == (uint64_t)(uintptr_t)pool)
+        current_pool[p->device] = 0; /* documented: the default pool takes its place */
     pthread_mutex_unlock(&default_lock);
     sg_obj_unregister(&p->obj);
     return CUDA_SUCCESS;
@@ -367,8 +370,10 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
         if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_INVALID_VALUE;
         SG_CHECK_DEVICE(map[i].location.id);
-        /* The device that the memory is on always has access; it cannot be taken away. */
-        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        /* The device that the memory is on always has access; it cannot be taken away. No other
+         * device can have it. */
+        if ((map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) !=
+            (map[i].location.id == p->device))
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -383,7 +388,8 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(location->id);
-    *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    *flags = location->id == p->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 

@@ -128,7 +128,7 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
     SG_STREAM(s, hStream);
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
+    *device = s->ctx->device;
     return CUDA_SUCCESS;
 }
 
@@ -207,7 +207,7 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
         if (param->accessPolicyWindow.num_bytes >
-            (size_t)sg_attr(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE))
+            (size_t)sg_attr(s->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE))
             return CUDA_ERROR_INVALID_VALUE;
         s->window = param->accessPolicyWindow;
         return CUDA_SUCCESS;

@@ -500,6 +500,10 @@ static void test_options(void **state)
         {"VGPU_SOFT_CC=13.0 VGPU_SOFT_THREADS=2", "13.0 101376 4294967296 2\n"},
         {"VGPU_SOFT_MEMORY=16M VGPU_SOFT_THREADS=2", "8.0 166912 16777216 2\n"},
         {"VGPU_SOFT_MEMORY=4096G VGPU_SOFT_THREADS=2", "8.0 166912 4398046511104 2\n"},
+        {"VGPU_SOFT_CC=8.0, VGPU_SOFT_THREADS=2", "init 1\n"},
+        {"VGPU_SOFT_CC=8.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0", "init 1\n"},
+        {"VGPU_SOFT_CC=9.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0 VGPU_SOFT_THREADS=1",
+         "9.0 232448 4294967296 1\n"},
         {"VGPU_SOFT_CC=8.6", "init 1\n"},
         {"VGPU_SOFT_ATOMICS=relaxed VGPU_SOFT_THREADS=2", "8.0 166912 4294967296 2\n"},
         {"VGPU_SOFT_ATOMICS=wild", "init 1\n"},
@@ -570,6 +574,7 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_limits),
     cmocka_unit_test(test_fork),
     cmocka_unit_test(test_options),
+        cmocka_unit_test(test_devices),
 };
 
 int main(int argc, char **argv)
@@ -580,6 +585,8 @@ int main(int argc, char **argv)
         return report();
     if (argc == 2 && !strcmp(argv[1], "--spin"))
         return spin_for_ever();
+    if (argc == 2 && !strcmp(argv[1], "--devices"))
+        return devices_main();
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     failed += cmocka_run_group_tests(base_tests, NULL, NULL);

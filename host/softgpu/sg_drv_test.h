@@ -43,6 +43,9 @@ void ctx_end(CUcontext c);
 CUfunction get_kernel(CUmodule *m, const char *name);
 void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
 
+int devices_main(void); /* the process of its own that test_devices() starts */
+void test_devices(void **state);
+
 extern const struct CMUnitTest memory_tests[], stream_tests[], graph_tests[], module_tests[];
 extern const size_t n_memory_tests, n_stream_tests, n_graph_tests, n_module_tests;
 

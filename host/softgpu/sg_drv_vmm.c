@@ -49,7 +49,7 @@ static void phys_free(struct sg_obj *obj)
 
     if (p->pages != MAP_FAILED)
         munmap(p->pages, p->size);
-    sg_mem_uncharge(p->size);
+    sg_mem_uncharge(p->prop.location.id, p->size);
     free(p);
 }
 
@@ -99,11 +99,11 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return r;
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemCreate: memory that can be exported");
-    if (!sg_mem_charge(size))
+    if (!sg_mem_charge(prop->location.id, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     p = calloc(1, sizeof(*p));
     if (!p) {
-        sg_mem_uncharge(size);
+        sg_mem_uncharge(prop->location.id, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
@@ -361,7 +361,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
         struct mapping *m = mapping_at(at);
 
         /* Not of any context: it belongs to the device and outlives them. */
-        r = set_access(m, desc[count - 1].flags, sg_device.primary);
+        r = set_access(m, desc[count - 1].flags, 
+                       sg_devices[m->phys->prop.location.id].primary);
         at += m->size;
     }
     pthread_mutex_unlock(&lock);

@@ -28,10 +28,15 @@
 
 /* ---- configuration (sg_config.c): read once from the environment by cuInit ---- */
 
+#define SG_MAX_DEVICES 8
+
 struct sg_config {
-    int cc_major, cc_minor;
+    unsigned ndevices; /* 1 to SG_MAX_DEVICES; they differ in their compute capability only */
+    struct {
+        int major, minor;
+    } cc[SG_MAX_DEVICES];
     int library_cc;    /* 10 * major + minor that SG_ATTR_LIBRARY_CC answers, 0: none */
-    uint64_t memory;   /* bytes of device memory */
+    uint64_t memory;   /* bytes of memory of each device */
     unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
     uint64_t watchdog; /* warp instructions per launch, 0: off */
     bool relaxed;      /* sums of float atomics may depend on the order of blocks */
@@ -138,6 +143,7 @@ struct sg_mem_info {
     enum sg_mem_kind kind;
     struct sg_ctx *ctx; /* owner; compare only */
     uint32_t owner;     /* id of the owner */
+    int device;         /* ordinal */
     uint32_t flags;     /* cuMemHostAlloc / cuMemHostRegister flags */
     bool writable;
     bool async;         /* from a memory pool */
@@ -171,14 +177,14 @@ bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
-void sg_mem_usage(uint64_t *free_bytes, uint64_t *total_bytes);
+void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
 /* Marks pool memory that starts at base as about to be freed; false: none, or marked before. */
 bool sg_mem_begin_free(uint64_t base);
 /* Sets SYNC_MEMOPS of the allocation around addr. */
 void sg_mem_set_sync(uint64_t addr, bool on);
 /* Charges the quota for memory that does not come from sg_mem_alloc (cuMemCreate). */
-bool sg_mem_charge(uint64_t size);
-void sg_mem_uncharge(uint64_t size);
+bool sg_mem_charge(int device, uint64_t size);
+void sg_mem_uncharge(int device, uint64_t size);
 
 /* A reserved address (sg_drv_vmm.c): the reservation, and the mapping in it; map_size 0: none. */
 struct sg_vmm_info {
@@ -203,6 +209,7 @@ void sg_arena_give(uint64_t start, uint64_t len);
 struct sg_ctx {
     struct sg_obj obj;
     uint32_t id; /* from 1, never reused */
+    int device;  /* ordinal */
     bool primary;
     _Atomic bool alive;
     unsigned flags;
@@ -228,9 +235,9 @@ struct sg_device {
     unsigned primary_refs;
     unsigned primary_flags;
 };
-extern struct sg_device sg_device;
+extern struct sg_device sg_devices[SG_MAX_DEVICES]; /* by ordinal */
 
-CUresult sg_ctx_new(unsigned flags, bool primary, struct sg_ctx **out);
+CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out);
 /* Waits for the work, then takes away streams, modules and memory. The object stays. */
 void sg_ctx_teardown(struct sg_ctx *ctx);
 
@@ -270,7 +277,7 @@ CUresult sg_see_fault(struct sg_ctx *ctx); /* makes a fault sticky; returns it o
 
 #define SG_CHECK_DEVICE(dev)                                                                       \
     do {                                                                                           \
-        if ((dev) != 0)                                                                            \
+        if ((unsigned)(dev) >= sg_config.ndevices)                                                 \
             return CUDA_ERROR_INVALID_DEVICE;                                                      \
     } while (0)
 
@@ -437,8 +444,9 @@ struct sg_kern {
 
 struct sg_lib {
     struct sg_obj obj;
-    struct sg_image image;  /* kept to parse again for further contexts */
-    struct sg_module *meta; /* parsed once; also run by the first context that uses it */
+    /* What each capability runs, by sg_same_cc(); kept to parse again for further contexts. */
+    struct sg_image image[SG_MAX_DEVICES];
+    struct sg_module *meta; /* device 0's, parsed once; also run by the first context that can */
     bool meta_taken;
     pthread_mutex_t lock; /* guards insts, meta_taken and each kernel's set and cached */
     struct sg_lib_inst *insts;
@@ -481,8 +489,8 @@ bool sg_is_opcode(const char *text);
 CUresult sg_func_prepare(struct sg_func *f);
 CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,
                            uint32_t const_bytes, int attrib, int *pi);
-CUresult sg_func_set_attribute(const struct sg_kernel_info *info, struct sg_func_settings *set,
-                               int attrib, int value);
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
+                               struct sg_func_settings *set, int attrib, int value);
 /* Dynamic shared memory that a launch may ask for, in bytes. */
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
 
@@ -494,8 +502,10 @@ int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_
  * libcuda.so.1 asks for it; CUDA_ERROR_INVALID_VALUE, as from any driver, when there is none.
  */
 #define SG_ATTR_LIBRARY_CC 0x76677001
-int sg_attr(CUdevice_attribute a); /* value for this device, 0 for unknown ones */
-int sg_cc(void);                   /* 10 * major + minor */
+int sg_attr(int device, CUdevice_attribute a); /* value for this device, 0 for unknown ones */
+int sg_cc(int device);                         /* 10 * major + minor */
+/* The lowest device with the same capability: one translation of an image serves both. */
+int sg_same_cc(int device);
 /* Resident blocks per multiprocessor for a function; 0 when one does not fit. */
 int sg_occupancy(const struct sg_func *f, int block, size_t dynamic);
 

@@ -29,12 +29,14 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
         }
     }
     if (!mod) {
-        struct sg_module *ptx = lib->meta_taken ? NULL : lib->meta;
+        int same = sg_same_cc(ctx->device);
+        struct sg_module *ptx = lib->meta_taken || same ? NULL : lib->meta;
 
         inst = calloc(1, sizeof(*inst));
-        r = inst ? sg_mod_new(ctx, &lib->image, ptx, lib, NULL, &mod) : CUDA_ERROR_OUT_OF_MEMORY;
+        r = inst ? sg_mod_new(ctx, &lib->image[same], ptx, lib, NULL, &mod)
+                 : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS) {
-            lib->meta_taken = true;
+            lib->meta_taken |= ptx != NULL;
             inst->mod = mod;
             inst->next = lib->insts;
             lib->insts = inst;
@@ -82,7 +84,8 @@ static void lib_free(struct sg_obj *obj)
     free(lib->kerns);
     if (lib->meta)
         sg_module_free(lib->meta);
-    sg_image_free(&lib->image);
+    for (int i = 0; i < SG_MAX_DEVICES; i++)
+        sg_image_free(&lib->image[i]);
     pthread_mutex_destroy(&lib->lock);
     free(lib);
 }
@@ -159,9 +162,13 @@ static CUresult lib_new(const void *code, struct sg_jit *jit, struct sg_lib **ou
         return CUDA_ERROR_OUT_OF_MEMORY;
     sg_obj_init(&lib->obj, SG_T_LIB, NULL, lib_free);
     pthread_mutex_init(&lib->lock, NULL);
-    r = sg_image_load(code, SIZE_MAX, sg_cc(), &lib->image);
+    r = CUDA_SUCCESS;
+    for (int i = 0; i < (int)sg_config.ndevices && r == CUDA_SUCCESS; i++) {
+        if (sg_same_cc(i) == i)
+            r = sg_image_load(code, SIZE_MAX, sg_cc(i), &lib->image[i]);
+    }
     if (r == CUDA_SUCCESS)
-        r = sg_ptx_parse(&lib->image, jit, &lib->meta);
+        r = sg_ptx_parse(&lib->image[0], jit, &lib->meta);
     else
         sg_jit_error(jit, sg_last_error_detail());
     if (r == CUDA_SUCCESS)
@@ -443,7 +450,7 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
     if (!k)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&k->lib->lock);
-    r = sg_func_set_attribute(kern_info_locked(k), &k->set, attrib, val);
+    r = sg_func_set_attribute(dev, kern_info_locked(k), &k->set, attrib, val);
     pthread_mutex_unlock(&k->lib->lock);
     return r;
 }

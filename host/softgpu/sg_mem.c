@@ -49,7 +49,8 @@ volatile uint64_t sg_mem_generation = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
 static struct table *table;
 static uint64_t sequence; /* odd while the table changes */
-static uint64_t arena, arena_len, used, next_id;
+static uint64_t arena, arena_len, next_id;
+static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device */
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)
 {
@@ -269,14 +270,14 @@ bool sg_mem_in_arena(uint64_t addr)
 
 CUresult sg_mem_init(void)
 {
-    uint64_t want = sg_config.memory * SG_ARENA_FACTOR;
+    uint64_t all = sg_config.memory * sg_config.ndevices, want = all * SG_ARENA_FACTOR;
 
     if (arena)
         return CUDA_SUCCESS;
     if (want < SG_ARENA_MIN)
         want = SG_ARENA_MIN;
     /* An address-space limit may allow less; the quota itself must fit. */
-    for (; want >= sg_config.memory; want /= 2) {
+    for (; want >= all; want /= 2) {
         void *p = mmap((void *)SG_ARENA_HINT, want, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -291,7 +292,7 @@ CUresult sg_mem_init(void)
         return CUDA_SUCCESS;
     }
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cannot reserve %llu bytes of address space",
-                   (unsigned long long)sg_config.memory);
+                   (unsigned long long)all);
 }
 
 /* The gap behind an allocation: what runs off its end meets nothing for that long. */
@@ -330,7 +331,7 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
     CUresult rc;
 
-    if (rounded > sg_config.memory - used)
+    if (rounded > sg_config.memory - used[r->info.device])
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->block_len = rounded + guard_for(size);
     if (!sg_arena_take(align_up(r->block_len, SG_ALIGN), align, &r->block))
@@ -343,7 +344,7 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
         sg_arena_give(r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    used += rounded;
+    used[r->info.device] += rounded;
     return CUDA_SUCCESS;
 }
 
@@ -361,6 +362,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     r->info = *want;
     r->info.ctx = ctx;
     r->info.owner = ctx->id;
+    r->info.device = ctx->device;
     r->info.writable = true;
     if (align < SG_ALIGN)
         align = SG_ALIGN;
@@ -369,7 +371,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
 
     pthread_mutex_lock(&lock);
     rc = alloc_locked(r, align);
-    uint64_t left = sg_config.memory - used;
+    uint64_t left = sg_config.memory - used[ctx->device];
 
     pthread_mutex_unlock(&lock);
     if (rc != CUDA_SUCCESS) {
@@ -416,6 +418,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
     r->info = (struct sg_mem_info){.base = base, .size = size, .kind = kind, .ctx = ctx,
                                    /* what cuMemMap maps belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : ctx->id,
+                                   .device = ctx->device,
                                    .flags = flags, .writable = writable};
     pthread_mutex_lock(&lock);
     rc = insert(r, 0, writable ? 3 : 1);
@@ -443,7 +446,7 @@ static void rec_free(struct rec *r)
         scrub(r->info.base, r->info.size);
         pthread_mutex_lock(&lock);
         sg_arena_give(r->block, r->block_len);
-        used -= align_up(r->info.size, SG_ALIGN);
+        used[r->info.device] -= align_up(r->info.size, SG_ALIGN);
         pthread_mutex_unlock(&lock);
     } else if (r->info.kind == SG_MEM_HOST) {
         munmap((void *)r->info.base,
@@ -488,30 +491,30 @@ void sg_mem_release_owned(struct sg_ctx *ctx)
     }
 }
 
-void sg_mem_usage(uint64_t *free_bytes, uint64_t *total_bytes)
+void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     pthread_mutex_lock(&lock);
     *total_bytes = sg_config.memory;
-    *free_bytes = sg_config.memory - used;
+    *free_bytes = sg_config.memory - used[device];
     pthread_mutex_unlock(&lock);
 }
 
-bool sg_mem_charge(uint64_t size)
+bool sg_mem_charge(int device, uint64_t size)
 {
     bool ok;
 
     pthread_mutex_lock(&lock);
-    ok = size <= sg_config.memory - used;
+    ok = size <= sg_config.memory - used[device];
     if (ok)
-        used += size;
+        used[device] += size;
     pthread_mutex_unlock(&lock);
     return ok;
 }
 
-void sg_mem_uncharge(uint64_t size)
+void sg_mem_uncharge(int device, uint64_t size)
 {
     pthread_mutex_lock(&lock);
-    used -= size;
+    used[device] -= size;
     pthread_mutex_unlock(&lock);
 }
 

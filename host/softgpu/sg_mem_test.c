@@ -9,7 +9,7 @@
 
 #include "sg_int.h"
 
-struct sg_config sg_config = {.cc_major = 8, .memory = 64ull << 20, .threads = 1};
+struct sg_config sg_config = {.ndevices = 1, .cc = {{8, 0}}, .memory = 64ull << 20, .threads = 1};
 
 /* The log asks for the current context; here there is none. */
 CUresult sg_current_raw(struct sg_ctx **out)
@@ -116,21 +116,21 @@ static void test_quota(void **state)
     uint64_t f0, f1, total, a, b, c = 0;
 
     (void)state;
-    sg_mem_usage(&f0, &total);
+    sg_mem_usage(0, &f0, &total);
     assert_int_equal(total, 64 << 20);
     assert_int_equal(f0, total);
     a = take(&ctx_a, 40 << 20);
     assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 25 << 20, 0, 0, &c),
                      CUDA_ERROR_OUT_OF_MEMORY);
     b = take(&ctx_a, 24 << 20); /* exactly what is left */
-    sg_mem_usage(&f1, &total);
+    sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, 0);
     assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 1, 0, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(sg_mem_release(a));
     c = take(&ctx_a, 25 << 20); /* the failure was not for ever */
     assert_true(sg_mem_release(b));
     assert_true(sg_mem_release(c));
-    sg_mem_usage(&f1, &total);
+    sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, f0);
     assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, UINT64_MAX, 0, 0, &c),
                      CUDA_ERROR_OUT_OF_MEMORY);

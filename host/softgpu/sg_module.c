@@ -337,7 +337,8 @@ CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, 
 
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set)
 {
-    int base = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) - (int)info->static_shared;
+    int base = sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) -
+               (int)info->static_shared;
 
     return set->max_dynamic >= 0 ? set->max_dynamic : base > 0 ? base : 0;
 }
@@ -390,10 +391,10 @@ CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_fu
     return CUDA_SUCCESS;
 }
 
-CUresult sg_func_set_attribute(const struct sg_kernel_info *info, struct sg_func_settings *set,
-                               int attrib, int value)
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
+                               struct sg_func_settings *set, int attrib, int value)
 {
-    int optin = sg_attr(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    int optin = sg_attr(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 
     switch (attrib) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
