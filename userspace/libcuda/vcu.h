@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "../../protocol/vgp_ring.h"
+#include "vcu_fault.h"
 #include "vcu_ring.h"
 #include "vcu_trace.h"
 #include "vcu_transport.h"

@@ -159,6 +159,7 @@ static void in_child(void)
 __attribute__((constructor)) static void library_loaded(void)
 {
     vcu_trace_init();
+    vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);
 }
 

@@ -14,6 +14,7 @@ CUresult vcu_cuInit(unsigned int Flags)
 {
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    VCU_FAULT("call", "cuInit");
     return vcu_client_init();
 }
 
@@ -87,6 +88,7 @@ CUresult vcu_cuDeviceGet(CUdevice *device, int ordinal)
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuDeviceGet");
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_device_get(ordinal, &d);
@@ -97,13 +99,17 @@ CUresult vcu_cuDeviceGet(CUdevice *device, int ordinal)
 
 CUresult vcu_cuDeviceGetCount(int *count)
 {
+    int fewer;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuDeviceGetCount");
     if (count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *count = vcu.device_count;
+    if (vcu_fault_number("devices", NULL, &fewer) && fewer >= 0 && fewer < *count)
+        *count = fewer;
     return CUDA_SUCCESS;
 }
 
@@ -114,6 +120,7 @@ CUresult vcu_cuDeviceGetName(char *name, int len, CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuDeviceGetName");
     if (name == NULL || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(name, (size_t)len, "%s", d->name);
@@ -127,6 +134,7 @@ CUresult vcu_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuDeviceGetUuid");
     if (uuid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *uuid = d->uuid;
@@ -147,6 +155,12 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
         return res;
     if (pi == NULL || (int)attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_fault_spec != NULL) {
+        char number[16];
+
+        snprintf(number, sizeof(number), "%d", (int)attrib);
+        VCU_FAULT("attribute", number);
+    }
     res = vcu_device_get(dev, &d);
     if (res != CUDA_SUCCESS)
         return res;
@@ -169,6 +183,7 @@ CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuDeviceTotalMem");
     if (bytes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = d->total_memory;
@@ -310,6 +325,7 @@ CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
     if (res != CUDA_SUCCESS)
         return res;
+    VCU_FAULT("call", "cuModuleGetLoadingMode");
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *mode =

@@ -239,9 +239,29 @@ static const void *const checks_table[] = {
 
 /* ---- d4082055: INTEGRITY_CHECK (vcu_integrity.c) --------------------------------------------- */
 
+/* Traced: the last thing that the runtime asks before it lets a program use the GPU. */
+static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
+{
+    uint64_t t0 = vcu_trace_now();
+    char value[16];
+    int r;
+
+    if (vcu_fault_find("integrity", NULL, value, sizeof(value)) && strcmp(value, "wrong") != 0) {
+        r = atoi(value);
+    } else {
+        r = vcu_integrity_check(version, unix_seconds, out);
+        if (vcu_fault_spec != NULL && vcu_fault_find("integrity", NULL, value, sizeof(value)) &&
+            r == CUDA_SUCCESS && out != NULL)
+            out[0] ^= 1;
+    }
+    if (vcu_trace_on)
+        vcu_trace_call("validity check", (CUresult)r, t0, "version=%u", version);
+    return r;
+}
+
 const void *const vcu_integrity_table[] = {
     SIZE_WORD(3),
-    (const void *)vcu_integrity_check,
+    (const void *)integrity_slot,
     REFUSED,
 };
 
@@ -381,16 +401,35 @@ const void *vcu_export_table_find(const CUuuid *id)
     return NULL;
 }
 
+/* VGPU_FAULT: is this table's answer to be wrong? Not before cuInit, where any answer is fine. */
+static bool table_fault(const unsigned char *b, CUresult *result)
+{
+    char id[16], value[16];
+
+    snprintf(id, sizeof(id), "%02x%02x%02x%02x", b[0], b[1], b[2], b[3]);
+    if (vcu_check_init() != CUDA_SUCCESS ||
+        (!vcu_fault_find("table", id, value, sizeof(value)) &&
+         !vcu_fault_find("table", NULL, value, sizeof(value))))
+        return false;
+    *result = strcmp(value, "unset") == 0 ? CUDA_SUCCESS : (CUresult)atoi(value);
+    if (*result != CUDA_SUCCESS)
+        vcu_why("cuGetExportTable", "no table %s...: VGPU_FAULT", id);
+    return true;
+}
+
 CUresult vcu_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     const unsigned char *b;
+    CUresult fault;
 
     if (ppExportTable == NULL || pExportTableId == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    b = (const unsigned char *)pExportTableId->bytes;
+    if (vcu_fault_spec != NULL && table_fault(b, &fault))
+        return fault;
     *ppExportTable = vcu_export_table_find(pExportTableId);
     if (*ppExportTable != NULL)
         return CUDA_SUCCESS;
-    b = (const unsigned char *)pExportTableId->bytes;
     return VCU_REFUSE(
         CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
         "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],

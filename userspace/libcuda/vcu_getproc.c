@@ -35,6 +35,7 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
     CUdriverProcAddressQueryResult ignored;
     const struct vgp_proc *row, *best = NULL;
     unsigned count;
+    int hidden;
 
     if (symbolStatus == NULL) /* the runtime passes NULL */
         symbolStatus = &ignored;
@@ -44,6 +45,10 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
         return CUDA_ERROR_INVALID_VALUE;
     *pfn = NULL;
     row = first_row(symbol, &count);
+    if (vcu_fault_spec != NULL && vcu_fault_number("hide", symbol, &hidden)) {
+        row = NULL;
+        count = 0;
+    }
     for (unsigned i = 0; i < count; i++) {
         if (row[i].version <= cudaVersion && (best == NULL || row[i].version > best->version))
             best = &row[i];

@@ -14,7 +14,11 @@ static void help(void)
            "  vgpu vm run PROGRAM [ARGS...]   boots a virtual machine and runs the program in it\n"
            "  vgpu vm shell                   boots a virtual machine and gives you a shell in it\n"
            "\n"
-           "  vgpu run --help, vgpu vm run --help, vgpu vm shell --help: their options\n"
+           "  vgpu smi                        shows the GPU, its memory and who uses it\n"
+           "  vgpu trace PROGRAM [ARGS...]    shows every call, and what was refused and why\n"
+           "  vgpu doctor [PROGRAM [ARGS...]] says what is wrong between a program and the GPU\n"
+           "\n"
+           "  vgpu run --help, vgpu vm run --help, ...: their options\n"
            "  vgpu --version\n"
            "\n"
            "PROGRAM needs no change and no other build: it finds vgpu's libcuda.so.1 and uses it\n"
@@ -30,6 +34,14 @@ int main(int argc, char **argv)
         return vgpu_cli_run(argc - 1, argv + 1);
     if (strcmp(command, "vm") == 0)
         return vgpu_cli_vm(argc - 1, argv + 1);
+    if (strcmp(command, "trace") == 0)
+        return vgpu_cli_trace(argc - 1, argv + 1);
+    if (strcmp(command, "doctor") == 0)
+        return vgpu_cli_doctor(argc - 1, argv + 1);
+    if (strcmp(command, "smi") == 0)
+        return vgpu_cli_smi(argc - 1, argv + 1);
+    if (strcmp(command, "probe") == 0)
+        return vgpu_cli_probe();
     if (strcmp(command, "--version") == 0) {
         printf("vgpu %s\n", VGPU_CLI_VERSION);
         return 0;

@@ -109,6 +109,21 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
 int vgpu_cli_run(int argc, char **argv);
 int vgpu_cli_vm(int argc, char **argv);
 
+/* cli_trace.c, cli_doctor.c, cli_smi.c */
+int vgpu_cli_trace(int argc, char **argv);
+int vgpu_cli_doctor(int argc, char **argv);
+int vgpu_cli_smi(int argc, char **argv);
+/* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */
+int vgpu_cli_probe(void);
+/* Is a GPU of ours at hand: a backend that VGPU_SOCKET names, or the device of a guest? */
+bool vgpu_cli_gpu_is_here(void);
+/* Puts what starts the program into argv: nothing when a GPU is here and neither `gpu` (NULL: none)
+ * nor `vm` asks for another way, else this vgpu with `run` or `vm run`; `share` is a folder that the
+ * guest may write to. */
+void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share);
+/* Waits for a program; passes the signals that vgpu receives on to it. Returns its wait status. */
+int vgpu_cli_wait(pid_t pid, int signals);
+
 /* cli_vm.c, cli_qemu.c, cli_channel.c */
 enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
 struct vgpu_cli_vm {

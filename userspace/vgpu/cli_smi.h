@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* vgpu smi: what NVML said about one GPU, as texts. */
+#ifndef CLI_SMI_H
+#define CLI_SMI_H
+
+#include <stdbool.h>
+
+enum smi_value {
+    SMI_INDEX, SMI_COUNT, SMI_NAME, SMI_UUID, SMI_SERIAL, SMI_DRIVER, SMI_VBIOS, SMI_BUS_ID,
+    SMI_PCI_DOMAIN, SMI_PCI_BUS, SMI_PCI_DEVICE, SMI_PSTATE, SMI_MEMORY_TOTAL, SMI_MEMORY_RESERVED,
+    SMI_MEMORY_USED, SMI_MEMORY_FREE, SMI_UTIL_GPU, SMI_UTIL_MEMORY, SMI_TEMPERATURE, SMI_FAN,
+    SMI_POWER_DRAW, SMI_POWER_LIMIT, SMI_POWER_ENFORCED, SMI_POWER_DEFAULT, SMI_POWER_MIN,
+    SMI_POWER_MAX, SMI_CLOCK_GR, SMI_CLOCK_SM, SMI_CLOCK_MEM, SMI_CLOCK_VIDEO, SMI_MAX_GR,
+    SMI_MAX_SM, SMI_MAX_MEM, SMI_COMPUTE_MODE, SMI_PERSISTENCE, SMI_MIG, SMI_MIG_PENDING, SMI_ECC,
+    SMI_ECC_PENDING, SMI_PCIE_GEN, SMI_PCIE_GEN_MAX, SMI_PCIE_WIDTH, SMI_PCIE_WIDTH_MAX, SMI_CC,
+    SMI_DISPLAY_ACTIVE, SMI_DISPLAY_MODE, SMI_VALUES
+};
+
+struct smi_process {
+    unsigned pid;
+    long memory_mib; /* -1: unknown */
+    char name[128];
+};
+
+/* An empty text stands for "the GPU does not say": N/A. */
+struct smi_gpu {
+    char value[SMI_VALUES][96];
+    struct smi_process processes[64];
+    unsigned nprocesses;
+};
+
+struct smi {
+    char driver[80], nvml[80];
+    int cuda;
+    unsigned count;
+    struct smi_gpu *gpus;
+};
+
+/* --query-gpu and --help-query-gpu. Returns an exit status. */
+int smi_query(const struct smi *s, const char *fields, const char *format);
+/* Prints the names that --query-gpu takes. */
+void smi_query_help(void);
+
+#endif
