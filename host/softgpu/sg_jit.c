@@ -19,6 +19,7 @@ static bool available;
 static struct {
     sg_fn fn;
     const struct jop *op;
+    bool pure; /* nothing but its result */
 } table[HASH];
 static sg_fn f_bra, f_bra_if, f_bra_not, f_join, f_brx, f_exit, f_pred_if, f_pred_not, f_fpmode,
     f_wsync, f_ext, f_bar[5], f_exit_if[2];
@@ -28,7 +29,7 @@ static u32 hash(sg_fn fn)
     return (u32)(((u64)(uintptr_t)fn * 0x9e3779b97f4a7c15ull) >> 54);
 }
 
-static void table_add(const struct jop *o)
+static void table_add(const struct jop *o, bool pure)
 {
     for (; o->name; o++) {
         sg_fn fn = sg_op_find(o->name);
@@ -40,14 +41,17 @@ static void table_add(const struct jop *o)
             ;
         table[i].fn = fn;
         table[i].op = o;
+        table[i].pure = pure;
     }
 }
 
-static const struct jop *find_op(sg_fn fn)
+static const struct jop *find_op(sg_fn fn, bool *pure)
 {
     for (u32 i = hash(fn); table[i].fn; i = (i + 1) & (HASH - 1))
-        if (table[i].fn == fn)
+        if (table[i].fn == fn) {
+            *pure = table[i].pure;
             return table[i].op;
+        }
     return NULL;
 }
 
@@ -57,8 +61,8 @@ static void init(void)
 
     if ((env && !strcmp(env, "0")) || strcmp(sg_op_isa(), "avx512") || !sg_jit_mem_init())
         return;
-    table_add(sg_jit_ops_alu);
-    table_add(sg_jit_ops_mem);
+    table_add(sg_jit_ops_alu, true);
+    table_add(sg_jit_ops_mem, false);
     f_bra = sg_op_find("bra");
     f_bra_if = sg_op_find("bra.if");
     f_bra_not = sg_op_find("bra.not");
@@ -115,9 +119,40 @@ static void load_chunk(struct jit *j, u32 v, u32 key)
     evm(B(j), MOV_LOAD, v, 0, key >> 31 ? G_POOL : G_REGS, (s32)(key & 0x7fffffffu), 64, 0, 0);
 }
 
+void sg_jit_lanes(struct jit *j, u32 k, u32 h, bool wide)
+{
+    if (!j->masked)
+        KONES(B(j), k);
+    else if (wide)
+        KMOVB_LOAD(B(j), k, G_WARP, (s32)(offsetof(struct sg_warp, mask) + h));
+    else
+        KMOVW_LOAD(B(j), k, G_WARP, (s32)(offsetof(struct sg_warp, mask) + 2 * h));
+}
+
+/* Lanes that do not run keep what they have: only memory has it. */
 static void store_chunk(struct jit *j, u32 v, u32 key)
 {
-    evm(B(j), MOV_STORE, v, 0, G_REGS, (s32)key, 64, 0, 0);
+    const bool wide = key < j->code->slots32;
+    struct vop o = MOV_STORE;
+
+    if (j->masked) {
+        sg_jit_lanes(j, 7, wide ? key >> 6 & 3 : key >> 6 & 1, wide);
+        o.w = wide;
+    }
+    evm(B(j), o, v, 0, G_REGS, (s32)key, 64, j->masked ? 7 : 0, 0);
+}
+
+void sg_jit_put_pred(struct jit *j, u32 d)
+{
+    struct buf *b = B(j);
+
+    if (j->masked) { /* d ^ ((d ^ new) & mask) */
+        alu_mem(b, false, 0x8b, RCX, G_REGS, (s32)d);
+        alu_reg(b, false, 0x31, RAX, RCX);
+        alu_mem(b, false, 0x23, RAX, G_WARP, offsetof(struct sg_warp, mask));
+        alu_reg(b, false, 0x31, RAX, RCX);
+    }
+    alu_mem(b, false, 0x89, RAX, G_REGS, (s32)d);
 }
 
 static u32 key_of(u32 op, u32 h)
@@ -264,6 +299,7 @@ struct stub *sg_jit_stub(struct jit *j)
     s = &j->stubs[j->nstubs++];
     s->njumps = 0;
     s->insn = j->cur;
+    s->masked = j->masked;
     memcpy(s->v, j->v, sizeof(s->v));
     return s;
 }
@@ -298,7 +334,7 @@ static void jump_to(struct jit *j, size_t at, u32 insn)
         j->b.failed = true;
         return;
     }
-    j->jumps[j->njumps++] = (struct jump){at, insn};
+    j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
 }
 
 #define EXIT UINT32_MAX
@@ -347,6 +383,21 @@ static void count(struct jit *j, u32 n)
     alu_mem(B(j), true, 0x89, RAX, G_CTA, offsetof(struct sg_cta, icount));
 }
 
+/* With lanes waiting elsewhere: those that wait lower than insn go first. */
+static void check_waiting(struct jit *j, u32 insn)
+{
+    struct buf *b = B(j);
+    size_t skip;
+
+    if (!j->masked)
+        return;
+    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    alu_mem(b, true, 0x3b, RAX, G_WARP, offsetof(struct sg_warp, min_wait));
+    skip = jcc(b, JB);
+    leave_at(j, insn, SG_RESCHED);
+    patch(b, skip, b->n);
+}
+
 /* To a block, over its budget when it lies behind. */
 static void go_to(struct jit *j, u32 from, u32 to)
 {
@@ -361,6 +412,7 @@ static void go_to(struct jit *j, u32 from, u32 to)
         leave_at(j, to, SG_YIELD);
         patch(b, skip, b->n);
     }
+    check_waiting(j, to);
     jump_to(j, jmp(b), to);
 }
 
@@ -374,15 +426,24 @@ static void branch(struct jit *j, u32 i)
     size_t none, all;
 
     alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
-    alu_reg(b, false, 0x85, RAX, RAX);
+    if (j->masked) {
+        alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
+        alu_reg(b, false, 0x21, RAX, RCX);
+    } else {
+        alu_reg(b, false, 0x85, RAX, RAX);
+    }
     none = jcc(b, JE);
-    alu_imm(b, false, 7, RAX, SG_FULL);
+    if (j->masked)
+        alu_reg(b, false, 0x39, RAX, RCX);
+    else
+        alu_imm(b, false, 7, RAX, SG_FULL);
     all = jcc(b, JE);
     call_handler(j, i); /* the lanes part: it returns something to do for the interpreter */
     jump_to(j, jmp(b), EXIT);
     patch(b, not ? none : all, b->n);
     go_to(j, i, to);
     patch(b, not ? all : none, b->n);
+    check_waiting(j, i + 1);
     jump_to(j, jmp(b), i + 1);
 }
 
@@ -450,6 +511,7 @@ static void block(struct jit *j, u32 first)
     while (i < c->ninsns && (i == first || j->leader[i] != 1)) {
         const struct sg_insn *in = &c->insns[i];
         const struct jop *o;
+        bool pure;
 
         done++;
         j->cur = i;
@@ -462,12 +524,16 @@ static void block(struct jit *j, u32 first)
                 branch(j, i);
             return;
         }
-        if (in->fn == f_join || in->fn == f_wsync || in->fn == f_ext) {
+        if (in->fn == f_join && j->masked) {
+            flush(j);
+            check_waiting(j, i);
+        }
+        if (in->fn == f_join || in->fn == f_ext || (in->fn == f_wsync && !j->masked)) {
             i++; /* all lanes are here */
             continue;
         }
         if (in->fn == f_fpmode && harmless_mode(in)) {
-            o = find_op(in[1].fn);
+            o = find_op(in[1].fn, &pure);
             if (o && (o->arg & 0x80000000u)) {
                 i++;
                 continue;
@@ -479,7 +545,11 @@ static void block(struct jit *j, u32 first)
             done += in->aux;
             continue;
         }
-        o = find_op(in->fn);
+        o = find_op(in->fn, &pure);
+        if (o && pure && (j->kill[i] & F_DEAD)) { /* nobody reads what it gives */
+            i++;
+            continue;
+        }
         if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
             generic(j, i, SG_NEXT);
         sg_jv_unpin(j);
@@ -497,22 +567,12 @@ static void block(struct jit *j, u32 first)
         leave_at(j, c->ninsns - 1, SG_JUMP);
 }
 
-/* The way in for the interpreter: with a lane missing, on to the handler that was here. */
+/* The way in for the interpreter. */
 static void outside(struct jit *j, u32 i)
 {
     static const u8 push[] = {0x55, 0x53, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
     struct buf *b = B(j);
-    size_t full;
 
-    rex(b, false, 0, RDI);
-    put8(b, 0x83); /* cmp dword [rdi + mask], -1 */
-    mem_operand(b, 7, RDI, offsetof(struct sg_warp, mask), 1);
-    put8(b, 0xff);
-    full = jcc(b, JE);
-    mov_imm64(b, RAX, (u64)(uintptr_t)j->code->insns[i].fn);
-    put8(b, 0xff);
-    put8(b, 0xe0); /* jmp rax */
-    patch(b, full, b->n);
     for (size_t k = 0; k < sizeof(push); k++)
         put8(b, push[k]);
     alu_reg(b, true, 0x89, G_WARP, RDI);
@@ -520,6 +580,13 @@ static void outside(struct jit *j, u32 i)
     alu_mem(b, true, 0x8b, G_POOL, G_WARP, offsetof(struct sg_warp, base) + 8);
     alu_mem(b, true, 0x8b, G_CTA, G_WARP, offsetof(struct sg_warp, cta));
     mov_imm64(b, G_GEN, (u64)(uintptr_t)&sg_mem_generation);
+    rex(b, false, 0, G_WARP);
+    put8(b, 0x83); /* cmp dword [w + mask], -1 */
+    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+    put8(b, 0xff);
+    j->masked = false;
+    jump_to(j, jcc(b, JE), i);
+    j->masked = true;
     jump_to(j, jmp(b), i);
 }
 
@@ -537,6 +604,7 @@ static void emit_stub(struct jit *j, const struct stub *s)
 {
     struct buf *b = B(j);
 
+    j->masked = s->masked;
     for (u32 k = 0; k < s->njumps; k++)
         patch(b, s->jumps[k], b->n);
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
@@ -680,8 +748,11 @@ static void compile(struct jit *j)
             continue;
         j->outside[i] = j->b.n + 1;
         outside(j, i);
-        j->entry[i] = j->b.n;
-        block(j, i);
+        for (u32 k = 0; k < 2; k++) {
+            j->masked = k;
+            j->entry[k][i] = j->b.n;
+            block(j, i);
+        }
     }
     for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
         emit_stub(j, &j->stubs[k]);
@@ -695,7 +766,7 @@ static void compile(struct jit *j)
     for (u32 k = 0; k < j->njumps; k++) {
         const struct jump *p = &j->jumps[k];
 
-        patch(B(j), p->at, p->insn >= c->ninsns ? end : j->entry[p->insn]);
+        patch(B(j), p->at, p->insn >= c->ninsns ? end : j->entry[p->masked][p->insn]);
     }
 }
 
@@ -709,10 +780,11 @@ void sg_jit_compile(struct sg_code *c)
         return;
     j.leader = calloc((size_t)c->ninsns + 1, 1);
     j.kill = calloc((size_t)c->ninsns + 1, 1);
-    j.entry = calloc((size_t)c->ninsns + 1, sizeof(*j.entry));
+    j.entry[0] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    j.entry[1] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
     j.outside = calloc((size_t)c->ninsns + 1, sizeof(*j.outside));
     c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
-    if (j.leader && j.kill && j.entry && j.outside && c->handlers) {
+    if (j.leader && j.kill && j.entry[0] && j.entry[1] && j.outside && c->handlers) {
         compile(&j);
         at = j.b.failed ? NULL : sg_jit_mem_put(j.b.p, j.b.n);
     }
@@ -730,7 +802,8 @@ void sg_jit_compile(struct sg_code *c)
     }
     free(j.leader);
     free(j.kill);
-    free(j.entry);
+    free(j.entry[0]);
+    free(j.entry[1]);
     free(j.outside);
     free(j.stubs);
     free(j.patterns);

@@ -2,8 +2,8 @@
 /*
  * Native code for decoded kernels (x86-64 with AVX-512). The bytecode stays: where a run of
  * instructions without a branch into it begins, the handler of the first one is replaced by native
- * code for the run, which is entered when all 32 lanes of a warp run together. With any lane missing
- * it does what the interpreter would have done, so nothing else knows about it.
+ * code for the run, so nothing else knows about it. There are two versions of each: for all 32 lanes
+ * and for some of them.
  */
 #ifndef SG_JIT_H
 #define SG_JIT_H

@@ -32,6 +32,7 @@ struct stub {
     u32 njumps;
     size_t back;
     u32 insn;
+    bool masked;
     struct vreg v[V_COUNT]; /* before the instruction */
     struct vreg after[V_COUNT];
 };
@@ -39,6 +40,7 @@ struct stub {
 struct jump {
     size_t at;
     u32 insn; /* goes to the entry of the block that begins there */
+    bool masked;
 };
 
 /* 16 bytes behind the code. */
@@ -53,7 +55,7 @@ struct jit {
     struct vreg v[V_COUNT];
     u32 clock;
     u8 *leader;      /* of each instruction */
-    size_t *entry;   /* of each block that begins there: behind the prologue; 0: none */
+    size_t *entry[2]; /* of each block: with all lanes, and with some missing */
     size_t *outside; /* where the interpreter enters */
     u8 *kill;        /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
     struct stub *stubs;
@@ -63,6 +65,7 @@ struct jit {
     struct pattern *patterns;
     u32 npatterns, cap_patterns;
     u32 cur;           /* the instruction being compiled */
+    bool masked;       /* this version of the code runs with some lanes missing */
 };
 
 #define F_D 1u
@@ -92,6 +95,10 @@ void sg_jv_unpin(struct jit *j);
 void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* an immediate? */
 struct stub *sg_jit_stub(struct jit *j);
+/* Mask register k: the running lanes of chunk h, of 32-bit or (wide) 64-bit values. */
+void sg_jit_lanes(struct jit *j, u32 k, u32 h, bool wide);
+/* RAX has the new value of the predicate at offset d. */
+void sg_jit_put_pred(struct jit *j, u32 d);
 /* Register v gets, in each 32-bit lane, the bytes of `bytes` plus 4 for each lane of its 16 bytes;
  * bytes of 0x80 stay. Returns v. */
 u32 sg_jit_pattern(struct jit *j, u32 v, u32 bytes);

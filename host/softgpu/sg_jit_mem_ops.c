@@ -16,7 +16,8 @@ static const struct vop VPADDD = {M0F, P66, 0, 0xfe}, VPSUBQ = {M0F, P66, 1, 0xf
                         SHIFT_Q = {M0F, P66, 1, 0x73}, BCAST_R32 = {M38, P66, 0, 0x7c},
                         BCAST_R64 = {M38, P66, 1, 0x7c}, CMPUQ = {M3A, P66, 1, 0x1e},
                         CMPUD = {M3A, P66, 0, 0x1e}, TESTNMQ = {M38, PF3, 1, 0x27},
-                        TESTNMD = {M38, PF3, 0, 0x27}, GATHERQD = {M38, P66, 0, 0x91},
+                        TESTNMD = {M38, PF3, 0, 0x27}, TESTMQ = {M38, P66, 1, 0x27},
+                        TESTMD = {M38, P66, 0, 0x27}, GATHERQD = {M38, P66, 0, 0x91},
                         GATHERQQ = {M38, P66, 1, 0x91}, GATHERDD = {M38, P66, 0, 0x90},
                         SCATTERQD = {M38, P66, 0, 0xa1}, SCATTERDD = {M38, P66, 0, 0xa0},
                         EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
@@ -59,6 +60,50 @@ static void spin_mark(struct jit *j, const struct sg_insn *in)
     put8(B(j), 1);
 }
 
+/* The same for the running lanes only: what is wrong is collected in k1. */
+static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 align)
+{
+    struct buf *b = B(j);
+
+    KZERO(b, 1);
+    for (u32 h = 0; h < 4; h++) {
+        sg_jit_lanes(j, 2, h, true);
+        ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
+        ev(b, CMPUQ, 3, 3, 1, 2, 0);
+        put8(b, 6); /* above */
+        KORW(b, 1, 1, 3);
+        if (align > 1) {
+            ev(b, SHIFT_Q, 6, 2, ad[h], 0, 0);
+            put8(b, (u32)(64 - __builtin_ctz(align)));
+            ev(b, TESTMQ, 3, 2, 2, 2, 0);
+            KORW(b, 1, 1, 3);
+        }
+    }
+    KORTESTW(b, 1);
+    jump_slow(j, s, JNE);
+}
+
+static void check_lanes32(struct jit *j, struct stub *s, u32 align)
+{
+    struct buf *b = B(j);
+
+    KZERO(b, 1);
+    for (u32 h = 0; h < 2; h++) {
+        sg_jit_lanes(j, 2, h, false);
+        ev(b, CMPUD, 3, 4 + h, 1, 2, 0);
+        put8(b, 6);
+        KORW(b, 1, 1, 3);
+        if (align > 1) {
+            ev(b, SHIFT_D, 6, 2, 4 + h, 0, 0);
+            put8(b, (u32)(32 - __builtin_ctz(align)));
+            ev(b, TESTMD, 3, 2, 2, 2, 0);
+            KORW(b, 1, 1, 3);
+        }
+    }
+    KORTESTW(b, 1);
+    jump_slow(j, s, JNE);
+}
+
 /* Jumps out unless [address + imm, + touch) of every lane is in the range and aligned to align. */
 static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4],
                          u32 touch, u32 align, bool write)
@@ -86,6 +131,10 @@ static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in
         alu_imm(b, true, 5, RCX, (u32)in->imm);
     ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
     ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
+    if (j->masked) {
+        check_lanes64(j, s, ad, align);
+        return;
+    }
     if (align > 1) {
         ev(b, VPORQ, 2, ad[0], ad[1], 0, 0);
         ev(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0);
@@ -108,8 +157,8 @@ static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
 {
     struct buf *b = B(j);
 
-    KONES(b, 1);
-    KONES(b, 2);
+    sg_jit_lanes(j, 1, 2 * h, true);
+    sg_jit_lanes(j, 2, 2 * h + 1, true);
     evsib0(b, GATHERQD, to, ad[2 * h], disp, 1, 0);
     evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
     ev(b, INSERT4, to, to, 2, 0, 0);
@@ -137,8 +186,8 @@ static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 
 {
     struct buf *b = B(j);
 
-    KONES(b, 1);
-    KONES(b, 2);
+    sg_jit_lanes(j, 1, 2 * h, true);
+    sg_jit_lanes(j, 2, 2 * h + 1, true);
     evsib0(b, GATHERQQ, 2, ad[2 * h], disp, 1, 0);
     evsib0(b, GATHERQQ, 3, ad[2 * h + 1], disp, 2, 0);
     ev(b, MOVQD, 2, 0, 4, 0, 0);
@@ -172,7 +221,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (size == 8) {
         for (u32 h = 0; h < 4; h++) {
             d[0][h] = sg_jv_new(j);
-            KONES(B(j), 1);
+            sg_jit_lanes(j, 1, h, true);
             evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
         }
     } else if (n == 1) {
@@ -219,8 +268,8 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < 2; h++) {
             ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);
             put8(b, 1);
-            KONES(b, 1);
-            KONES(b, 2);
+            sg_jit_lanes(j, 1, 2 * h, true);
+            sg_jit_lanes(j, 2, 2 * h + 1, true);
             evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
             evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
         }
@@ -250,6 +299,11 @@ static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in
             ev(b, VPADDD, 4 + h, ad[h], 0, 0, 0);
         else
             ev(b, VMOV, 4 + h, 0, ad[h], 0, 0);
+    }
+    if (j->masked) {
+        check_lanes32(j, s, align);
+        alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
+        return;
     }
     if (align > 1) {
         ev(b, VPORD, 2, 4, 5, 0, 0);
@@ -281,7 +335,7 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < 2; h++) {
             d[k][h] = sg_jv_new(j);
-            KONES(b, 1);
+            sg_jit_lanes(j, 1, h, false);
             evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
             cut(j, d[k][h], size, arg & SIGN);
         }
@@ -309,7 +363,7 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
     check_shared(j, s, in, ad, 4 * n, 4 * n);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < 2; h++) {
-            KONES(b, 1);
+            sg_jit_lanes(j, 1, h, false);
             evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
         }
     sg_jv_unpin(j);

@@ -532,7 +532,12 @@ static void put_pred(struct jit *j, u32 d, bool wide)
     } else {
         vex(b, PNONE, 1, 0, 0x4b, 1, 2, 1);
     }
-    KMOVD_STORE(b, 1, G_REGS, (s32)d);
+    if (j->masked) {
+        vex(b, PF2, 0, 0, 0x93, RAX, 0, 1); /* kmovd eax, k1 */
+        sg_jit_put_pred(j, d);
+    } else {
+        KMOVD_STORE(b, 1, G_REGS, (s32)d);
+    }
 }
 
 static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -579,7 +584,7 @@ static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
     } else if (op) {
         alu_mem(b, false, op, RAX, in->b >> 31 ? G_POOL : G_REGS, (s32)(in->b & 0x7fffffffu));
     }
-    alu_mem(b, false, 0x89, RAX, G_REGS, (s32)in->d);
+    sg_jit_put_pred(j, in->d);
     return true;
 }
 
@@ -623,7 +628,9 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
 
     (void)arg;
     if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) ||
-        (c & 0x1f1f) != 31 || (n & 31) != n || !n || (n & (n - 1)) || (in->e & SG_OPND_CONST))
+        (n & 31) != n || !n || (n & (n - 1)) || (in->e & SG_OPND_CONST))
+        return false;
+    if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
     for (u32 h = 0; h < 2; h++)
         v[h] = sg_jv_get(j, in->a, h);
@@ -642,10 +649,8 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < 2; h++)
         sg_jv_bind(j, in->d, h, d[h]);
     sg_jv_unpin(j);
-    rex(x, false, 0, G_REGS); /* mov dword [e], -1 */
-    put8(x, 0xc7);
-    mem_operand(x, 0, G_REGS, (s32)in->e, 1);
-    put32(x, SG_FULL);
+    mov_imm64(x, RAX, SG_FULL);
+    sg_jit_put_pred(j, in->e);
     return true;
 }
 

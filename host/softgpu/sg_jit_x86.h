@@ -140,6 +140,8 @@ static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, 
 #define KMOVW_STORE(b, k, base, disp) vexm(b, PNONE, 0, 0, 0x91, k, base, disp)
 #define KMOVB_STORE(b, k, base, disp) vexm(b, P66, 0, 0, 0x91, k, base, disp)
 #define KONES(b, k) vex(b, PNONE, 1, 0, 0x46, k, k, k)        /* kxnorw */
+#define KZERO(b, k) vex(b, PNONE, 1, 0, 0x47, k, k, k)        /* kxorw */
+#define KORW(b, k, x, y) vex(b, PNONE, 1, 0, 0x45, k, x, y)
 #define KORTESTW(b, k) vex(b, PNONE, 0, 0, 0x98, k, 0, k)
 #define KORTESTB(b, k) vex(b, P66, 0, 0, 0x98, k, 0, k)
 

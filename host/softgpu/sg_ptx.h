@@ -225,6 +225,7 @@ struct sg_code {
     /* for native code (sg_jit.h) */
     uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
     uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
+    uint32_t slots32;                /* from here on they have 32 bits */
     void *jit;
     size_t jit_bytes;
     sg_fn *handlers; /* those of the instructions, where native code took their place */

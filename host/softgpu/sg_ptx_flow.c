@@ -121,6 +121,48 @@ static int resolve_branches(struct flow *x)
     return 0;
 }
 
+/*
+ * A register that is set once, by a mov of a constant, is that constant: compilers put the constants of
+ * inline assembler into registers. (One that is read before it is set has no defined value.)
+ */
+static int fold_constants(struct flow *x)
+{
+    struct sg_dec *d = x->d;
+    uint32_t *value = calloc((size_t)d->nvregs + 1, sizeof(uint32_t));
+    uint8_t *defs = calloc((size_t)d->nvregs + 1, 1);
+    const sg_fn mov32 = sg_op_find("mov.b32"), mov64 = sg_op_find("mov.b64");
+
+    if (!value || !defs) {
+        free(value);
+        free(defs);
+        return sg_dec_nomem(d);
+    }
+    for (uint32_t i = 0; i < x->n; i++)
+        for (unsigned k = 0; k < 5; k++) {
+            uint32_t v = *field(&d->insns[i], k);
+
+            if (is_vreg(v) && (d->metas[i].def >> k & 1) && defs[v] < 2)
+                defs[v] = d->metas[i].partial ? 2 : defs[v] + 1;
+        }
+    for (uint32_t i = 0; i < x->n; i++) {
+        struct sg_insn *in = &d->insns[i];
+
+        for (unsigned k = 1; k < 4; k++) { /* a, b, c */
+            uint32_t *op = field(in, k);
+
+            if (is_vreg(*op) && (d->metas[i].use >> k & 1) && !(d->metas[i].def >> k & 1) &&
+                value[*op])
+                *op = value[*op];
+        }
+        if ((in->fn == mov32 || in->fn == mov64) && (in->a & SG_OPND_CONST) && is_vreg(in->d) &&
+            defs[in->d] == 1)
+            value[in->d] = in->a;
+    }
+    free(value);
+    free(defs);
+    return 0;
+}
+
 /* A register is crossing when some block reads it before writing it. */
 static int find_crossing(struct flow *x)
 {
@@ -463,6 +505,7 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
     c->regfile_bytes = (uint32_t)total;
     c->slots_begin = (uint32_t)base64;
     c->slots_end = (uint32_t)basep;
+    c->slots32 = (uint32_t)base32;
     c->fields = malloc((size_t)x->n * 2 + 1);
     if (!c->fields)
         return sg_dec_nomem(d);
@@ -503,6 +546,8 @@ int sg_dec_flow(struct sg_dec *d)
     r = find_blocks(&x);
     if (!r)
         r = resolve_branches(&x);
+    if (!r)
+        r = fold_constants(&x);
     if (!r)
         r = find_crossing(&x);
     if (!r)
