@@ -514,6 +514,12 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     (void)ctx;
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_ctx *sc = SG_LOOKUP(p->srcContext, SG_T_CTX);
+    SG_AUTO struct sg_ctx *dc = SG_LOOKUP(p->dstContext, SG_T_CTX);
+
+    if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && !sc) ||
+        (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && !dc))
+        return CUDA_ERROR_INVALID_CONTEXT;
     struct side src = {p->srcMemoryType,
                        p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
                        p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};

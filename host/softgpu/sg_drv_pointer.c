@@ -263,3 +263,33 @@ CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdev
 {
     return cuMemPrefetchAsync(devPtr, count, dstDevice, SG_PTSZ(hStream));
 }
+
+CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                         CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                         size_t numPrefetchLocs, unsigned long long flags,
+                                         CUstream hStream)
+{
+    CUresult r = CUDA_SUCCESS;
+    size_t k = 0;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!count || !dptrs || !sizes || !prefetchLocs || !prefetchLocIdxs || !numPrefetchLocs ||
+        numPrefetchLocs > count || flags || prefetchLocIdxs[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++) {
+        if (k + 1 < numPrefetchLocs && prefetchLocIdxs[k + 1] == i)
+            k++;
+        r = cuMemPrefetchAsync_v2(dptrs[i], sizes[i], prefetchLocs[k], 0, hStream);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                              CUmemLocation *prefetchLocs,
+                                              size_t *prefetchLocIdxs, size_t numPrefetchLocs,
+                                              unsigned long long flags, CUstream hStream)
+{
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                   numPrefetchLocs, flags, SG_PTSZ(hStream));
+}

@@ -153,6 +153,18 @@ enum vgp_call {
     VGP_vgpMemPoolSetAccess = 0x0623,
     VGP_cuMemPoolGetAccess = 0x0624,
     VGP_vgpPointerManaged = 0x0628,
+    VGP_vgpStreamSetAttribute = 0x0630,
+    VGP_vgpStreamGetAttribute = 0x0631,
+    VGP_cuStreamCopyAttributes = 0x0632,
+    VGP_vgpPointerSetSync = 0x0633,
+    VGP_cuCtxRecordEvent = 0x0634,
+    VGP_cuCtxWaitEvent = 0x0635,
+    VGP_cuFuncSetSharedMemConfig = 0x0636,
+    VGP_vgpDeviceAtomicCapabilities = 0x0637,
+    VGP_vgpModuleLoadEx = 0x0640,
+    VGP_vgpLibraryLoadEx = 0x0641,
+    VGP_vgpJitLogRead = 0x0642,
+    VGP_vgpJitLogDrop = 0x0643,
     VGP_vgpNvmlInfo = 0x0700,
     VGP_vgpNvmlUsage = 0x0701,
     VGP_vgpNvmlGet = 0x0702,
@@ -2179,6 +2191,176 @@ struct vgp_ret_vgpPointerManaged {
 };
 _Static_assert(sizeof(struct vgp_ret_vgpPointerManaged) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpPointerManaged, managed) == 0, "wire layout");
+
+/* vgpStreamSetAttribute: sync */
+struct vgp_args_vgpStreamSetAttribute {
+    uint64_t stream;
+    uint32_t attribute;
+    uint32_t value_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamSetAttribute) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamSetAttribute, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamSetAttribute, attribute) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamSetAttribute, value_len) == 12, "wire layout");
+
+/* vgpStreamGetAttribute: sync */
+struct vgp_args_vgpStreamGetAttribute {
+    uint64_t stream;
+    uint32_t attribute;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamGetAttribute) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamGetAttribute, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamGetAttribute, attribute) == 8, "wire layout");
+
+struct vgp_ret_vgpStreamGetAttribute {
+    uint32_t value_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpStreamGetAttribute) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamGetAttribute, value_len) == 0, "wire layout");
+
+/* cuStreamCopyAttributes: sync */
+struct vgp_args_cuStreamCopyAttributes {
+    uint64_t dst;
+    uint64_t src;
+};
+_Static_assert(sizeof(struct vgp_args_cuStreamCopyAttributes) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuStreamCopyAttributes, dst) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuStreamCopyAttributes, src) == 8, "wire layout");
+
+/* vgpPointerSetSync: sync */
+struct vgp_args_vgpPointerSetSync {
+    uint64_t addr;
+    uint32_t on;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpPointerSetSync) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpPointerSetSync, addr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpPointerSetSync, on) == 8, "wire layout");
+
+/* cuCtxRecordEvent: sync */
+struct vgp_args_cuCtxRecordEvent {
+    uint64_t hCtx;
+    uint64_t hEvent;
+};
+_Static_assert(sizeof(struct vgp_args_cuCtxRecordEvent) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuCtxRecordEvent, hCtx) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuCtxRecordEvent, hEvent) == 8, "wire layout");
+
+/* cuCtxWaitEvent: sync */
+struct vgp_args_cuCtxWaitEvent {
+    uint64_t hCtx;
+    uint64_t hEvent;
+};
+_Static_assert(sizeof(struct vgp_args_cuCtxWaitEvent) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuCtxWaitEvent, hCtx) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuCtxWaitEvent, hEvent) == 8, "wire layout");
+
+/* cuFuncSetSharedMemConfig: sync */
+struct vgp_args_cuFuncSetSharedMemConfig {
+    uint64_t hfunc;
+    uint32_t config;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuFuncSetSharedMemConfig) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuFuncSetSharedMemConfig, hfunc) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuFuncSetSharedMemConfig, config) == 8, "wire layout");
+
+/* vgpDeviceAtomicCapabilities: sync */
+struct vgp_args_vgpDeviceAtomicCapabilities {
+    int32_t device;
+    int32_t peer;
+    uint32_t operations_len;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpDeviceAtomicCapabilities) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceAtomicCapabilities, device) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceAtomicCapabilities, peer) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceAtomicCapabilities, operations_len) == 8, "wire layout");
+
+struct vgp_ret_vgpDeviceAtomicCapabilities {
+    uint32_t capabilities_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpDeviceAtomicCapabilities) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDeviceAtomicCapabilities, capabilities_len) == 0, "wire layout");
+
+/* vgpModuleLoadEx: sync */
+struct vgp_args_vgpModuleLoadEx {
+    uint64_t module;
+    uint64_t image_size;
+    uint32_t image_blob;
+    uint32_t image_len;
+    uint32_t optionIds_len;
+    uint32_t optionValues_len;
+    uint32_t logId;
+    uint32_t infoMax;
+    uint32_t errorMax;
+    uint8_t pad44[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpModuleLoadEx) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, module) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, image_size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, image_blob) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, image_len) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, optionIds_len) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, optionValues_len) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, logId) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, infoMax) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, errorMax) == 40, "wire layout");
+
+/* vgpLibraryLoadEx: sync */
+struct vgp_args_vgpLibraryLoadEx {
+    uint64_t library;
+    uint64_t image_size;
+    uint32_t image_blob;
+    uint32_t image_len;
+    uint32_t optionIds_len;
+    uint32_t optionValues_len;
+    uint32_t logId;
+    uint32_t infoMax;
+    uint32_t errorMax;
+    uint8_t pad44[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpLibraryLoadEx) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, library) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, image_size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, image_blob) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, image_len) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, optionIds_len) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, optionValues_len) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, logId) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, infoMax) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, errorMax) == 40, "wire layout");
+
+/* vgpJitLogRead: sync */
+struct vgp_args_vgpJitLogRead {
+    uint32_t logId;
+    uint32_t which;
+    uint32_t offset;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpJitLogRead) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpJitLogRead, logId) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpJitLogRead, which) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpJitLogRead, offset) == 8, "wire layout");
+
+struct vgp_ret_vgpJitLogRead {
+    uint32_t total;
+    uint32_t text_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpJitLogRead) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpJitLogRead, total) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpJitLogRead, text_len) == 4, "wire layout");
+
+/* vgpJitLogDrop: async */
+struct vgp_args_vgpJitLogDrop {
+    uint32_t logId;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpJitLogDrop) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpJitLogDrop, logId) == 0, "wire layout");
 
 /* vgpNvmlInfo: sync */
 struct vgp_ret_vgpNvmlInfo {

@@ -1889,6 +1889,109 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     return r;
 }
 
+static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_stream_ok(dst))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!vcu_stream_ok(src))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuStreamCopyAttributes(vcu_stream(dst), vcu_stream(src));
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamCopyAttributes(dst, src);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamCopyAttributes", r, t0, "dst=%p src=%p",
+                       (void *)(uintptr_t)dst,
+                       (void *)(uintptr_t)src);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamCopyAttributes(dst, src);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamCopyAttributes_ptsz", r, t0, "dst=%p src=%p",
+                       (void *)(uintptr_t)dst,
+                       (void *)(uintptr_t)src);
+    return r;
+}
+
+static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hCtx, VGP_H_CONTEXT))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuCtxRecordEvent(hCtx, hEvent);
+}
+
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCtxRecordEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    return r;
+}
+
+static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hCtx, VGP_H_CONTEXT))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuCtxWaitEvent(hCtx, hEvent);
+}
+
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCtxWaitEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    return r;
+}
+
+static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_func_ok(hfunc))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuFuncSetSharedMemConfig(hfunc, config);
+}
+
+CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuFuncSetSharedMemConfig(hfunc, config);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuFuncSetSharedMemConfig", r, t0, "hfunc=%p config=%d",
+                       (void *)(uintptr_t)hfunc,
+                       (int)config);
+    return r;
+}
+
 #define body_cuInit vcu_cuInit
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
@@ -3293,6 +3396,406 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
                        (const void *)attributes,
                        (const void *)data,
                        (unsigned long long)ptr);
+    return r;
+}
+
+#define body_cuMemcpyBatchAsync vcu_cuMemcpyBatchAsync
+CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyBatchAsync", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
+                       r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)attrs,
+                       r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
+                       (unsigned long long)numAttrs,
+                       r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyBatchAsync_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
+                       r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)attrs,
+                       r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
+                       (unsigned long long)numAttrs,
+                       r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyBatchAsync_v2 vcu_cuMemcpyBatchAsync_v2
+CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyBatchAsync_v2", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
+                       r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)attrs,
+                       r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
+                       (unsigned long long)numAttrs,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyBatchAsync_v2_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
+                       r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)attrs,
+                       r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
+                       (unsigned long long)numAttrs,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpy3DBatchAsync vcu_cuMemcpy3DBatchAsync
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DBatchAsync", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
+                       (unsigned long long)numOps,
+                       (const void *)opList,
+                       r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DBatchAsync_ptsz", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
+                       (unsigned long long)numOps,
+                       (const void *)opList,
+                       r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpy3DBatchAsync_v2 vcu_cuMemcpy3DBatchAsync_v2
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DBatchAsync_v2", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
+                       (unsigned long long)numOps,
+                       (const void *)opList,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DBatchAsync_v2_ptsz", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
+                       (unsigned long long)numOps,
+                       (const void *)opList,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpy3DPeer vcu_cuMemcpy3DPeer
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3DPeer(pCopy);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DPeer", r, t0, "pCopy=%p",
+                       (const void *)pCopy);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpy3DPeer(pCopy);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DPeer_ptds", r, t0, "pCopy=%p",
+                       (const void *)pCopy);
+    return r;
+}
+
+#define body_cuMemcpy3DPeerAsync vcu_cuMemcpy3DPeerAsync
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DPeerAsync", r, t0, "pCopy=%p hStream=%p",
+                       (const void *)pCopy,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DPeerAsync_ptsz", r, t0, "pCopy=%p hStream=%p",
+                       (const void *)pCopy,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuStreamGetAttribute vcu_cuStreamGetAttribute
+CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamGetAttribute", r, t0, "hStream=%p attr=%d value_out=%p",
+                       (void *)(uintptr_t)hStream,
+                       (int)attr,
+                       (const void *)value_out);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamGetAttribute_ptsz", r, t0, "hStream=%p attr=%d value_out=%p",
+                       (void *)(uintptr_t)hStream,
+                       (int)attr,
+                       (const void *)value_out);
+    return r;
+}
+
+#define body_cuStreamSetAttribute vcu_cuStreamSetAttribute
+CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamSetAttribute", r, t0, "hStream=%p attr=%d value=%p",
+                       (void *)(uintptr_t)hStream,
+                       (int)attr,
+                       (const void *)value);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamSetAttribute_ptsz", r, t0, "hStream=%p attr=%d value=%p",
+                       (void *)(uintptr_t)hStream,
+                       (int)attr,
+                       (const void *)value);
+    return r;
+}
+
+#define body_cuStreamGetCtx_v2 vcu_cuStreamGetCtx_v2
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamGetCtx_v2", r, t0, "hStream=%p *pCtx=%p pGreenCtx=%p",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
+                       (const void *)pGreenCtx);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamGetCtx_v2_ptsz", r, t0, "hStream=%p *pCtx=%p pGreenCtx=%p",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
+                       (const void *)pGreenCtx);
+    return r;
+}
+
+#define body_cuStreamAttachMemAsync vcu_cuStreamAttachMemAsync
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamAttachMemAsync", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       (unsigned long long)dptr,
+                       (unsigned long long)length,
+                       (unsigned)flags);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamAttachMemAsync_ptsz", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
+                       (void *)(uintptr_t)hStream,
+                       (unsigned long long)dptr,
+                       (unsigned long long)length,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuPointerSetAttribute vcu_cuPointerSetAttribute
+CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuPointerSetAttribute(value, attribute, ptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuPointerSetAttribute", r, t0, "value=%p attribute=%d ptr=%#llx",
+                       (const void *)value,
+                       (int)attribute,
+                       (unsigned long long)ptr);
+    return r;
+}
+
+#define body_cuDeviceGetHostAtomicCapabilities vcu_cuDeviceGetHostAtomicCapabilities
+CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGetHostAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u dev=%d",
+                       r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
+                       (const void *)operations,
+                       (unsigned)count,
+                       (int)dev);
+    return r;
+}
+
+#define body_cuDeviceGetP2PAtomicCapabilities vcu_cuDeviceGetP2PAtomicCapabilities
+CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGetP2PAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u srcDevice=%d dstDevice=%d",
+                       r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
+                       (const void *)operations,
+                       (unsigned)count,
+                       (int)srcDevice,
+                       (int)dstDevice);
+    return r;
+}
+
+#define body_cuMemAdvise vcu_cuMemAdvise
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAdvise(devPtr, count, advice, device);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAdvise", r, t0, "devPtr=%#llx count=%#llx advice=%d device=%d",
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count,
+                       (int)advice,
+                       (int)device);
+    return r;
+}
+
+#define body_cuMemAdvise_v2 vcu_cuMemAdvise_v2
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAdvise_v2(devPtr, count, advice, location);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAdvise_v2", r, t0, "devPtr=%#llx count=%#llx advice=%d location={..}",
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count,
+                       (int)advice);
+    return r;
+}
+
+#define body_cuMemPrefetchBatchAsync vcu_cuMemPrefetchBatchAsync
+CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)prefetchLocs,
+                       r == CUDA_SUCCESS && prefetchLocIdxs ? (unsigned long long)*prefetchLocIdxs : 0ull,
+                       (unsigned long long)numPrefetchLocs,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)prefetchLocs,
+                       r == CUDA_SUCCESS && prefetchLocIdxs ? (unsigned long long)*prefetchLocIdxs : 0ull,
+                       (unsigned long long)numPrefetchLocs,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
     return r;
 }
 

@@ -4001,6 +4001,376 @@ CUresult vgp_call_vgpPointerManaged(uint64_t addr, uint32_t *managed)
     return r;
 }
 
+CUresult vgp_call_vgpStreamSetAttribute(CUstream stream, uint32_t attribute, const void *value, uint32_t value_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (value_len > 64 || (value_len && !value))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t value_bytes = (uint64_t)value_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpStreamSetAttribute, (uint32_t)(16 + vgp_pad8(value_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamSetAttribute *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->attribute = (uint32_t)attribute;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->value_len = (uint32_t)value_bytes;
+    if (value_bytes)
+        memcpy(v, value, value_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamGetAttribute(CUstream stream, uint32_t attribute, uint8_t *value, uint32_t *value_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamGetAttribute, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamGetAttribute *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->attribute = (uint32_t)attribute;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpStreamGetAttribute *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t value_bytes = (uint64_t)ret->value_len * 1;
+        if (value_bytes > left || ret->value_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            value_bytes = left = 0;
+        }
+        if (value && value_len) {
+            uint64_t k = value_bytes / 1 < *value_len ? value_bytes / 1 : *value_len;
+            memcpy(value, q, k * 1);
+            *value_len = (uint32_t)k;
+        }
+        q += value_bytes < left ? vgp_pad8(value_bytes) : value_bytes;
+        left -= vgp_pad8(value_bytes) < left ? vgp_pad8(value_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuStreamCopyAttributes, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuStreamCopyAttributes *a = s->args;
+    a->dst = (uint64_t)(uintptr_t)dst;
+    a->src = (uint64_t)(uintptr_t)src;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpPointerSetSync(uint64_t addr, uint32_t on)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpPointerSetSync, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpPointerSetSync *a = s->args;
+    a->addr = (uint64_t)addr;
+    a->on = (uint32_t)on;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuCtxRecordEvent, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuCtxRecordEvent *a = s->args;
+    a->hCtx = (uint64_t)(uintptr_t)hCtx;
+    a->hEvent = (uint64_t)(uintptr_t)hEvent;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuCtxWaitEvent, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuCtxWaitEvent *a = s->args;
+    a->hCtx = (uint64_t)(uintptr_t)hCtx;
+    a->hEvent = (uint64_t)(uintptr_t)hEvent;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuFuncSetSharedMemConfig, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuFuncSetSharedMemConfig *a = s->args;
+    a->hfunc = (uint64_t)(uintptr_t)hfunc;
+    a->config = (uint32_t)config;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpDeviceAtomicCapabilities(int32_t device, int32_t peer, const uint32_t *operations, uint32_t operations_count, uint32_t *capabilities, uint32_t *capabilities_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (operations_count > 64 || (operations_count && !operations))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t operations_bytes = (uint64_t)operations_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpDeviceAtomicCapabilities, (uint32_t)(16 + vgp_pad8(operations_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpDeviceAtomicCapabilities *a = s->args;
+    a->device = (int32_t)device;
+    a->peer = (int32_t)peer;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->operations_len = (uint32_t)operations_count;
+    if (operations_bytes)
+        memcpy(v, operations, operations_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpDeviceAtomicCapabilities *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t capabilities_bytes = (uint64_t)ret->capabilities_len * 4;
+        if (capabilities_bytes > left || ret->capabilities_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            capabilities_bytes = left = 0;
+        }
+        if (capabilities && capabilities_len) {
+            uint64_t k = capabilities_bytes / 4 < *capabilities_len ? capabilities_bytes / 4 : *capabilities_len;
+            memcpy(capabilities, q, k * 4);
+            *capabilities_len = (uint32_t)k;
+        }
+        q += capabilities_bytes < left ? vgp_pad8(capabilities_bytes) : capabilities_bytes;
+        left -= vgp_pad8(capabilities_bytes) < left ? vgp_pad8(capabilities_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpModuleLoadEx(CUmodule module, const void *image, uint64_t image_size, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count, uint32_t logId, uint32_t infoMax, uint32_t errorMax)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint32_t image_blob = 0;
+    uint64_t image_bytes = image_size <= 49152 ? image_size : 0;
+    if (image_size > 49152) {
+        r = vgp_blob_send(image, image_size, &image_blob);
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
+    if (optionIds_count > 32 || (optionIds_count && !optionIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionIds_bytes = (uint64_t)optionIds_count * 4;
+    if (optionValues_count > 32 || (optionValues_count && !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionValues_bytes = (uint64_t)optionValues_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpModuleLoadEx, (uint32_t)(48 + vgp_pad8(image_bytes) + vgp_pad8(optionIds_bytes) + vgp_pad8(optionValues_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpModuleLoadEx *a = s->args;
+    a->module = (uint64_t)(uintptr_t)module;
+    a->logId = (uint32_t)logId;
+    a->infoMax = (uint32_t)infoMax;
+    a->errorMax = (uint32_t)errorMax;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->image_len = (uint32_t)image_bytes;
+    a->image_size = image_size;
+    a->image_blob = image_blob;
+    if (image_bytes)
+        memcpy(v, image, image_bytes);
+    v += vgp_pad8(image_bytes);
+    a->optionIds_len = (uint32_t)optionIds_count;
+    if (optionIds_bytes)
+        memcpy(v, optionIds, optionIds_bytes);
+    v += vgp_pad8(optionIds_bytes);
+    a->optionValues_len = (uint32_t)optionValues_count;
+    if (optionValues_bytes)
+        memcpy(v, optionValues, optionValues_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpLibraryLoadEx(CUlibrary library, const void *image, uint64_t image_size, const uint32_t *optionIds, uint32_t optionIds_count, const uint64_t *optionValues, uint32_t optionValues_count, uint32_t logId, uint32_t infoMax, uint32_t errorMax)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint32_t image_blob = 0;
+    uint64_t image_bytes = image_size <= 49152 ? image_size : 0;
+    if (image_size > 49152) {
+        r = vgp_blob_send(image, image_size, &image_blob);
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
+    if (optionIds_count > 32 || (optionIds_count && !optionIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionIds_bytes = (uint64_t)optionIds_count * 4;
+    if (optionValues_count > 32 || (optionValues_count && !optionValues))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t optionValues_bytes = (uint64_t)optionValues_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpLibraryLoadEx, (uint32_t)(48 + vgp_pad8(image_bytes) + vgp_pad8(optionIds_bytes) + vgp_pad8(optionValues_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpLibraryLoadEx *a = s->args;
+    a->library = (uint64_t)(uintptr_t)library;
+    a->logId = (uint32_t)logId;
+    a->infoMax = (uint32_t)infoMax;
+    a->errorMax = (uint32_t)errorMax;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->image_len = (uint32_t)image_bytes;
+    a->image_size = image_size;
+    a->image_blob = image_blob;
+    if (image_bytes)
+        memcpy(v, image, image_bytes);
+    v += vgp_pad8(image_bytes);
+    a->optionIds_len = (uint32_t)optionIds_count;
+    if (optionIds_bytes)
+        memcpy(v, optionIds, optionIds_bytes);
+    v += vgp_pad8(optionIds_bytes);
+    a->optionValues_len = (uint32_t)optionValues_count;
+    if (optionValues_bytes)
+        memcpy(v, optionValues, optionValues_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpJitLogRead(uint32_t logId, uint32_t which, uint32_t offset, uint32_t *total, uint8_t *text, uint32_t *text_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpJitLogRead, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpJitLogRead *a = s->args;
+    a->logId = (uint32_t)logId;
+    a->which = (uint32_t)which;
+    a->offset = (uint32_t)offset;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpJitLogRead *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint32_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t text_bytes = (uint64_t)ret->text_len * 1;
+        if (text_bytes > left || ret->text_len > 4032) {
+            r = CUDA_ERROR_UNKNOWN;
+            text_bytes = left = 0;
+        }
+        if (text && text_len) {
+            uint64_t k = text_bytes / 1 < *text_len ? text_bytes / 1 : *text_len;
+            memcpy(text, q, k * 1);
+            *text_len = (uint32_t)k;
+        }
+        q += text_bytes < left ? vgp_pad8(text_bytes) : text_bytes;
+        left -= vgp_pad8(text_bytes) < left ? vgp_pad8(text_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpJitLogDrop(uint32_t logId)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpJitLogDrop, (uint32_t)(8), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpJitLogDrop *a = s->args;
+    a->logId = (uint32_t)logId;
+    r = vgp_submit_async(s);
+    return r;
+}
+
 CUresult vgp_call_vgpNvmlInfo(uint32_t *flags, int32_t *cudaVersion, char *driverVersion, uint32_t driverVersion_cap, char *nvmlVersion, uint32_t nvmlVersion_cap)
 {
     CUresult r;

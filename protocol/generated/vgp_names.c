@@ -153,6 +153,18 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMemPoolSetAccess: return "vgpMemPoolSetAccess";
     case VGP_cuMemPoolGetAccess: return "cuMemPoolGetAccess";
     case VGP_vgpPointerManaged: return "vgpPointerManaged";
+    case VGP_vgpStreamSetAttribute: return "vgpStreamSetAttribute";
+    case VGP_vgpStreamGetAttribute: return "vgpStreamGetAttribute";
+    case VGP_cuStreamCopyAttributes: return "cuStreamCopyAttributes";
+    case VGP_vgpPointerSetSync: return "vgpPointerSetSync";
+    case VGP_cuCtxRecordEvent: return "cuCtxRecordEvent";
+    case VGP_cuCtxWaitEvent: return "cuCtxWaitEvent";
+    case VGP_cuFuncSetSharedMemConfig: return "cuFuncSetSharedMemConfig";
+    case VGP_vgpDeviceAtomicCapabilities: return "vgpDeviceAtomicCapabilities";
+    case VGP_vgpModuleLoadEx: return "vgpModuleLoadEx";
+    case VGP_vgpLibraryLoadEx: return "vgpLibraryLoadEx";
+    case VGP_vgpJitLogRead: return "vgpJitLogRead";
+    case VGP_vgpJitLogDrop: return "vgpJitLogDrop";
     case VGP_vgpNvmlInfo: return "vgpNvmlInfo";
     case VGP_vgpNvmlUsage: return "vgpNvmlUsage";
     case VGP_vgpNvmlGet: return "vgpNvmlGet";
@@ -303,6 +315,18 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0623, "vgpMemPoolSetAccess", "sync", 24, 792, 0, 0},
     {0x0624, "cuMemPoolGetAccess", "sync", 16, 16, 8, 8},
     {0x0628, "vgpPointerManaged", "sync", 8, 8, 8, 8},
+    {0x0630, "vgpStreamSetAttribute", "sync", 16, 80, 0, 0},
+    {0x0631, "vgpStreamGetAttribute", "sync", 16, 16, 8, 72},
+    {0x0632, "cuStreamCopyAttributes", "sync", 16, 16, 0, 0},
+    {0x0633, "vgpPointerSetSync", "sync", 16, 16, 0, 0},
+    {0x0634, "cuCtxRecordEvent", "sync", 16, 16, 0, 0},
+    {0x0635, "cuCtxWaitEvent", "sync", 16, 16, 0, 0},
+    {0x0636, "cuFuncSetSharedMemConfig", "sync", 16, 16, 0, 0},
+    {0x0637, "vgpDeviceAtomicCapabilities", "sync", 16, 272, 8, 264},
+    {0x0640, "vgpModuleLoadEx", "sync", 48, 49584, 0, 0},
+    {0x0641, "vgpLibraryLoadEx", "sync", 48, 49584, 0, 0},
+    {0x0642, "vgpJitLogRead", "sync", 16, 16, 8, 4040},
+    {0x0643, "vgpJitLogDrop", "async", 8, 8, 0, 0},
     {0x0700, "vgpNvmlInfo", "sync", 0, 0, 16, 176},
     {0x0701, "vgpNvmlUsage", "sync", 8, 8, 48, 1584},
     {0x0702, "vgpNvmlGet", "sync", 16, 16, 32, 128},

@@ -29,7 +29,20 @@ static const char why_vmm[] = "memory that is exported, imported or multicast is
 static const char why_ipc[] = "sharing between processes is not served by this version";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
 static const char why_old[] = "superseded before CUDA 4 and 32-bit; use the present name";
-static const char why_later[] = "not served by this version";
+static const char why_luid[] = "locally unique identifiers exist on Windows only";
+static const char why_rdma[] = "GPUDirect RDMA is not offered (device attribute 116 is 0)";
+static const char why_multidev[] = "launches over several devices are not offered (device attribute 96 is 0)";
+static const char why_unified[] = "unified function pointers are not offered (device attribute 129 is 0)";
+static const char why_decompress[] = "hardware decompression is not offered (device attribute 136 is 0)";
+static const char why_discard[] = "managed memory does not migrate (device attribute 89 is 0), so there is nothing to discard";
+static const char why_range[] = "advice about managed memory is not kept: it does not migrate (device attribute 89 is 0)";
+static const char why_profiler[] = "removed from drivers: a profiler configures itself since CUDA 11";
+static const char why_checkpoint[] = "checkpoints of a process would have to include its worker on the host";
+static const char why_coredump[] = "GPU core dumps would be written by the worker, which may write no files";
+static const char why_logs[] = "the driver's own log is not kept; VGPU_TRACE says why calls fail";
+static const char why_notification[] = "notifications of the host's driver are not passed on";
+static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
+static const char why_multicast[] = "multicast objects are not offered (device attribute 132 is 0)";
 
 int cuArray3DCreate(void);
 int cuArray3DCreate(void)
@@ -94,61 +107,61 @@ int cuArrayGetSparseProperties(void)
 int cuCheckpointProcessCheckpoint(void);
 int cuCheckpointProcessCheckpoint(void)
 {
-    return refuse("cuCheckpointProcessCheckpoint", why_partition);
+    return refuse("cuCheckpointProcessCheckpoint", why_checkpoint);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(void);
 int cuCheckpointProcessGetRestoreThreadId(void)
 {
-    return refuse("cuCheckpointProcessGetRestoreThreadId", why_partition);
+    return refuse("cuCheckpointProcessGetRestoreThreadId", why_checkpoint);
 }
 
 int cuCheckpointProcessGetState(void);
 int cuCheckpointProcessGetState(void)
 {
-    return refuse("cuCheckpointProcessGetState", why_partition);
+    return refuse("cuCheckpointProcessGetState", why_checkpoint);
 }
 
 int cuCheckpointProcessLock(void);
 int cuCheckpointProcessLock(void)
 {
-    return refuse("cuCheckpointProcessLock", why_partition);
+    return refuse("cuCheckpointProcessLock", why_checkpoint);
 }
 
 int cuCheckpointProcessRestore(void);
 int cuCheckpointProcessRestore(void)
 {
-    return refuse("cuCheckpointProcessRestore", why_partition);
+    return refuse("cuCheckpointProcessRestore", why_checkpoint);
 }
 
 int cuCheckpointProcessUnlock(void);
 int cuCheckpointProcessUnlock(void)
 {
-    return refuse("cuCheckpointProcessUnlock", why_partition);
+    return refuse("cuCheckpointProcessUnlock", why_checkpoint);
 }
 
 int cuCoredumpGetAttribute(void);
 int cuCoredumpGetAttribute(void)
 {
-    return refuse("cuCoredumpGetAttribute", why_partition);
+    return refuse("cuCoredumpGetAttribute", why_coredump);
 }
 
 int cuCoredumpGetAttributeGlobal(void);
 int cuCoredumpGetAttributeGlobal(void)
 {
-    return refuse("cuCoredumpGetAttributeGlobal", why_partition);
+    return refuse("cuCoredumpGetAttributeGlobal", why_coredump);
 }
 
 int cuCoredumpSetAttribute(void);
 int cuCoredumpSetAttribute(void)
 {
-    return refuse("cuCoredumpSetAttribute", why_partition);
+    return refuse("cuCoredumpSetAttribute", why_coredump);
 }
 
 int cuCoredumpSetAttributeGlobal(void);
 int cuCoredumpSetAttributeGlobal(void)
 {
-    return refuse("cuCoredumpSetAttributeGlobal", why_partition);
+    return refuse("cuCoredumpSetAttributeGlobal", why_coredump);
 }
 
 int cuCtxFromGreenCtx(void);
@@ -163,28 +176,16 @@ int cuCtxGetDevResource(void)
     return refuse("cuCtxGetDevResource", why_partition);
 }
 
-int cuCtxRecordEvent(void);
-int cuCtxRecordEvent(void)
-{
-    return refuse("cuCtxRecordEvent", why_later);
-}
-
-int cuCtxWaitEvent(void);
-int cuCtxWaitEvent(void)
-{
-    return refuse("cuCtxWaitEvent", why_later);
-}
-
 int cuDestroyExternalMemory(void);
 int cuDestroyExternalMemory(void)
 {
-    return refuse("cuDestroyExternalMemory", why_ipc);
+    return refuse("cuDestroyExternalMemory", why_external);
 }
 
 int cuDestroyExternalSemaphore(void);
 int cuDestroyExternalSemaphore(void)
 {
-    return refuse("cuDestroyExternalSemaphore", why_ipc);
+    return refuse("cuDestroyExternalSemaphore", why_external);
 }
 
 int cuDevResourceGenerateDesc(void);
@@ -211,28 +212,16 @@ int cuDeviceGetGraphMemAttribute(void)
     return refuse("cuDeviceGetGraphMemAttribute", why_graphs);
 }
 
-int cuDeviceGetHostAtomicCapabilities(void);
-int cuDeviceGetHostAtomicCapabilities(void)
-{
-    return refuse("cuDeviceGetHostAtomicCapabilities", why_later);
-}
-
 int cuDeviceGetLuid(void);
 int cuDeviceGetLuid(void)
 {
-    return refuse("cuDeviceGetLuid", why_later);
+    return refuse("cuDeviceGetLuid", why_luid);
 }
 
 int cuDeviceGetNvSciSyncAttributes(void);
 int cuDeviceGetNvSciSyncAttributes(void)
 {
-    return refuse("cuDeviceGetNvSciSyncAttributes", why_ipc);
-}
-
-int cuDeviceGetP2PAtomicCapabilities(void);
-int cuDeviceGetP2PAtomicCapabilities(void)
-{
-    return refuse("cuDeviceGetP2PAtomicCapabilities", why_later);
+    return refuse("cuDeviceGetNvSciSyncAttributes", why_external);
 }
 
 int cuDeviceGraphMemTrim(void);
@@ -244,7 +233,7 @@ int cuDeviceGraphMemTrim(void)
 int cuDeviceRegisterAsyncNotification(void);
 int cuDeviceRegisterAsyncNotification(void)
 {
-    return refuse("cuDeviceRegisterAsyncNotification", why_partition);
+    return refuse("cuDeviceRegisterAsyncNotification", why_notification);
 }
 
 int cuDeviceSetGraphMemAttribute(void);
@@ -256,7 +245,7 @@ int cuDeviceSetGraphMemAttribute(void)
 int cuDeviceUnregisterAsyncNotification(void);
 int cuDeviceUnregisterAsyncNotification(void)
 {
-    return refuse("cuDeviceUnregisterAsyncNotification", why_partition);
+    return refuse("cuDeviceUnregisterAsyncNotification", why_notification);
 }
 
 int cuEGLStreamConsumerAcquireFrame(void);
@@ -322,7 +311,7 @@ int cuEventCreateFromEGLSync(void)
 int cuExternalMemoryGetMappedBuffer(void);
 int cuExternalMemoryGetMappedBuffer(void)
 {
-    return refuse("cuExternalMemoryGetMappedBuffer", why_ipc);
+    return refuse("cuExternalMemoryGetMappedBuffer", why_external);
 }
 
 int cuExternalMemoryGetMappedMipmappedArray(void);
@@ -334,19 +323,13 @@ int cuExternalMemoryGetMappedMipmappedArray(void)
 int cuFlushGPUDirectRDMAWrites(void);
 int cuFlushGPUDirectRDMAWrites(void)
 {
-    return refuse("cuFlushGPUDirectRDMAWrites", why_later);
+    return refuse("cuFlushGPUDirectRDMAWrites", why_rdma);
 }
 
 int cuFuncSetBlockShape(void);
 int cuFuncSetBlockShape(void)
 {
     return refuse("cuFuncSetBlockShape", why_old);
-}
-
-int cuFuncSetSharedMemConfig(void);
-int cuFuncSetSharedMemConfig(void)
-{
-    return refuse("cuFuncSetSharedMemConfig", why_later);
 }
 
 int cuFuncSetSharedSize(void);
@@ -1006,13 +989,13 @@ int cuGreenCtxWaitEvent(void)
 int cuImportExternalMemory(void);
 int cuImportExternalMemory(void)
 {
-    return refuse("cuImportExternalMemory", why_ipc);
+    return refuse("cuImportExternalMemory", why_external);
 }
 
 int cuImportExternalSemaphore(void);
 int cuImportExternalSemaphore(void)
 {
-    return refuse("cuImportExternalSemaphore", why_ipc);
+    return refuse("cuImportExternalSemaphore", why_external);
 }
 
 int cuIpcCloseMemHandle(void);
@@ -1054,7 +1037,7 @@ int cuLaunch(void)
 int cuLaunchCooperativeKernelMultiDevice(void);
 int cuLaunchCooperativeKernelMultiDevice(void)
 {
-    return refuse("cuLaunchCooperativeKernelMultiDevice", why_later);
+    return refuse("cuLaunchCooperativeKernelMultiDevice", why_multidev);
 }
 
 int cuLaunchGrid(void);
@@ -1072,49 +1055,37 @@ int cuLaunchGridAsync(void)
 int cuLibraryGetUnifiedFunction(void);
 int cuLibraryGetUnifiedFunction(void)
 {
-    return refuse("cuLibraryGetUnifiedFunction", why_later);
+    return refuse("cuLibraryGetUnifiedFunction", why_unified);
 }
 
 int cuLogsCurrent(void);
 int cuLogsCurrent(void)
 {
-    return refuse("cuLogsCurrent", why_partition);
+    return refuse("cuLogsCurrent", why_logs);
 }
 
 int cuLogsDumpToFile(void);
 int cuLogsDumpToFile(void)
 {
-    return refuse("cuLogsDumpToFile", why_partition);
+    return refuse("cuLogsDumpToFile", why_logs);
 }
 
 int cuLogsDumpToMemory(void);
 int cuLogsDumpToMemory(void)
 {
-    return refuse("cuLogsDumpToMemory", why_partition);
+    return refuse("cuLogsDumpToMemory", why_logs);
 }
 
 int cuLogsRegisterCallback(void);
 int cuLogsRegisterCallback(void)
 {
-    return refuse("cuLogsRegisterCallback", why_partition);
+    return refuse("cuLogsRegisterCallback", why_logs);
 }
 
 int cuLogsUnregisterCallback(void);
 int cuLogsUnregisterCallback(void)
 {
-    return refuse("cuLogsUnregisterCallback", why_partition);
-}
-
-int cuMemAdvise(void);
-int cuMemAdvise(void)
-{
-    return refuse("cuMemAdvise", why_later);
-}
-
-int cuMemAdvise_v2(void);
-int cuMemAdvise_v2(void)
-{
-    return refuse("cuMemAdvise_v2", why_later);
+    return refuse("cuLogsUnregisterCallback", why_logs);
 }
 
 int cuMemAlloc(void);
@@ -1132,37 +1103,37 @@ int cuMemAllocPitch(void)
 int cuMemBatchDecompressAsync(void);
 int cuMemBatchDecompressAsync(void)
 {
-    return refuse("cuMemBatchDecompressAsync", why_later);
+    return refuse("cuMemBatchDecompressAsync", why_decompress);
 }
 
 int cuMemBatchDecompressAsync_ptsz(void);
 int cuMemBatchDecompressAsync_ptsz(void)
 {
-    return refuse("cuMemBatchDecompressAsync_ptsz", why_later);
+    return refuse("cuMemBatchDecompressAsync_ptsz", why_decompress);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void);
 int cuMemDiscardAndPrefetchBatchAsync(void)
 {
-    return refuse("cuMemDiscardAndPrefetchBatchAsync", why_later);
+    return refuse("cuMemDiscardAndPrefetchBatchAsync", why_discard);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync_ptsz(void);
 int cuMemDiscardAndPrefetchBatchAsync_ptsz(void)
 {
-    return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz", why_later);
+    return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz", why_discard);
 }
 
 int cuMemDiscardBatchAsync(void);
 int cuMemDiscardBatchAsync(void)
 {
-    return refuse("cuMemDiscardBatchAsync", why_later);
+    return refuse("cuMemDiscardBatchAsync", why_discard);
 }
 
 int cuMemDiscardBatchAsync_ptsz(void);
 int cuMemDiscardBatchAsync_ptsz(void)
 {
-    return refuse("cuMemDiscardBatchAsync_ptsz", why_later);
+    return refuse("cuMemDiscardBatchAsync_ptsz", why_discard);
 }
 
 int cuMemExportToShareableHandle(void);
@@ -1237,28 +1208,16 @@ int cuMemPoolImportPointer(void)
     return refuse("cuMemPoolImportPointer", why_ipc);
 }
 
-int cuMemPrefetchBatchAsync(void);
-int cuMemPrefetchBatchAsync(void)
-{
-    return refuse("cuMemPrefetchBatchAsync", why_later);
-}
-
-int cuMemPrefetchBatchAsync_ptsz(void);
-int cuMemPrefetchBatchAsync_ptsz(void)
-{
-    return refuse("cuMemPrefetchBatchAsync_ptsz", why_later);
-}
-
 int cuMemRangeGetAttribute(void);
 int cuMemRangeGetAttribute(void)
 {
-    return refuse("cuMemRangeGetAttribute", why_later);
+    return refuse("cuMemRangeGetAttribute", why_range);
 }
 
 int cuMemRangeGetAttributes(void);
 int cuMemRangeGetAttributes(void)
 {
-    return refuse("cuMemRangeGetAttributes", why_later);
+    return refuse("cuMemRangeGetAttributes", why_range);
 }
 
 int cuMemcpy2D(void);
@@ -1291,70 +1250,22 @@ int cuMemcpy3DAsync(void)
     return refuse("cuMemcpy3DAsync", why_old);
 }
 
-int cuMemcpy3DBatchAsync(void);
-int cuMemcpy3DBatchAsync(void)
-{
-    return refuse("cuMemcpy3DBatchAsync", why_later);
-}
-
-int cuMemcpy3DBatchAsync_ptsz(void);
-int cuMemcpy3DBatchAsync_ptsz(void)
-{
-    return refuse("cuMemcpy3DBatchAsync_ptsz", why_later);
-}
-
-int cuMemcpy3DBatchAsync_v2(void);
-int cuMemcpy3DBatchAsync_v2(void)
-{
-    return refuse("cuMemcpy3DBatchAsync_v2", why_later);
-}
-
-int cuMemcpy3DBatchAsync_v2_ptsz(void);
-int cuMemcpy3DBatchAsync_v2_ptsz(void)
-{
-    return refuse("cuMemcpy3DBatchAsync_v2_ptsz", why_later);
-}
-
-int cuMemcpy3DPeer(void);
-int cuMemcpy3DPeer(void)
-{
-    return refuse("cuMemcpy3DPeer", why_later);
-}
-
-int cuMemcpy3DPeer_ptds(void);
-int cuMemcpy3DPeer_ptds(void)
-{
-    return refuse("cuMemcpy3DPeer_ptds", why_later);
-}
-
-int cuMemcpy3DPeerAsync(void);
-int cuMemcpy3DPeerAsync(void)
-{
-    return refuse("cuMemcpy3DPeerAsync", why_later);
-}
-
-int cuMemcpy3DPeerAsync_ptsz(void);
-int cuMemcpy3DPeerAsync_ptsz(void)
-{
-    return refuse("cuMemcpy3DPeerAsync_ptsz", why_later);
-}
-
 int cuMemcpyAtoA(void);
 int cuMemcpyAtoA(void)
 {
-    return refuse("cuMemcpyAtoA", why_later);
+    return refuse("cuMemcpyAtoA", why_textures);
 }
 
 int cuMemcpyAtoA_v2(void);
 int cuMemcpyAtoA_v2(void)
 {
-    return refuse("cuMemcpyAtoA_v2", why_later);
+    return refuse("cuMemcpyAtoA_v2", why_textures);
 }
 
 int cuMemcpyAtoA_v2_ptds(void);
 int cuMemcpyAtoA_v2_ptds(void)
 {
-    return refuse("cuMemcpyAtoA_v2_ptds", why_later);
+    return refuse("cuMemcpyAtoA_v2_ptds", why_textures);
 }
 
 int cuMemcpyAtoD(void);
@@ -1366,73 +1277,49 @@ int cuMemcpyAtoD(void)
 int cuMemcpyAtoD_v2(void);
 int cuMemcpyAtoD_v2(void)
 {
-    return refuse("cuMemcpyAtoD_v2", why_later);
+    return refuse("cuMemcpyAtoD_v2", why_textures);
 }
 
 int cuMemcpyAtoD_v2_ptds(void);
 int cuMemcpyAtoD_v2_ptds(void)
 {
-    return refuse("cuMemcpyAtoD_v2_ptds", why_later);
+    return refuse("cuMemcpyAtoD_v2_ptds", why_textures);
 }
 
 int cuMemcpyAtoH(void);
 int cuMemcpyAtoH(void)
 {
-    return refuse("cuMemcpyAtoH", why_later);
+    return refuse("cuMemcpyAtoH", why_textures);
 }
 
 int cuMemcpyAtoHAsync(void);
 int cuMemcpyAtoHAsync(void)
 {
-    return refuse("cuMemcpyAtoHAsync", why_later);
+    return refuse("cuMemcpyAtoHAsync", why_textures);
 }
 
 int cuMemcpyAtoHAsync_v2(void);
 int cuMemcpyAtoHAsync_v2(void)
 {
-    return refuse("cuMemcpyAtoHAsync_v2", why_later);
+    return refuse("cuMemcpyAtoHAsync_v2", why_textures);
 }
 
 int cuMemcpyAtoHAsync_v2_ptsz(void);
 int cuMemcpyAtoHAsync_v2_ptsz(void)
 {
-    return refuse("cuMemcpyAtoHAsync_v2_ptsz", why_later);
+    return refuse("cuMemcpyAtoHAsync_v2_ptsz", why_textures);
 }
 
 int cuMemcpyAtoH_v2(void);
 int cuMemcpyAtoH_v2(void)
 {
-    return refuse("cuMemcpyAtoH_v2", why_later);
+    return refuse("cuMemcpyAtoH_v2", why_textures);
 }
 
 int cuMemcpyAtoH_v2_ptds(void);
 int cuMemcpyAtoH_v2_ptds(void)
 {
-    return refuse("cuMemcpyAtoH_v2_ptds", why_later);
-}
-
-int cuMemcpyBatchAsync(void);
-int cuMemcpyBatchAsync(void)
-{
-    return refuse("cuMemcpyBatchAsync", why_later);
-}
-
-int cuMemcpyBatchAsync_ptsz(void);
-int cuMemcpyBatchAsync_ptsz(void)
-{
-    return refuse("cuMemcpyBatchAsync_ptsz", why_later);
-}
-
-int cuMemcpyBatchAsync_v2(void);
-int cuMemcpyBatchAsync_v2(void)
-{
-    return refuse("cuMemcpyBatchAsync_v2", why_later);
-}
-
-int cuMemcpyBatchAsync_v2_ptsz(void);
-int cuMemcpyBatchAsync_v2_ptsz(void)
-{
-    return refuse("cuMemcpyBatchAsync_v2_ptsz", why_later);
+    return refuse("cuMemcpyAtoH_v2_ptds", why_textures);
 }
 
 int cuMemcpyDtoA(void);
@@ -1444,13 +1331,13 @@ int cuMemcpyDtoA(void)
 int cuMemcpyDtoA_v2(void);
 int cuMemcpyDtoA_v2(void)
 {
-    return refuse("cuMemcpyDtoA_v2", why_later);
+    return refuse("cuMemcpyDtoA_v2", why_textures);
 }
 
 int cuMemcpyDtoA_v2_ptds(void);
 int cuMemcpyDtoA_v2_ptds(void)
 {
-    return refuse("cuMemcpyDtoA_v2_ptds", why_later);
+    return refuse("cuMemcpyDtoA_v2_ptds", why_textures);
 }
 
 int cuMemcpyDtoD(void);
@@ -1480,37 +1367,37 @@ int cuMemcpyDtoHAsync(void)
 int cuMemcpyHtoA(void);
 int cuMemcpyHtoA(void)
 {
-    return refuse("cuMemcpyHtoA", why_later);
+    return refuse("cuMemcpyHtoA", why_textures);
 }
 
 int cuMemcpyHtoAAsync(void);
 int cuMemcpyHtoAAsync(void)
 {
-    return refuse("cuMemcpyHtoAAsync", why_later);
+    return refuse("cuMemcpyHtoAAsync", why_textures);
 }
 
 int cuMemcpyHtoAAsync_v2(void);
 int cuMemcpyHtoAAsync_v2(void)
 {
-    return refuse("cuMemcpyHtoAAsync_v2", why_later);
+    return refuse("cuMemcpyHtoAAsync_v2", why_textures);
 }
 
 int cuMemcpyHtoAAsync_v2_ptsz(void);
 int cuMemcpyHtoAAsync_v2_ptsz(void)
 {
-    return refuse("cuMemcpyHtoAAsync_v2_ptsz", why_later);
+    return refuse("cuMemcpyHtoAAsync_v2_ptsz", why_textures);
 }
 
 int cuMemcpyHtoA_v2(void);
 int cuMemcpyHtoA_v2(void)
 {
-    return refuse("cuMemcpyHtoA_v2", why_later);
+    return refuse("cuMemcpyHtoA_v2", why_textures);
 }
 
 int cuMemcpyHtoA_v2_ptds(void);
 int cuMemcpyHtoA_v2_ptds(void)
 {
-    return refuse("cuMemcpyHtoA_v2_ptds", why_later);
+    return refuse("cuMemcpyHtoA_v2_ptds", why_textures);
 }
 
 int cuMemcpyHtoD(void);
@@ -1606,37 +1493,37 @@ int cuModuleGetTexRef(void)
 int cuMulticastAddDevice(void);
 int cuMulticastAddDevice(void)
 {
-    return refuse("cuMulticastAddDevice", why_vmm);
+    return refuse("cuMulticastAddDevice", why_multicast);
 }
 
 int cuMulticastBindAddr(void);
 int cuMulticastBindAddr(void)
 {
-    return refuse("cuMulticastBindAddr", why_vmm);
+    return refuse("cuMulticastBindAddr", why_multicast);
 }
 
 int cuMulticastBindMem(void);
 int cuMulticastBindMem(void)
 {
-    return refuse("cuMulticastBindMem", why_vmm);
+    return refuse("cuMulticastBindMem", why_multicast);
 }
 
 int cuMulticastCreate(void);
 int cuMulticastCreate(void)
 {
-    return refuse("cuMulticastCreate", why_vmm);
+    return refuse("cuMulticastCreate", why_multicast);
 }
 
 int cuMulticastGetGranularity(void);
 int cuMulticastGetGranularity(void)
 {
-    return refuse("cuMulticastGetGranularity", why_vmm);
+    return refuse("cuMulticastGetGranularity", why_multicast);
 }
 
 int cuMulticastUnbind(void);
 int cuMulticastUnbind(void)
 {
-    return refuse("cuMulticastUnbind", why_vmm);
+    return refuse("cuMulticastUnbind", why_multicast);
 }
 
 int cuParamSetSize(void);
@@ -1669,94 +1556,28 @@ int cuParamSetv(void)
     return refuse("cuParamSetv", why_old);
 }
 
-int cuPointerSetAttribute(void);
-int cuPointerSetAttribute(void)
-{
-    return refuse("cuPointerSetAttribute", why_later);
-}
-
 int cuProfilerInitialize(void);
 int cuProfilerInitialize(void)
 {
-    return refuse("cuProfilerInitialize", why_later);
+    return refuse("cuProfilerInitialize", why_profiler);
 }
 
 int cuSignalExternalSemaphoresAsync(void);
 int cuSignalExternalSemaphoresAsync(void)
 {
-    return refuse("cuSignalExternalSemaphoresAsync", why_ipc);
+    return refuse("cuSignalExternalSemaphoresAsync", why_external);
 }
 
 int cuSignalExternalSemaphoresAsync_ptsz(void);
 int cuSignalExternalSemaphoresAsync_ptsz(void)
 {
-    return refuse("cuSignalExternalSemaphoresAsync_ptsz", why_ipc);
-}
-
-int cuStreamAttachMemAsync(void);
-int cuStreamAttachMemAsync(void)
-{
-    return refuse("cuStreamAttachMemAsync", why_later);
-}
-
-int cuStreamAttachMemAsync_ptsz(void);
-int cuStreamAttachMemAsync_ptsz(void)
-{
-    return refuse("cuStreamAttachMemAsync_ptsz", why_later);
-}
-
-int cuStreamCopyAttributes(void);
-int cuStreamCopyAttributes(void)
-{
-    return refuse("cuStreamCopyAttributes", why_later);
-}
-
-int cuStreamCopyAttributes_ptsz(void);
-int cuStreamCopyAttributes_ptsz(void)
-{
-    return refuse("cuStreamCopyAttributes_ptsz", why_later);
-}
-
-int cuStreamGetAttribute(void);
-int cuStreamGetAttribute(void)
-{
-    return refuse("cuStreamGetAttribute", why_later);
-}
-
-int cuStreamGetAttribute_ptsz(void);
-int cuStreamGetAttribute_ptsz(void)
-{
-    return refuse("cuStreamGetAttribute_ptsz", why_later);
-}
-
-int cuStreamGetCtx_v2(void);
-int cuStreamGetCtx_v2(void)
-{
-    return refuse("cuStreamGetCtx_v2", why_later);
-}
-
-int cuStreamGetCtx_v2_ptsz(void);
-int cuStreamGetCtx_v2_ptsz(void)
-{
-    return refuse("cuStreamGetCtx_v2_ptsz", why_later);
+    return refuse("cuSignalExternalSemaphoresAsync_ptsz", why_external);
 }
 
 int cuStreamGetGreenCtx(void);
 int cuStreamGetGreenCtx(void)
 {
     return refuse("cuStreamGetGreenCtx", why_partition);
-}
-
-int cuStreamSetAttribute(void);
-int cuStreamSetAttribute(void)
-{
-    return refuse("cuStreamSetAttribute", why_later);
-}
-
-int cuStreamSetAttribute_ptsz(void);
-int cuStreamSetAttribute_ptsz(void)
-{
-    return refuse("cuStreamSetAttribute_ptsz", why_later);
 }
 
 int cuSurfObjectCreate(void);
@@ -2038,11 +1859,11 @@ int cuVDPAUGetDevice(void)
 int cuWaitExternalSemaphoresAsync(void);
 int cuWaitExternalSemaphoresAsync(void)
 {
-    return refuse("cuWaitExternalSemaphoresAsync", why_ipc);
+    return refuse("cuWaitExternalSemaphoresAsync", why_external);
 }
 
 int cuWaitExternalSemaphoresAsync_ptsz(void);
 int cuWaitExternalSemaphoresAsync_ptsz(void)
 {
-    return refuse("cuWaitExternalSemaphoresAsync_ptsz", why_ipc);
+    return refuse("cuWaitExternalSemaphoresAsync_ptsz", why_external);
 }

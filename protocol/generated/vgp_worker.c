@@ -2782,6 +2782,279 @@ static CUresult handle_vgpPointerManaged(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpStreamSetAttribute(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamSetAttribute *a = (const void *)c->args;
+    uint64_t at = 16;
+    uint64_t value_bytes = (uint64_t)a->value_len * 1;
+    if (a->value_len > 64 || !vgp_range_ok(at, value_bytes, c->args_size))
+        return vgb_malformed(c, "value: %u is past its maximum or the record", a->value_len);
+    const void *value = (const void *)(c->args + at);
+    at += vgp_round8(value_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpStreamSetAttribute(c, a, value);
+    return r;
+}
+
+static CUresult handle_vgpStreamGetAttribute(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamGetAttribute *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpStreamGetAttribute ret = {0};
+    static __thread struct vgp_outs_vgpStreamGetAttribute o;
+    CUresult r = vgb_do_vgpStreamGetAttribute(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.value_len > 64)
+        ret.value_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.value, (uint64_t)ret.value_len * 1);
+    return r;
+}
+
+static CUresult handle_cuStreamCopyAttributes(struct vgb_call *c)
+{
+    const struct vgp_args_cuStreamCopyAttributes *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuStreamCopyAttributes)
+        return vgb_missing(c, "cuStreamCopyAttributes");
+    CUresult r;
+    CUstream dst = NULL;
+    r = vgb_handle_get(c, a->dst, VGP_H_STREAM, true, (void **)&dst);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUstream src = NULL;
+    r = vgb_handle_get(c, a->src, VGP_H_STREAM, true, (void **)&src);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuStreamCopyAttributes(dst, src);
+    return r;
+}
+
+static CUresult handle_vgpPointerSetSync(struct vgb_call *c)
+{
+    const struct vgp_args_vgpPointerSetSync *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpPointerSetSync(c, a);
+    return r;
+}
+
+static CUresult handle_cuCtxRecordEvent(struct vgb_call *c)
+{
+    const struct vgp_args_cuCtxRecordEvent *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuCtxRecordEvent)
+        return vgb_missing(c, "cuCtxRecordEvent");
+    CUresult r;
+    CUcontext hCtx = NULL;
+    r = vgb_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUevent hEvent = NULL;
+    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuCtxRecordEvent(hCtx, hEvent);
+    return r;
+}
+
+static CUresult handle_cuCtxWaitEvent(struct vgb_call *c)
+{
+    const struct vgp_args_cuCtxWaitEvent *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuCtxWaitEvent)
+        return vgb_missing(c, "cuCtxWaitEvent");
+    CUresult r;
+    CUcontext hCtx = NULL;
+    r = vgb_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUevent hEvent = NULL;
+    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuCtxWaitEvent(hCtx, hEvent);
+    return r;
+}
+
+static CUresult handle_cuFuncSetSharedMemConfig(struct vgb_call *c)
+{
+    const struct vgp_args_cuFuncSetSharedMemConfig *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuFuncSetSharedMemConfig)
+        return vgb_missing(c, "cuFuncSetSharedMemConfig");
+    CUresult r;
+    CUfunction hfunc = NULL;
+    r = vgb_func_get(c, a->hfunc, &hfunc);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuFuncSetSharedMemConfig(hfunc, (CUsharedconfig)a->config);
+    return r;
+}
+
+static CUresult handle_vgpDeviceAtomicCapabilities(struct vgb_call *c)
+{
+    const struct vgp_args_vgpDeviceAtomicCapabilities *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t operations_bytes = (uint64_t)a->operations_len * 4;
+    if (a->operations_len > 64 || !vgp_range_ok(at, operations_bytes, c->args_size))
+        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+    const uint32_t *operations = (const void *)(c->args + at);
+    at += vgp_round8(operations_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpDeviceAtomicCapabilities ret = {0};
+    static __thread struct vgp_outs_vgpDeviceAtomicCapabilities o;
+    CUresult r = vgb_do_vgpDeviceAtomicCapabilities(c, a, operations, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.capabilities_len > 64)
+        ret.capabilities_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.capabilities, (uint64_t)ret.capabilities_len * 4);
+    return r;
+}
+
+static CUresult handle_vgpModuleLoadEx(struct vgb_call *c)
+{
+    const struct vgp_args_vgpModuleLoadEx *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad44[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t image_bytes = (uint64_t)a->image_len * 1;
+    if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
+        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+    const void *image = (const void *)(c->args + at);
+    at += vgp_round8(image_bytes);
+    uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
+    if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
+        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+    const uint32_t *optionIds = (const void *)(c->args + at);
+    at += vgp_round8(optionIds_bytes);
+    uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
+    if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
+        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+    const uint64_t *optionValues = (const void *)(c->args + at);
+    at += vgp_round8(optionValues_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    if (a->image_blob == 0 && a->image_size != image_bytes)
+        return vgb_malformed(c, "image: its size does not match");
+    if (a->image_blob != 0) {
+        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        if (br != CUDA_SUCCESS)
+            return br;
+    }
+    CUresult r = vgb_do_vgpModuleLoadEx(c, a, image, optionIds, optionValues);
+    return r;
+}
+
+static CUresult handle_vgpLibraryLoadEx(struct vgb_call *c)
+{
+    const struct vgp_args_vgpLibraryLoadEx *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad44[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t image_bytes = (uint64_t)a->image_len * 1;
+    if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
+        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+    const void *image = (const void *)(c->args + at);
+    at += vgp_round8(image_bytes);
+    uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
+    if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
+        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+    const uint32_t *optionIds = (const void *)(c->args + at);
+    at += vgp_round8(optionIds_bytes);
+    uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
+    if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
+        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+    const uint64_t *optionValues = (const void *)(c->args + at);
+    at += vgp_round8(optionValues_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    if (a->image_blob == 0 && a->image_size != image_bytes)
+        return vgb_malformed(c, "image: its size does not match");
+    if (a->image_blob != 0) {
+        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        if (br != CUDA_SUCCESS)
+            return br;
+    }
+    CUresult r = vgb_do_vgpLibraryLoadEx(c, a, image, optionIds, optionValues);
+    return r;
+}
+
+static CUresult handle_vgpJitLogRead(struct vgb_call *c)
+{
+    const struct vgp_args_vgpJitLogRead *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpJitLogRead ret = {0};
+    static __thread struct vgp_outs_vgpJitLogRead o;
+    CUresult r = vgb_do_vgpJitLogRead(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.text_len > 4032)
+        ret.text_len = 4032;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.text, (uint64_t)ret.text_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpJitLogDrop(struct vgb_call *c)
+{
+    const struct vgp_args_vgpJitLogDrop *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpJitLogDrop(c, a);
+    return r;
+}
+
 static CUresult handle_vgpNvmlInfo(struct vgb_call *c)
 {
     if (c->args_size != vgp_round16(0))
@@ -2990,6 +3263,18 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMemPoolSetAccess] = {"vgpMemPoolSetAccess", handle_vgpMemPoolSetAccess, 24, 792, VGP_F_REPLY},
     [VGP_cuMemPoolGetAccess] = {"cuMemPoolGetAccess", handle_cuMemPoolGetAccess, 16, 16, VGP_F_REPLY},
     [VGP_vgpPointerManaged] = {"vgpPointerManaged", handle_vgpPointerManaged, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamSetAttribute] = {"vgpStreamSetAttribute", handle_vgpStreamSetAttribute, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpStreamGetAttribute] = {"vgpStreamGetAttribute", handle_vgpStreamGetAttribute, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuStreamCopyAttributes] = {"cuStreamCopyAttributes", handle_cuStreamCopyAttributes, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpPointerSetSync] = {"vgpPointerSetSync", handle_vgpPointerSetSync, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuCtxRecordEvent] = {"cuCtxRecordEvent", handle_cuCtxRecordEvent, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuCtxWaitEvent] = {"cuCtxWaitEvent", handle_cuCtxWaitEvent, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuFuncSetSharedMemConfig] = {"cuFuncSetSharedMemConfig", handle_cuFuncSetSharedMemConfig, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpDeviceAtomicCapabilities] = {"vgpDeviceAtomicCapabilities", handle_vgpDeviceAtomicCapabilities, 16, 272, VGP_F_REPLY},
+    [VGP_vgpModuleLoadEx] = {"vgpModuleLoadEx", handle_vgpModuleLoadEx, 48, 49584, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpLibraryLoadEx] = {"vgpLibraryLoadEx", handle_vgpLibraryLoadEx, 48, 49584, VGP_F_REPLY},
+    [VGP_vgpJitLogRead] = {"vgpJitLogRead", handle_vgpJitLogRead, 16, 16, VGP_F_REPLY},
+    [VGP_vgpJitLogDrop] = {"vgpJitLogDrop", handle_vgpJitLogDrop, 8, 8, VGP_F_ASYNC},
     [VGP_vgpNvmlInfo] = {"vgpNvmlInfo", handle_vgpNvmlInfo, 0, 0, VGP_F_REPLY},
     [VGP_vgpNvmlUsage] = {"vgpNvmlUsage", handle_vgpNvmlUsage, 8, 8, VGP_F_REPLY},
     [VGP_vgpNvmlGet] = {"vgpNvmlGet", handle_vgpNvmlGet, 16, 16, VGP_F_REPLY},
@@ -3018,18 +3303,22 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuCtxGetLimit = (__typeof__(p->cuCtxGetLimit))find(ctx, "cuCtxGetLimit")) != NULL;
     n += (p->cuCtxGetSharedMemConfig = (__typeof__(p->cuCtxGetSharedMemConfig))find(ctx, "cuCtxGetSharedMemConfig")) != NULL;
     n += (p->cuCtxGetStreamPriorityRange = (__typeof__(p->cuCtxGetStreamPriorityRange))find(ctx, "cuCtxGetStreamPriorityRange")) != NULL;
+    n += (p->cuCtxRecordEvent = (__typeof__(p->cuCtxRecordEvent))find(ctx, "cuCtxRecordEvent")) != NULL;
     n += (p->cuCtxResetPersistingL2Cache = (__typeof__(p->cuCtxResetPersistingL2Cache))find(ctx, "cuCtxResetPersistingL2Cache")) != NULL;
     n += (p->cuCtxSetCacheConfig = (__typeof__(p->cuCtxSetCacheConfig))find(ctx, "cuCtxSetCacheConfig")) != NULL;
     n += (p->cuCtxSetCurrent = (__typeof__(p->cuCtxSetCurrent))find(ctx, "cuCtxSetCurrent")) != NULL;
     n += (p->cuCtxSetLimit = (__typeof__(p->cuCtxSetLimit))find(ctx, "cuCtxSetLimit")) != NULL;
     n += (p->cuCtxSetSharedMemConfig = (__typeof__(p->cuCtxSetSharedMemConfig))find(ctx, "cuCtxSetSharedMemConfig")) != NULL;
     n += (p->cuCtxSynchronize = (__typeof__(p->cuCtxSynchronize))find(ctx, "cuCtxSynchronize")) != NULL;
+    n += (p->cuCtxWaitEvent = (__typeof__(p->cuCtxWaitEvent))find(ctx, "cuCtxWaitEvent")) != NULL;
     n += (p->cuDeviceCanAccessPeer = (__typeof__(p->cuDeviceCanAccessPeer))find(ctx, "cuDeviceCanAccessPeer")) != NULL;
     n += (p->cuDeviceGet = (__typeof__(p->cuDeviceGet))find(ctx, "cuDeviceGet")) != NULL;
     n += (p->cuDeviceGetAttribute = (__typeof__(p->cuDeviceGetAttribute))find(ctx, "cuDeviceGetAttribute")) != NULL;
     n += (p->cuDeviceGetCount = (__typeof__(p->cuDeviceGetCount))find(ctx, "cuDeviceGetCount")) != NULL;
     n += (p->cuDeviceGetDefaultMemPool = (__typeof__(p->cuDeviceGetDefaultMemPool))find(ctx, "cuDeviceGetDefaultMemPool")) != NULL;
+    n += (p->cuDeviceGetHostAtomicCapabilities = (__typeof__(p->cuDeviceGetHostAtomicCapabilities))find(ctx, "cuDeviceGetHostAtomicCapabilities")) != NULL;
     n += (p->cuDeviceGetName = (__typeof__(p->cuDeviceGetName))find(ctx, "cuDeviceGetName")) != NULL;
+    n += (p->cuDeviceGetP2PAtomicCapabilities = (__typeof__(p->cuDeviceGetP2PAtomicCapabilities))find(ctx, "cuDeviceGetP2PAtomicCapabilities")) != NULL;
     n += (p->cuDeviceGetP2PAttribute = (__typeof__(p->cuDeviceGetP2PAttribute))find(ctx, "cuDeviceGetP2PAttribute")) != NULL;
     n += (p->cuDeviceGetPCIBusId = (__typeof__(p->cuDeviceGetPCIBusId))find(ctx, "cuDeviceGetPCIBusId")) != NULL;
     n += (p->cuDeviceGetUuid_v2 = (__typeof__(p->cuDeviceGetUuid_v2))find(ctx, "cuDeviceGetUuid_v2")) != NULL;
@@ -3053,6 +3342,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuFuncGetParamInfo = (__typeof__(p->cuFuncGetParamInfo))find(ctx, "cuFuncGetParamInfo")) != NULL;
     n += (p->cuFuncSetAttribute = (__typeof__(p->cuFuncSetAttribute))find(ctx, "cuFuncSetAttribute")) != NULL;
     n += (p->cuFuncSetCacheConfig = (__typeof__(p->cuFuncSetCacheConfig))find(ctx, "cuFuncSetCacheConfig")) != NULL;
+    n += (p->cuFuncSetSharedMemConfig = (__typeof__(p->cuFuncSetSharedMemConfig))find(ctx, "cuFuncSetSharedMemConfig")) != NULL;
     n += (p->cuGetErrorName = (__typeof__(p->cuGetErrorName))find(ctx, "cuGetErrorName")) != NULL;
     n += (p->cuGetErrorString = (__typeof__(p->cuGetErrorString))find(ctx, "cuGetErrorString")) != NULL;
     n += (p->cuGraphChildGraphNodeGetGraph = (__typeof__(p->cuGraphChildGraphNodeGetGraph))find(ctx, "cuGraphChildGraphNodeGetGraph")) != NULL;
@@ -3161,15 +3451,18 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuOccupancyMaxActiveClusters = (__typeof__(p->cuOccupancyMaxActiveClusters))find(ctx, "cuOccupancyMaxActiveClusters")) != NULL;
     n += (p->cuOccupancyMaxPotentialClusterSize = (__typeof__(p->cuOccupancyMaxPotentialClusterSize))find(ctx, "cuOccupancyMaxPotentialClusterSize")) != NULL;
     n += (p->cuPointerGetAttribute = (__typeof__(p->cuPointerGetAttribute))find(ctx, "cuPointerGetAttribute")) != NULL;
+    n += (p->cuPointerSetAttribute = (__typeof__(p->cuPointerSetAttribute))find(ctx, "cuPointerSetAttribute")) != NULL;
     n += (p->cuProfilerStart = (__typeof__(p->cuProfilerStart))find(ctx, "cuProfilerStart")) != NULL;
     n += (p->cuProfilerStop = (__typeof__(p->cuProfilerStop))find(ctx, "cuProfilerStop")) != NULL;
     n += (p->cuStreamBatchMemOp_v2 = (__typeof__(p->cuStreamBatchMemOp_v2))find(ctx, "cuStreamBatchMemOp_v2")) != NULL;
     n += (p->cuStreamBeginCaptureToGraph = (__typeof__(p->cuStreamBeginCaptureToGraph))find(ctx, "cuStreamBeginCaptureToGraph")) != NULL;
     n += (p->cuStreamBeginCapture_v2 = (__typeof__(p->cuStreamBeginCapture_v2))find(ctx, "cuStreamBeginCapture_v2")) != NULL;
+    n += (p->cuStreamCopyAttributes = (__typeof__(p->cuStreamCopyAttributes))find(ctx, "cuStreamCopyAttributes")) != NULL;
     n += (p->cuStreamCreate = (__typeof__(p->cuStreamCreate))find(ctx, "cuStreamCreate")) != NULL;
     n += (p->cuStreamCreateWithPriority = (__typeof__(p->cuStreamCreateWithPriority))find(ctx, "cuStreamCreateWithPriority")) != NULL;
     n += (p->cuStreamDestroy_v2 = (__typeof__(p->cuStreamDestroy_v2))find(ctx, "cuStreamDestroy_v2")) != NULL;
     n += (p->cuStreamEndCapture = (__typeof__(p->cuStreamEndCapture))find(ctx, "cuStreamEndCapture")) != NULL;
+    n += (p->cuStreamGetAttribute = (__typeof__(p->cuStreamGetAttribute))find(ctx, "cuStreamGetAttribute")) != NULL;
     n += (p->cuStreamGetCaptureInfo_v2 = (__typeof__(p->cuStreamGetCaptureInfo_v2))find(ctx, "cuStreamGetCaptureInfo_v2")) != NULL;
     n += (p->cuStreamGetCaptureInfo_v3 = (__typeof__(p->cuStreamGetCaptureInfo_v3))find(ctx, "cuStreamGetCaptureInfo_v3")) != NULL;
     n += (p->cuStreamGetFlags = (__typeof__(p->cuStreamGetFlags))find(ctx, "cuStreamGetFlags")) != NULL;
@@ -3177,6 +3470,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuStreamGetPriority = (__typeof__(p->cuStreamGetPriority))find(ctx, "cuStreamGetPriority")) != NULL;
     n += (p->cuStreamIsCapturing = (__typeof__(p->cuStreamIsCapturing))find(ctx, "cuStreamIsCapturing")) != NULL;
     n += (p->cuStreamQuery = (__typeof__(p->cuStreamQuery))find(ctx, "cuStreamQuery")) != NULL;
+    n += (p->cuStreamSetAttribute = (__typeof__(p->cuStreamSetAttribute))find(ctx, "cuStreamSetAttribute")) != NULL;
     n += (p->cuStreamSynchronize = (__typeof__(p->cuStreamSynchronize))find(ctx, "cuStreamSynchronize")) != NULL;
     n += (p->cuStreamUpdateCaptureDependencies = (__typeof__(p->cuStreamUpdateCaptureDependencies))find(ctx, "cuStreamUpdateCaptureDependencies")) != NULL;
     n += (p->cuStreamUpdateCaptureDependencies_v2 = (__typeof__(p->cuStreamUpdateCaptureDependencies_v2))find(ctx, "cuStreamUpdateCaptureDependencies_v2")) != NULL;

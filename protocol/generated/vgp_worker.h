@@ -26,18 +26,22 @@ struct vgp_provider {
     __typeof__(&cuCtxGetLimit) cuCtxGetLimit;
     __typeof__(&cuCtxGetSharedMemConfig) cuCtxGetSharedMemConfig;
     __typeof__(&cuCtxGetStreamPriorityRange) cuCtxGetStreamPriorityRange;
+    __typeof__(&cuCtxRecordEvent) cuCtxRecordEvent;
     __typeof__(&cuCtxResetPersistingL2Cache) cuCtxResetPersistingL2Cache;
     __typeof__(&cuCtxSetCacheConfig) cuCtxSetCacheConfig;
     __typeof__(&cuCtxSetCurrent) cuCtxSetCurrent;
     __typeof__(&cuCtxSetLimit) cuCtxSetLimit;
     __typeof__(&cuCtxSetSharedMemConfig) cuCtxSetSharedMemConfig;
     __typeof__(&cuCtxSynchronize) cuCtxSynchronize;
+    __typeof__(&cuCtxWaitEvent) cuCtxWaitEvent;
     __typeof__(&cuDeviceCanAccessPeer) cuDeviceCanAccessPeer;
     __typeof__(&cuDeviceGet) cuDeviceGet;
     __typeof__(&cuDeviceGetAttribute) cuDeviceGetAttribute;
     __typeof__(&cuDeviceGetCount) cuDeviceGetCount;
     __typeof__(&cuDeviceGetDefaultMemPool) cuDeviceGetDefaultMemPool;
+    __typeof__(&cuDeviceGetHostAtomicCapabilities) cuDeviceGetHostAtomicCapabilities;
     __typeof__(&cuDeviceGetName) cuDeviceGetName;
+    __typeof__(&cuDeviceGetP2PAtomicCapabilities) cuDeviceGetP2PAtomicCapabilities;
     __typeof__(&cuDeviceGetP2PAttribute) cuDeviceGetP2PAttribute;
     __typeof__(&cuDeviceGetPCIBusId) cuDeviceGetPCIBusId;
     __typeof__(&cuDeviceGetUuid_v2) cuDeviceGetUuid_v2;
@@ -61,6 +65,7 @@ struct vgp_provider {
     __typeof__(&cuFuncGetParamInfo) cuFuncGetParamInfo;
     __typeof__(&cuFuncSetAttribute) cuFuncSetAttribute;
     __typeof__(&cuFuncSetCacheConfig) cuFuncSetCacheConfig;
+    __typeof__(&cuFuncSetSharedMemConfig) cuFuncSetSharedMemConfig;
     __typeof__(&cuGetErrorName) cuGetErrorName;
     __typeof__(&cuGetErrorString) cuGetErrorString;
     __typeof__(&cuGraphChildGraphNodeGetGraph) cuGraphChildGraphNodeGetGraph;
@@ -169,15 +174,18 @@ struct vgp_provider {
     __typeof__(&cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters;
     __typeof__(&cuOccupancyMaxPotentialClusterSize) cuOccupancyMaxPotentialClusterSize;
     __typeof__(&cuPointerGetAttribute) cuPointerGetAttribute;
+    __typeof__(&cuPointerSetAttribute) cuPointerSetAttribute;
     __typeof__(&cuProfilerStart) cuProfilerStart;
     __typeof__(&cuProfilerStop) cuProfilerStop;
     __typeof__(&cuStreamBatchMemOp_v2) cuStreamBatchMemOp_v2;
     __typeof__(&cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph;
     __typeof__(&cuStreamBeginCapture_v2) cuStreamBeginCapture_v2;
+    __typeof__(&cuStreamCopyAttributes) cuStreamCopyAttributes;
     __typeof__(&cuStreamCreate) cuStreamCreate;
     __typeof__(&cuStreamCreateWithPriority) cuStreamCreateWithPriority;
     __typeof__(&cuStreamDestroy_v2) cuStreamDestroy_v2;
     __typeof__(&cuStreamEndCapture) cuStreamEndCapture;
+    __typeof__(&cuStreamGetAttribute) cuStreamGetAttribute;
     __typeof__(&cuStreamGetCaptureInfo_v2) cuStreamGetCaptureInfo_v2;
     __typeof__(&cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3;
     __typeof__(&cuStreamGetFlags) cuStreamGetFlags;
@@ -185,6 +193,7 @@ struct vgp_provider {
     __typeof__(&cuStreamGetPriority) cuStreamGetPriority;
     __typeof__(&cuStreamIsCapturing) cuStreamIsCapturing;
     __typeof__(&cuStreamQuery) cuStreamQuery;
+    __typeof__(&cuStreamSetAttribute) cuStreamSetAttribute;
     __typeof__(&cuStreamSynchronize) cuStreamSynchronize;
     __typeof__(&cuStreamUpdateCaptureDependencies) cuStreamUpdateCaptureDependencies;
     __typeof__(&cuStreamUpdateCaptureDependencies_v2) cuStreamUpdateCaptureDependencies_v2;
@@ -332,6 +341,23 @@ CUresult vgb_do_cuLinkDestroy(struct vgb_call *c, const struct vgp_args_cuLinkDe
 CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMemPoolCreate *a);
 CUresult vgb_do_vgpMemPoolSetAccess(struct vgb_call *c, const struct vgp_args_vgpMemPoolSetAccess *a, const uint32_t *locationTypes, const int32_t *locationIds, const uint32_t *access);
 CUresult vgb_do_vgpPointerManaged(struct vgb_call *c, const struct vgp_args_vgpPointerManaged *a, struct vgp_ret_vgpPointerManaged *r);
+CUresult vgb_do_vgpStreamSetAttribute(struct vgb_call *c, const struct vgp_args_vgpStreamSetAttribute *a, const void *value);
+struct vgp_outs_vgpStreamGetAttribute {
+    uint8_t value[64] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpStreamGetAttribute(struct vgb_call *c, const struct vgp_args_vgpStreamGetAttribute *a, struct vgp_ret_vgpStreamGetAttribute *r, struct vgp_outs_vgpStreamGetAttribute *o);
+CUresult vgb_do_vgpPointerSetSync(struct vgb_call *c, const struct vgp_args_vgpPointerSetSync *a);
+struct vgp_outs_vgpDeviceAtomicCapabilities {
+    uint32_t capabilities[64] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpDeviceAtomicCapabilities(struct vgb_call *c, const struct vgp_args_vgpDeviceAtomicCapabilities *a, const uint32_t *operations, struct vgp_ret_vgpDeviceAtomicCapabilities *r, struct vgp_outs_vgpDeviceAtomicCapabilities *o);
+CUresult vgb_do_vgpModuleLoadEx(struct vgb_call *c, const struct vgp_args_vgpModuleLoadEx *a, const void *image, const uint32_t *optionIds, const uint64_t *optionValues);
+CUresult vgb_do_vgpLibraryLoadEx(struct vgb_call *c, const struct vgp_args_vgpLibraryLoadEx *a, const void *image, const uint32_t *optionIds, const uint64_t *optionValues);
+struct vgp_outs_vgpJitLogRead {
+    uint8_t text[4032] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpJitLogRead(struct vgb_call *c, const struct vgp_args_vgpJitLogRead *a, struct vgp_ret_vgpJitLogRead *r, struct vgp_outs_vgpJitLogRead *o);
+CUresult vgb_do_vgpJitLogDrop(struct vgb_call *c, const struct vgp_args_vgpJitLogDrop *a);
 struct vgp_outs_vgpNvmlInfo {
     char driverVersion[80] __attribute__((aligned(8)));
     char nvmlVersion[80] __attribute__((aligned(8)));

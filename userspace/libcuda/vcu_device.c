@@ -317,6 +317,44 @@ CUresult vcu_cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CU
     return CUDA_SUCCESS;
 }
 
+static CUresult atomics(unsigned int *capabilities, const CUatomicOperation *operations,
+                        unsigned int count, CUdevice dev, CUdevice peer)
+{
+    uint32_t ids[64], n = count;
+    CUresult res;
+
+    if (capabilities == NULL || operations == NULL || count == 0 || count > 64)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        ids[i] = operations[i];
+    res = vgp_call_vgpDeviceAtomicCapabilities(dev, peer, ids, count, capabilities, &n);
+    return res == CUDA_SUCCESS && n != count ? CUDA_ERROR_UNKNOWN : res;
+}
+
+CUresult vcu_cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
+                                               const CUatomicOperation *operations,
+                                               unsigned int count, CUdevice dev)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    return res == CUDA_SUCCESS ? atomics(capabilities, operations, count, dev, -1) : res;
+}
+
+CUresult vcu_cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities,
+                                              const CUatomicOperation *operations,
+                                              unsigned int count, CUdevice srcDevice,
+                                              CUdevice dstDevice)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(srcDevice, &d);
+
+    if (res == CUDA_SUCCESS)
+        res = vcu_device_get(dstDevice, &d);
+    return res == CUDA_SUCCESS ? atomics(capabilities, operations, count, srcDevice, dstDevice)
+                               : res;
+}
+
 /* CUDA_MODULE_LOADING is the documented switch of the driver; LAZY is the default since 12.2. */
 CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {

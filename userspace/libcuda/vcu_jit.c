@@ -54,6 +54,13 @@ CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n,
     return CUDA_SUCCESS;
 }
 
+uint32_t vcu_jit_log_room(const struct vcu_jit_log *log)
+{
+    if (log->text == NULL)
+        return 0;
+    return log->size < VGP_JIT_LOG_MAX ? log->size : VGP_JIT_LOG_MAX;
+}
+
 void vcu_jit_give(const struct vcu_jit_log *log, const char *text, size_t n)
 {
     if (log->text == NULL || log->size == 0)

@@ -29,6 +29,8 @@ struct vcu_jit {
  */
 CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n,
                        const CUjit_option *options, void **values);
+/* Bytes of the log that the host shall keep; 0: it is not wanted. */
+uint32_t vcu_jit_log_room(const struct vcu_jit_log *log);
 /* Writes a log of n bytes (without a NUL) where the application wants it; does nothing without. */
 void vcu_jit_give(const struct vcu_jit_log *log, const char *text, size_t n);
 /* Writes CU_JIT_WALL_TIME, if it was asked for. */

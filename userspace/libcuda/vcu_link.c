@@ -19,13 +19,6 @@ struct vcu_link {
     uint64_t size;
 };
 
-static uint32_t log_room(const struct vcu_jit_log *log)
-{
-    if (log->text == NULL)
-        return 0;
-    return log->size < VGP_JIT_LOG_MAX ? log->size : VGP_JIT_LOG_MAX;
-}
-
 CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                              CUlinkState *stateOut)
 {
@@ -46,8 +39,8 @@ CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, voi
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpLinkCreate((CUlinkState)(uintptr_t)h, l->jit.ids, l->jit.n,
-                                     l->jit.values, l->jit.n, log_room(&l->jit.info),
-                                     log_room(&l->jit.error));
+                                     l->jit.values, l->jit.n, vcu_jit_log_room(&l->jit.info),
+                                     vcu_jit_log_room(&l->jit.error));
     if (res != CUDA_SUCCESS) {
         if (h != 0)
             vgp_handle_drop(h);
@@ -78,7 +71,7 @@ static CUresult find(CUlinkState state, struct vcu_link **l)
 /* The text of one of the host's logs so far; a failure leaves what came. */
 static void fetch_log(CUlinkState state, const struct vcu_jit_log *log, uint32_t which)
 {
-    uint32_t room = log_room(log), done = 0, total = 0;
+    uint32_t room = vcu_jit_log_room(log), done = 0, total = 0;
     char *text;
 
     if (room == 0 || (text = malloc(room + 4096u)) == NULL)

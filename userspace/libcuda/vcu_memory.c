@@ -108,6 +108,16 @@ bool vcu_memory_in_place(uint64_t addr, uint64_t n)
     return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
 }
 
+bool vcu_memory_set_sync(uint64_t addr, bool on)
+{
+    struct vcu_range r;
+
+    if (!vcu_range_find(&device_ranges, addr, &r) && !vcu_range_find(&host_ranges, addr, &r))
+        return false;
+    ((struct vcu_memory *)r.data)->sync_memops = on;
+    return true;
+}
+
 void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size)
 {
     struct vcu_memory m = {
@@ -303,6 +313,70 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
     (void)location;
     return VCU_REFUSE(CUDA_ERROR_INVALID_DEVICE, "cuMemPrefetchAsync",
                       "managed memory does not migrate (device attribute 89 is 0)");
+}
+
+CUresult vcu_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                     CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                     size_t numPrefetchLocs, unsigned long long flags,
+                                     CUstream hStream)
+{
+    CUresult res = vcu_check_context();
+    size_t k = 0;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (count == 0 || dptrs == NULL || sizes == NULL || prefetchLocs == NULL ||
+        prefetchLocIdxs == NULL || numPrefetchLocs == 0 || numPrefetchLocs > count || flags != 0 ||
+        prefetchLocIdxs[0] != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+        if (k + 1 < numPrefetchLocs && prefetchLocIdxs[k + 1] == i)
+            k++;
+        res = vcu_cuMemPrefetchAsync_v2(dptrs[i], sizes[i], prefetchLocs[k], 0, hStream);
+    }
+    return res;
+}
+
+/*
+ * Advice about memory that does not migrate: what would concern a GPU is refused as cuda.h says for
+ * devices whose attribute 89 is 0, the rest is a hint that has nothing to change.
+ */
+CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                            CUmemLocation location)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
+        count == 0 || !vcu_memory_find(devPtr, &p) ||
+        (p.m.kind != VCU_MEM_MANAGED && p.m.kind != VCU_MEM_SHADOW) ||
+        !vgp_range_ok(devPtr - p.start, count, p.size))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
+        advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+        return CUDA_SUCCESS;
+    switch (location.type) {
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return VCU_REFUSE(CUDA_ERROR_INVALID_DEVICE, "cuMemAdvise",
+                          "managed memory does not migrate (device attribute 89 is 0)");
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult vcu_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
+{
+    CUmemLocation location = { .type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
+                                                               : CU_MEM_LOCATION_TYPE_DEVICE,
+                               .id = device == CU_DEVICE_CPU ? 0 : device };
+
+    return vcu_cuMemAdvise_v2(devPtr, count, advice, location);
 }
 
 CUresult vcu_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,

@@ -26,6 +26,7 @@ struct vcu_memory {
     uint64_t buffer_id;  /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
     unsigned flags;      /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
     bool registered;     /* host: by cuMemHostRegister: the memory is the application's */
+    bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool in_place;       /* host: the worker maps it: copies need no staging */
     uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
     uint64_t pool;       /* device: the pool that it came from, 0 = none */
@@ -55,6 +56,8 @@ bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
 /* Takes the range that starts there and is of that kind out of the table. */
 bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place);
 uint64_t vcu_memory_new_id(void);
+/* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
+bool vcu_memory_set_sync(uint64_t addr, bool on);
 /* Enters a range that the worker says is new: what the table still has there is gone. */
 void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
 

@@ -71,13 +71,65 @@ void vcu_unit_free(struct vcu_unit *u)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
+/* One log of a load, in pieces of a reply each; a failure leaves what came. */
+static void fetch_log(uint32_t id, uint32_t which, const struct vcu_jit_log *log)
+{
+    uint32_t room = vcu_jit_log_room(log), done = 0, total = 0;
+    char *text;
+
+    if (room == 0 || (text = malloc(room + 4096u)) == NULL)
+        return;
+    do {
+        uint32_t n = 4032;
+
+        if (vgp_call_vgpJitLogRead(id, which, done, &total, (uint8_t *)text + done, &n) !=
+                CUDA_SUCCESS || n == 0)
+            break;
+        done += n;
+    } while (done < total && done < room);
+    vcu_jit_give(log, text, done);
+    free(text);
+}
+
+/* With the application's options. `error`: LOG_MAX bytes for the start of the error log. */
+static CUresult load_with_options(uint64_t handle, enum vgp_handle_type type,
+                                  const struct vcu_image *image, const struct vcu_jit *jit,
+                                  char *error)
+{
+    static _Atomic uint32_t last_id;
+    uint32_t info_max = vcu_jit_log_room(&jit->info), error_max = vcu_jit_log_room(&jit->error);
+    uint32_t id = atomic_fetch_add(&last_id, 1) + 1;
+    CUresult res;
+
+    if (id == 0)
+        id = atomic_fetch_add(&last_id, 1) + 1;
+    if (type == VGP_H_MODULE)
+        res = vgp_call_vgpModuleLoadEx((CUmodule)(uintptr_t)handle, image->data, image->size,
+                                       jit->ids, jit->n, jit->values, jit->n, id, info_max,
+                                       error_max);
+    else
+        res = vgp_call_vgpLibraryLoadEx((CUlibrary)(uintptr_t)handle, image->data, image->size,
+                                        jit->ids, jit->n, jit->values, jit->n, id, info_max,
+                                        error_max);
+    if (info_max == 0 && error_max == 0)
+        return res;
+    fetch_log(id, 0, &jit->info);
+    fetch_log(id, 1, &jit->error);
+    vgp_call_vgpJitLogDrop(id);
+    if (jit->error.text != NULL && jit->error.size != 0) {
+        strncpy(error, jit->error.text, LOG_MAX - 1);
+        error[LOG_MAX - 1] = '\0';
+    }
+    return res;
+}
+
 static CUresult load(enum vgp_handle_type type, const char *call, const void *code, uint64_t limit,
                      struct vcu_jit *jit, uint64_t *handle)
 {
     struct vcu_image image;
     const char *why;
     char info[LOG_MAX] = "", error[LOG_MAX] = "";
-    bool want = jit->info.text != NULL || jit->error.text != NULL || vcu_trace_on;
+    bool want = vcu_trace_on; /* the reason of a refusal, for the trace */
     struct vcu_unit *u;
     CUresult res = vcu_image_measure(code, limit, &image, &why);
 
@@ -86,14 +138,14 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     u = vcu_unit_new(type);
     if (u == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (type == VGP_H_MODULE)
+    if (jit->n != 0 || jit->info.text != NULL || jit->error.text != NULL)
+        res = load_with_options(u->handle, type, &image, jit, error);
+    else if (type == VGP_H_MODULE)
         res = vgp_call_vgpModuleLoad((CUmodule)(uintptr_t)u->handle, image.data, image.size, want,
                                      info, sizeof(info), error, sizeof(error));
     else
         res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want,
                                       info, sizeof(info), error, sizeof(error));
-    vcu_jit_give(&jit->info, info, strlen(info));
-    vcu_jit_give(&jit->error, error, strlen(error));
     vcu_jit_done(jit);
     if (res != CUDA_SUCCESS) {
         vcu_unit_free(u);

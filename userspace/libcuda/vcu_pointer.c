@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../../protocol/generated/vgp_entry.h"
-#include "../../protocol/vgp_guest_rt.h"
+#include "../../protocol/generated/vgp_guest.h"
 
 CUresult vcu_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
@@ -55,6 +55,8 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(void **)data = (void *)(uintptr_t)ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(unsigned char *)data = p->m.sync_memops;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned char *)data = 0;
@@ -220,4 +222,22 @@ CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
             answer_reserved(data[i], attributes[i], &v);
     }
     return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                   CUdeviceptr ptr)
+{
+    struct vcu_place p;
+    unsigned int on;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !known_range(ptr, &p))
+        return CUDA_ERROR_INVALID_VALUE;
+    on = *(const unsigned int *)value;
+    res = vgp_call_vgpPointerSetSync(device_pointer(&p, ptr), on);
+    if (res == CUDA_SUCCESS)
+        vcu_memory_set_sync(ptr, on != 0);
+    return res;
 }

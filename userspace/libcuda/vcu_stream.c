@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What of streams and events is answered in the guest; the rest of them is generated. */
-#include "vcu.h"
+#include "vcu_memory.h"
+
+#include <string.h>
 
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
@@ -68,6 +70,72 @@ CUresult vcu_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     if (pctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *pctx = (CUcontext)(uintptr_t)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    CUresult res = vcu_cuStreamGetCtx(hStream, pCtx);
+
+    if (res == CUDA_SUCCESS && pGreenCtx != NULL)
+        *pGreenCtx = NULL; /* documented for a stream of an ordinary context */
+    return res;
+}
+
+/* ---- attributes ---- */
+
+CUresult vcu_cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                  const CUstreamAttrValue *value)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpStreamSetAttribute(vcu_stream(hStream), attr, value, sizeof(*value));
+}
+
+CUresult vcu_cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                  CUstreamAttrValue *value_out)
+{
+    uint8_t bytes[sizeof(*value_out)];
+    uint32_t n = sizeof(bytes);
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (value_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpStreamGetAttribute(vcu_stream(hStream), attr, bytes, &n);
+    if (res == CUDA_SUCCESS && n != sizeof(bytes))
+        res = CUDA_ERROR_UNKNOWN;
+    if (res == CUDA_SUCCESS)
+        memcpy(value_out, bytes, sizeof(bytes));
+    return res;
+}
+
+/* Managed memory is where both sides reach it at any time: attaching changes nothing. */
+CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+                                    unsigned int flags)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if ((flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+         flags != CU_MEM_ATTACH_SINGLE) ||
+        !vcu_memory_find(dptr, &p) ||
+        (p.m.kind != VCU_MEM_MANAGED && p.m.kind != VCU_MEM_SHADOW) || p.start != dptr ||
+        (length != 0 && length != p.size))
+        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 

@@ -146,16 +146,9 @@ CUresult vgb_do_vgpLinkAdd(struct vgb_call *c, const struct vgp_args_vgpLinkAdd 
         return r;
     if (!vgb_provider.cuLinkAddData_v2)
         return vgb_missing(c, "cuLinkAddData");
-    /* The input must fit what was sent, whatever its headers say. */
-    if (vgb_image_refused(c, data, a->data_size))
-        return CUDA_ERROR_INVALID_IMAGE;
-    if (!a->data_blob) { /* with room behind it: PTX is a string; blobs have that already */
-        copy = calloc(1, a->data_size + 64);
-        if (!copy)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        memcpy(copy, data, a->data_size);
-        data = copy;
-    }
+    r = vgb_image_take(c, &data, a->data_size, a->data_blob != 0, &copy);
+    if (r != CUDA_SUCCESS)
+        return r;
     r = vgb_provider.cuLinkAddData_v2(l->state, (CUjitInputType)a->inputType,
                                       (void *)(uintptr_t)data, a->data_size, name, jit.n,
                                       jit.options, jit.values);

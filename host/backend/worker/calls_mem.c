@@ -135,6 +135,15 @@ CUresult vgb_do_vgpPointerManaged(struct vgb_call *c, const struct vgp_args_vgpP
     return e;
 }
 
+CUresult vgb_do_vgpPointerSetSync(struct vgb_call *c, const struct vgp_args_vgpPointerSetSync *a)
+{
+    unsigned on = a->on;
+
+    if (!vgb_provider.cuPointerSetAttribute)
+        return vgb_missing(c, "cuPointerSetAttribute");
+    return vgb_provider.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a->addr);
+}
+
 /* ---- the quota ---- */
 
 static CUresult account(CUresult r, uint64_t address, uint64_t bytes)

@@ -64,7 +64,7 @@ static const char *image_wrong(const uint8_t *p, uint64_t n)
     return NULL;
 }
 
-bool vgb_image_refused(struct vgb_call *c, const void *image, uint64_t n)
+static bool image_refused(struct vgb_call *c, const void *image, uint64_t n)
 {
     const char *wrong = image_wrong(image, n);
 
@@ -91,6 +91,21 @@ static bool image_open(struct image *m, const void *data, uint64_t size, bool is
     memcpy(m->copy, data, size);
     m->data = m->copy;
     return true;
+}
+
+CUresult vgb_image_take(struct vgb_call *c, const void **image, uint64_t size, bool is_blob,
+                        void **copy)
+{
+    struct image m;
+
+    *copy = NULL;
+    if (image_refused(c, *image, size))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (!image_open(&m, *image, size, is_blob))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *image = m.data;
+    *copy = m.copy;
+    return CUDA_SUCCESS;
 }
 
 #define LOGS 4
@@ -162,7 +177,7 @@ CUresult vgb_do_vgpModuleLoad(struct vgb_call *c, const struct vgp_args_vgpModul
         return e;
     if (!vgb_provider.cuModuleLoadData || !vgb_provider.cuModuleLoadDataEx)
         return vgb_missing(c, "cuModuleLoadDataEx");
-    if (vgb_image_refused(c, image, a->image_size))
+    if (image_refused(c, image, a->image_size))
         return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -194,7 +209,7 @@ CUresult vgb_do_vgpLibraryLoad(struct vgb_call *c, const struct vgp_args_vgpLibr
         return e;
     if (!vgb_provider.cuLibraryLoadData)
         return vgb_missing(c, "cuLibraryLoadData");
-    if (vgb_image_refused(c, image, a->image_size))
+    if (image_refused(c, image, a->image_size))
         return CUDA_ERROR_INVALID_IMAGE;
     if (!image_open(&m, image, a->image_size, a->image_blob != 0))
         return CUDA_ERROR_OUT_OF_MEMORY;

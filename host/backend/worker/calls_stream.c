@@ -62,6 +62,83 @@ CUresult vgb_do_vgpStreamMemOps(struct vgb_call *c, const struct vgp_args_vgpStr
     return vgb_provider.cuStreamBatchMemOp_v2(stream, n, list, a->flags);
 }
 
+/* Attributes of streams whose value is plain data. */
+static bool stream_attribute(uint32_t id)
+{
+    return id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+           id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
+           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
+           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+}
+
+CUresult vgb_do_vgpStreamSetAttribute(struct vgb_call *c,
+                                      const struct vgp_args_vgpStreamSetAttribute *a,
+                                      const void *value)
+{
+    CUstreamAttrValue v;
+    CUstream stream;
+    CUresult r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->value_len != sizeof(v))
+        return vgb_malformed(c, "an attribute's value has %u bytes", a->value_len);
+    if (!stream_attribute(a->attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgb_provider.cuStreamSetAttribute)
+        return vgb_missing(c, "cuStreamSetAttribute");
+    memcpy(&v, value, sizeof(v));
+    return vgb_provider.cuStreamSetAttribute(stream, (CUstreamAttrID)a->attribute, &v);
+}
+
+CUresult vgb_do_vgpStreamGetAttribute(struct vgb_call *c,
+                                      const struct vgp_args_vgpStreamGetAttribute *a,
+                                      struct vgp_ret_vgpStreamGetAttribute *r,
+                                      struct vgp_outs_vgpStreamGetAttribute *o)
+{
+    CUstreamAttrValue v;
+    CUstream stream;
+    CUresult e = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!stream_attribute(a->attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgb_provider.cuStreamGetAttribute)
+        return vgb_missing(c, "cuStreamGetAttribute");
+    memset(&v, 0, sizeof(v));
+    e = vgb_provider.cuStreamGetAttribute(stream, (CUstreamAttrID)a->attribute, &v);
+    if (e == CUDA_SUCCESS) {
+        memcpy(o->value, &v, sizeof(v));
+        r->value_len = sizeof(v);
+    }
+    return e;
+}
+
+CUresult vgb_do_vgpDeviceAtomicCapabilities(struct vgb_call *c,
+                                            const struct vgp_args_vgpDeviceAtomicCapabilities *a,
+                                            const uint32_t *operations,
+                                            struct vgp_ret_vgpDeviceAtomicCapabilities *r,
+                                            struct vgp_outs_vgpDeviceAtomicCapabilities *o)
+{
+    const CUatomicOperation *ops = (const CUatomicOperation *)operations;
+    uint32_t n = a->operations_len;
+    CUresult e;
+
+    if (a->peer < 0) {
+        if (!vgb_provider.cuDeviceGetHostAtomicCapabilities)
+            return vgb_missing(c, "cuDeviceGetHostAtomicCapabilities");
+        e = vgb_provider.cuDeviceGetHostAtomicCapabilities(o->capabilities, ops, n, a->device);
+    } else {
+        if (!vgb_provider.cuDeviceGetP2PAtomicCapabilities)
+            return vgb_missing(c, "cuDeviceGetP2PAtomicCapabilities");
+        e = vgb_provider.cuDeviceGetP2PAtomicCapabilities(o->capabilities, ops, n, a->device,
+                                                          a->peer);
+    }
+    r->capabilities_len = e == CUDA_SUCCESS ? n : 0;
+    return e;
+}
+
 CUresult vgb_do_vgpOccupancyClusters(struct vgb_call *c,
                                      const struct vgp_args_vgpOccupancyClusters *a,
                                      const uint32_t *attributeIds, const void *attributeValues,

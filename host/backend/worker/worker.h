@@ -329,8 +329,10 @@ void vgb_jit_log(struct vgb_jit *j, bool error, char *buffer, uint32_t size);
 /* The link states of a context that ends, which is current. */
 void vgb_links_end(struct vgb_worker *w, uint64_t context);
 
-/* calls_module.c: true, with a detail for the trace, when an image claims more than n bytes. */
-bool vgb_image_refused(struct vgb_call *c, const void *image, uint64_t n);
+/* calls_module.c: checks an image from the wire and puts room behind it; *copy is the caller's to
+ * free. INVALID_IMAGE, with a detail for the trace, when it claims more than was sent. */
+CUresult vgb_image_take(struct vgb_call *c, const void **image, uint64_t size, bool is_blob,
+                        void **copy);
 
 /* launch.c: launch attributes from the wire; NOT_SUPPORTED for those that are not plain data. */
 #define VGB_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire and one that a flag stands for */

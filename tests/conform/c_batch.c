@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+/* Batches of copies, 3D copies between contexts, attributes of streams and pointers, JIT options. */
+#include "conform.h"
+
+CASE(batch_copies, CF_CTX)
+{
+    enum { N = 6, SIZE = 3000 };
+    CUdeviceptr d[N], dsts[2 * N], srcs[2 * N];
+    size_t sizes[2 * N], first[2] = {0, 3};
+    uint8_t *host[N], *back[N], *pinned = NULL;
+    CUmemcpyAttributes attrs[2];
+    CUstream s = NULL;
+    bool ok = true;
+
+    memset(attrs, 0, sizeof(attrs));
+    attrs[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    attrs[1].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemHostAlloc((void **)&pinned, SIZE, 0));
+    for (int i = 0; i < N; i++) {
+        NEED(cuMemAlloc(&d[i], SIZE));
+        host[i] = i == 4 ? pinned : malloc(SIZE);
+        back[i] = calloc(1, SIZE);
+        cf_pattern(host[i], SIZE, i + 1);
+        dsts[i] = d[i];
+        srcs[i] = (CUdeviceptr)(uintptr_t)host[i];
+        sizes[i] = SIZE;
+    }
+    OK("up", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s));
+    memset(pinned, 0, SIZE); /* its order was "during the call" */
+    for (int i = 0; i < N; i++) {
+        srcs[i] = d[i];
+        dsts[i] = (CUdeviceptr)(uintptr_t)back[i];
+    }
+    attrs[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    attrs[0].flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+    OK("down", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, s));
+    OK("sync", cuStreamSynchronize(s));
+    for (int i = 0; i < N; i++)
+        ok &= cf_is_pattern(back[i], SIZE, i + 1);
+    cf_true("content", ok);
+    RC("none", cuMemcpyBatchAsync(dsts, srcs, sizes, 0, attrs, first, 1, s),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("no_attributes", cuMemcpyBatchAsync(dsts, srcs, sizes, N, NULL, first, 1, s),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("too_many_attributes", cuMemcpyBatchAsync(dsts, srcs, sizes, 1, attrs, first, 2, s),
+       CUDA_ERROR_INVALID_VALUE);
+    first[0] = 1;
+    RC("first_index", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s),
+       CUDA_ERROR_INVALID_VALUE);
+    first[0] = 0;
+    first[1] = N;
+    RC("index_past", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s),
+       CUDA_ERROR_INVALID_VALUE);
+    attrs[0].srcAccessOrder = 0;
+    RC("order", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, s),
+       CUDA_ERROR_INVALID_VALUE);
+    attrs[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    RC("legacy", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < N; i++) {
+        NEED(cuMemFree(d[i]));
+        free(back[i]);
+        if (i != 4)
+            free(host[i]);
+    }
+    NEED(cuMemFreeHost(pinned));
+    NEED(cuStreamDestroy(s));
+}
+
+/* The source of a copy in stream order is read behind what the stream does before. */
+static void CUDA_CB write_seven(void *p)
+{
+    *(volatile uint32_t *)p = 7;
+}
+
+CASE(batch_order, CF_CTX)
+{
+    uint32_t *src = calloc(1, 4), got = 0;
+    CUdeviceptr d = 0, dst, from = (CUdeviceptr)(uintptr_t)src;
+    CUmemcpyAttributes attr;
+    size_t n = 4, zero = 0;
+    CUstream s = NULL;
+
+    memset(&attr, 0, sizeof(attr));
+    attr.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&d, 4));
+    dst = d;
+    NEED(cuLaunchHostFunc(s, write_seven, src));
+    OK("copy", cuMemcpyBatchAsync(&dst, &from, &n, 1, &attr, &zero, 1, s));
+    OK("sync", cuStreamSynchronize(s));
+    OK("read", cuMemcpyDtoH(&got, d, 4));
+    cf_u64("value", got, 7);
+    NEED(cuMemFree(d));
+    NEED(cuStreamDestroy(s));
+    free(src);
+}
+
+CASE(batch_3d, CF_CTX)
+{
+    CUDA_MEMCPY3D_BATCH_OP op;
+    CUDA_MEMCPY3D_PEER peer;
+    CUcontext c = NULL;
+    CUdeviceptr d = 0, e = 0;
+    uint8_t host[4 * 8 * 16], back[4 * 8 * 16];
+    CUstream s = NULL;
+    bool ok = true;
+
+    NEED(cuCtxGetCurrent(&c));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&d, 32 * 16 * 4));
+    NEED(cuMemAlloc(&e, 32 * 16 * 4));
+    cf_pattern(host, sizeof(host), 9);
+    memset(&op, 0, sizeof(op));
+    op.src.type = op.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    op.src.op.ptr.ptr = (CUdeviceptr)(uintptr_t)host;
+    op.dst.op.ptr.ptr = d;
+    op.dst.op.ptr.rowLength = 32;
+    op.dst.op.ptr.layerHeight = 16;
+    op.extent = (CUextent3D){.width = 16, .height = 8, .depth = 4};
+    op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    OK("up", cuMemcpy3DBatchAsync(1, &op, 0, s));
+    OK("sync", cuStreamSynchronize(s));
+    memset(&peer, 0, sizeof(peer));
+    peer.srcMemoryType = peer.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    peer.srcContext = peer.dstContext = c;
+    peer.srcDevice = d;
+    peer.dstDevice = e;
+    peer.srcPitch = peer.dstPitch = 32;
+    peer.srcHeight = peer.dstHeight = 16;
+    peer.WidthInBytes = 16;
+    peer.Height = 8;
+    peer.Depth = 4;
+    OK("peer", cuMemcpy3DPeer(&peer));
+    OK("peer_async", cuMemcpy3DPeerAsync(&peer, s));
+    op.src = op.dst;
+    op.src.op.ptr.ptr = e;
+    memset(&op.dst, 0, sizeof(op.dst));
+    op.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    op.dst.op.ptr.ptr = (CUdeviceptr)(uintptr_t)back;
+    OK("down", cuMemcpy3DBatchAsync(1, &op, 0, s));
+    OK("sync_2", cuStreamSynchronize(s));
+    ok = !memcmp(host, back, sizeof(host));
+    cf_true("content", ok);
+    RC("flags", cuMemcpy3DBatchAsync(1, &op, 1, s), CUDA_ERROR_INVALID_VALUE);
+    RC("none", cuMemcpy3DBatchAsync(0, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    RC("legacy", cuMemcpy3DBatchAsync(1, &op, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    op.extent.depth = 0;
+    RC("extent", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    op.extent.depth = 4;
+    op.src.op.ptr.rowLength = 4;
+    RC("row", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
+    peer.srcContext = (CUcontext)0x123456;
+    RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuMemFree(d));
+    NEED(cuMemFree(e));
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(stream_attributes, CF_CTX)
+{
+    CUstream s = NULL, t = NULL;
+    CUstreamAttrValue v, got;
+    CUcontext c = NULL, now = NULL;
+    CUgreenCtx green = (CUgreenCtx)1;
+    int least = 0, greatest = 0, p = 9;
+
+    NEED(cuStreamCreate(&s, 0));
+    NEED(cuStreamCreate(&t, 0));
+    NEED(cuCtxGetCurrent(&now));
+    NEED(cuCtxGetStreamPriorityRange(&least, &greatest));
+    memset(&v, 0, sizeof(v));
+    v.syncPolicy = CU_SYNC_POLICY_BLOCKING_SYNC;
+    OK("set", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
+    OK("get", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+    cf_u64("value", got.syncPolicy, CU_SYNC_POLICY_BLOCKING_SYNC);
+    OK("copy", cuStreamCopyAttributes(t, s));
+    memset(&got, 0, sizeof(got));
+    OK("get_copy", cuStreamGetAttribute(t, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+    cf_u64("value_copy", got.syncPolicy, CU_SYNC_POLICY_BLOCKING_SYNC);
+    v.priority = greatest;
+    OK("set_priority", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+    OK("get_priority", cuStreamGetPriority(s, &p));
+    cf_true("priority", p == greatest);
+    RC("unknown", cuStreamSetAttribute(s, (CUstreamAttrID)99, &v), CUDA_ERROR_INVALID_VALUE);
+    RC("not_of_streams", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    OK("ctx", cuStreamGetCtx_v2(s, &c, &green));
+    cf_true("ctx_value", c == now && !green);
+    NEED(cuStreamDestroy(t));
+    RC("destroyed", cuStreamCopyAttributes(t, s), CUDA_ERROR_INVALID_HANDLE);
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(pointer_sync, CF_CTX)
+{
+    CUdeviceptr p = 0, m = 0;
+    unsigned on = 1;
+    unsigned got = 0;
+    CUstream s = NULL;
+
+    NEED(cuMemAlloc(&p, 256));
+    OK("get", cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    cf_u64("off", got & 1, 0);
+    OK("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    OK("get_2", cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p + 8));
+    cf_u64("on", got & 1, 1);
+    RC("other", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("unknown", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 0x1000),
+       CUDA_ERROR_INVALID_VALUE);
+    /* Managed memory: advice that is a hint everywhere, and attachment. */
+    NEED(cuMemAllocManaged(&m, 8192, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuStreamCreate(&s, 0));
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    OK("advise", cuMemAdvise(m, 8192, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
+    OK("unadvise", cuMemAdvise(m, 8192, CU_MEM_ADVISE_UNSET_READ_MOSTLY, here));
+    RC("advise_past", cuMemAdvise(m, 8193, CU_MEM_ADVISE_SET_READ_MOSTLY, here),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("advise_device_memory", cuMemAdvise(p, 256, CU_MEM_ADVISE_SET_READ_MOSTLY, here),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("advise_unknown", cuMemAdvise(m, 8192, (CUmem_advise)99, here), CUDA_ERROR_INVALID_VALUE);
+    OK("attach", cuStreamAttachMemAsync(s, m, 0, CU_MEM_ATTACH_SINGLE));
+    OK("attach_whole", cuStreamAttachMemAsync(s, m, 8192, CU_MEM_ATTACH_GLOBAL));
+    RC("attach_part", cuStreamAttachMemAsync(s, m, 4096, CU_MEM_ATTACH_GLOBAL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("attach_flags", cuStreamAttachMemAsync(s, m, 0, 0x40), CUDA_ERROR_INVALID_VALUE);
+    RC("attach_device_memory", cuStreamAttachMemAsync(s, p, 0, CU_MEM_ATTACH_GLOBAL),
+       CUDA_ERROR_INVALID_VALUE);
+    NEED(cuStreamDestroy(s));
+    NEED(cuMemFree(m));
+    NEED(cuMemFree(p));
+}
+
+CASE(jit_options, CF_CTX)
+{
+    char info[100] = "x", *error = calloc(1, 20000);
+    CUjit_option opt[] = {CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                          CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                          CU_JIT_MAX_REGISTERS,    CU_JIT_OPTIMIZATION_LEVEL,
+                          CU_JIT_WALL_TIME};
+    void *val[] = {info, (void *)sizeof(info), error, (void *)20000, (void *)64, (void *)3, NULL};
+    CUjit_option unknown = (CUjit_option)999;
+    CUmodule m = NULL;
+    CUlibrary lib = NULL;
+    char wrong[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                   ".visible .entry k() { this is no instruction; }\n";
+
+    OK("module", cuModuleLoadDataEx(&m, cf_ptx, 7, opt, val));
+    cf_true("no_error", error[0] == 0);
+    OK("unload", cuModuleUnload(m));
+    val[1] = (void *)sizeof(info);
+    val[3] = (void *)20000;
+    OK("library", cuLibraryLoadData(&lib, cf_ptx, opt, val, 7, NULL, NULL, 0));
+    OK("library_unload", cuLibraryUnload(lib));
+    val[1] = (void *)sizeof(info);
+    val[3] = (void *)20000;
+    CUresult r = cuModuleLoadDataEx(&m, wrong, 7, opt, val);
+    RC_IN("wrong", r, CUDA_ERROR_INVALID_PTX, CUDA_SUCCESS);
+    cf_true("wrong_log", r == CUDA_SUCCESS || error[0]);
+    cf_true("wrong_size", r == CUDA_SUCCESS || (size_t)val[3] >= strlen(error));
+    RC("unknown", cuModuleLoadDataEx(&m, cf_ptx, 1, &unknown, val), CUDA_ERROR_INVALID_VALUE);
+    RC("unknown_library", cuLibraryLoadData(&lib, cf_ptx, &unknown, val, 1, NULL, NULL, 0),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuModuleLoadDataEx(&m, cf_ptx, 1, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    free(error);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Batches of copies, and 3D copies between contexts: made of the copies that there are. A batch
+ * promises stream order as a whole and no order inside, so one copy after the other is a valid one.
+ */
+#include "vcu_copy.h"
+
+#include "../../protocol/generated/vgp_entry.h"
+#include "../../protocol/generated/vgp_guest.h"
+
+static bool order_ok(CUmemcpySrcAccessOrder order)
+{
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+/* What all batches check of their stream: the legacy one has no place for a batch. */
+static CUresult check_stream(const char *call, CUstream stream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(stream))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+    if (stream == NULL || stream == CU_STREAM_LEGACY)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
+    return CUDA_SUCCESS;
+}
+
+/*
+ * Brings one copy in line with its access order. Pageable memory is read before the call returns,
+ * which is too early when the order is that of the stream; pinned memory is read in stream order,
+ * which is too late when the source is only good during the call. *async: how to copy.
+ */
+static CUresult obey_order(CUmemcpySrcAccessOrder order, uint64_t src, uint64_t bytes,
+                           CUstream stream, bool *async)
+{
+    bool device = vcu_memory_is_device(src, 0), pinned = vcu_memory_in_place(src, bytes);
+
+    *async = true;
+    if (order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && !device && !pinned)
+        return vgp_call_cuStreamSynchronize(stream);
+    if (order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && (device || pinned))
+        *async = false;
+    return CUDA_SUCCESS;
+}
+
+static void give_index(size_t *failed, size_t i)
+{
+    if (failed != NULL)
+        *failed = i;
+}
+
+static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
+                      size_t count, const CUmemcpyAttributes *attrs, const size_t *first,
+                      size_t nattrs, size_t *failed, CUstream stream)
+{
+    static const char call[] = "cuMemcpyBatchAsync";
+    size_t k = 0;
+    CUresult res = check_stream(call, stream);
+
+    give_index(failed, SIZE_MAX); /* documented: not the fault of one copy */
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (count == 0 || dsts == NULL || srcs == NULL || sizes == NULL || attrs == NULL ||
+        first == NULL || nattrs == 0 || nattrs > count || first[0] != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < nattrs; i++) {
+        if (!order_ok(attrs[i].srcAccessOrder) || first[i] >= count ||
+            (attrs[i].flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0 ||
+            (i > 0 && first[i] <= first[i - 1]))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+        bool async;
+
+        if (k + 1 < nattrs && first[k + 1] == i)
+            k++;
+        res = obey_order(attrs[k].srcAccessOrder, srcs[i], sizes[i], stream, &async);
+        if (res == CUDA_SUCCESS)
+            res = vcu_copy_linear(call, vcu_memory_is_device(dsts[i], 0), dsts[i],
+                                  vcu_memory_is_device(srcs[i], 0), srcs[i], sizes[i], stream,
+                                  async);
+        if (res == CUDA_SUCCESS && !async)
+            res = vgp_call_cuStreamSynchronize(stream); /* also where both sides are device memory */
+        if (res != CUDA_SUCCESS)
+            give_index(failed, i);
+    }
+    return res;
+}
+
+CUresult vcu_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                   size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
+                                   size_t numAttrs, CUstream hStream)
+{
+    return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, vcu_stream(hStream));
+}
+
+CUresult vcu_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                                CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+                                size_t *failIdx, CUstream hStream)
+{
+    return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx,
+                 vcu_stream(hStream));
+}
+
+/* ---- 3D ------------------------------------------------------------------------------------- */
+
+static CUresult operand(const char *call, const CUmemcpy3DOperand *o, const CUextent3D *extent,
+                        CUdeviceptr *at, size_t *pitch, size_t *height)
+{
+    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "copies with arrays are not served");
+    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+        (o->op.ptr.rowLength != 0 && o->op.ptr.rowLength < extent->width) ||
+        (o->op.ptr.layerHeight != 0 && o->op.ptr.layerHeight < extent->height))
+        return CUDA_ERROR_INVALID_VALUE;
+    *at = o->op.ptr.ptr;
+    *pitch = o->op.ptr.rowLength == 0 ? extent->width : o->op.ptr.rowLength;
+    *height = o->op.ptr.layerHeight == 0 ? extent->height : o->op.ptr.layerHeight;
+    return CUDA_SUCCESS;
+}
+
+static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
+{
+    CUDA_MEMCPY3D p = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .WidthInBytes = op->extent.width,
+        .Height = op->extent.height,
+        .Depth = op->extent.depth,
+    };
+    bool async;
+    CUresult res;
+
+    if (!order_ok(op->srcAccessOrder) || op->extent.width == 0 || op->extent.height == 0 ||
+        op->extent.depth == 0 ||
+        (op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = operand(call, &op->src, &op->extent, &p.srcDevice, &p.srcPitch, &p.srcHeight);
+    if (res == CUDA_SUCCESS)
+        res = operand(call, &op->dst, &op->extent, &p.dstDevice, &p.dstPitch, &p.dstHeight);
+    if (res == CUDA_SUCCESS)
+        res = obey_order(op->srcAccessOrder, p.srcDevice, 1, stream, &async);
+    if (res == CUDA_SUCCESS)
+        res = vcu_cuMemcpy3DAsync_v2(&p, stream);
+    if (res == CUDA_SUCCESS && !async)
+        res = vgp_call_cuStreamSynchronize(stream);
+    return res;
+}
+
+static CUresult batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed,
+                         unsigned long long flags, CUstream stream)
+{
+    static const char call[] = "cuMemcpy3DBatchAsync";
+    CUresult res = check_stream(call, stream);
+
+    give_index(failed, SIZE_MAX);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (n == 0 || list == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n && res == CUDA_SUCCESS; i++) {
+        res = one_3d(call, &list[i], stream);
+        if (res != CUDA_SUCCESS)
+            give_index(failed, i);
+    }
+    return res;
+}
+
+CUresult vcu_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+                                     unsigned long long flags, CUstream hStream)
+{
+    return batch_3d(numOps, opList, NULL, flags, vcu_stream(hStream));
+}
+
+CUresult vcu_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
+                                  unsigned long long flags, CUstream hStream)
+{
+    return batch_3d(numOps, opList, failIdx, flags, vcu_stream(hStream));
+}
+
+/* ---- between contexts: one worker has them all ---------------------------------------------- */
+
+static CUresult peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3D *plain)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (p == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Contexts count where the memory type does not say where the memory is. */
+    if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->srcContext) == NULL) ||
+        (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->dstContext) == NULL))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
+    *plain = (CUDA_MEMCPY3D){
+        .srcXInBytes = p->srcXInBytes,
+        .srcY = p->srcY,
+        .srcZ = p->srcZ,
+        .srcLOD = p->srcLOD,
+        .srcMemoryType = p->srcMemoryType,
+        .srcHost = p->srcHost,
+        .srcDevice = p->srcDevice,
+        .srcArray = p->srcArray,
+        .srcPitch = p->srcPitch,
+        .srcHeight = p->srcHeight,
+        .dstXInBytes = p->dstXInBytes,
+        .dstY = p->dstY,
+        .dstZ = p->dstZ,
+        .dstLOD = p->dstLOD,
+        .dstMemoryType = p->dstMemoryType,
+        .dstHost = p->dstHost,
+        .dstDevice = p->dstDevice,
+        .dstArray = p->dstArray,
+        .dstPitch = p->dstPitch,
+        .dstHeight = p->dstHeight,
+        .WidthInBytes = p->WidthInBytes,
+        .Height = p->Height,
+        .Depth = p->Depth,
+    };
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    CUDA_MEMCPY3D plain;
+    CUresult res = peer_3d("cuMemcpy3DPeer", pCopy, &plain);
+
+    return res == CUDA_SUCCESS ? vcu_cuMemcpy3D_v2(&plain) : res;
+}
+
+CUresult vcu_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D plain;
+    CUresult res = peer_3d("cuMemcpy3DPeerAsync", pCopy, &plain);
+
+    return res == CUDA_SUCCESS ? vcu_cuMemcpy3DAsync_v2(&plain, hStream) : res;
+}
