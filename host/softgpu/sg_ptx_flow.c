@@ -518,6 +518,8 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
 
             if (*op == SG_OPND_NONE) {
                 *op = 0;
+                c->fields[2 * i] &= (uint8_t)~(1u << k);
+                c->fields[2 * i + 1] &= (uint8_t)~(1u << k);
                 continue;
             }
             if (*op & SG_OPND_CONST)
