@@ -114,6 +114,7 @@ static void test_cvt(void)
     T("hw", "cvt.s8.s32", (s8)a);
     T("ww", "cvt.sat.u8.s32", clamp64(SA, 0, 255));
     T("ww", "cvt.sat.s8.u32", clamp64(UA, -128, 127));
+    T("wd", "cvt.sat.u32.u64", a >> 32 ? 0xffffffffu : (u32)a); /* found by tests/ptxgen */
     T("wd", "cvt.sat.s32.s64", clamp64((s64)a, INT32_MIN, INT32_MAX));
     T("dd", "cvt.sat.u64.s64", clamp64((s64)a, 0, UINT64_MAX));
     T("wf", "cvt.rzi.s32.f32", ref_f2i(trunc((double)F32(a)), 32, true, false));

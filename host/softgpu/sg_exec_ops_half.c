@@ -55,6 +55,25 @@ static inline f32 to_odd(f64 s)
     return inexact && !(u & 1) ? f32b(away ? u - 1 : u + 1) : f;
 }
 
+/*
+ * x * y + z with one rounding left to do. The product is exact in f64; the sum need not be: then it
+ * is made odd, too, by what it lost (Knuth's two-sum).
+ */
+static inline f32 fma_to_odd(f32 x, f32 y, f32 z)
+{
+    const f64 p = (f64)x * (f64)y, s = p + (f64)z, back = s - p;
+    const f64 lost = (p - (s - back)) + ((f64)z - back);
+    u64 u;
+    f64 odd;
+
+    memcpy(&u, &s, 8);
+    if (lost == 0.0 || lost != lost || (u & 1) || s - s != 0.0)
+        return to_odd(s);
+    u += (lost > 0.0) == (s > 0.0) ? 1 : -1ull;
+    memcpy(&odd, &u, 8);
+    return to_odd(odd);
+}
+
 static inline f32 hmin(f32 a, f32 b, bool nan)
 {
     f32 r = a < b ? a : b;
@@ -147,7 +166,7 @@ static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bo
         doubt |= (u & low) == mid || (mag - 1 < (bf ? 0x00800000u : 0x38800000u));
     }
     if (UNLIKELY(doubt))
-        LANES r[i] = to_odd((f64)x[i] * (f64)y[i] + (f64)z[i]);
+        LANES r[i] = fma_to_odd(x[i], y[i], z[i]);
 }
 
 static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair)

@@ -66,7 +66,7 @@
     X(cvt_u32_s32, "cvt.u32.s32", u32, u32, a)                               \
     X(cvt_u32_u64, "cvt.u32.u64", u32, u64, (u32)a)                          \
     X(cvt_u32_s64, "cvt.u32.s64", u32, u64, (u32)a)                          \
-    X(cvt_sat_u32_u64, "cvt.sat.u32.u64", u32, u64, a >> 32 ? NOWHERE : (u32)a) \
+    X(narrow_address, "narrow.address", u32, u64, a >> 32 ? NOWHERE : (u32)a) \
     X(cvt_u64_u8, "cvt.u64.u8", u64, u32, (u64)(u8)a)                        \
     X(cvt_u64_s8, "cvt.u64.s8", u64, u32, (s64)(s8)a)                        \
     X(cvt_u64_u16, "cvt.u64.u16", u64, u32, (u64)(u16)a)                     \

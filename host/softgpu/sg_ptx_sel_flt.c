@@ -31,7 +31,7 @@ static bool is_half(enum sg_type t)
 static int half_arith(struct sg_dec *d, enum sg_type t)
 {
     const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base;
-    uint32_t a, b = NONE, c = NONE, i;
+    uint32_t a, b = NONE, c = NONE, i, s;
     int64_t flags = 0;
     char op[40];
 
@@ -48,9 +48,12 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
         b = sg_src(d, 2, t);
     if (d->nops > 3)
         c = sg_src(d, 3, t);
+    /* bf16 is computed as f32, whose denormals are bf16's: they count, whatever the kernel's mode. */
+    s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
     i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
     if (!d->err)
         d->insns[i].imm = flags;
+    sg_fp_end(d, s);
     return d->err;
 }
 
@@ -203,15 +206,18 @@ static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 {
     char op[40];
     int64_t flags = half_flags(d, round_mod(d));
-    uint32_t a, b = NONE, i;
+    uint32_t a, b = NONE, i, s;
 
     flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
     snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
     a = sg_src(d, 1, ts);
     if (d->nops == 3)
         b = sg_src(d, 2, ts);
+    /* By rounding to nearest alone it is done with integers; otherwise denormals of f32 count. */
+    s = flags & ~(int64_t)H_FTZ ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
     i = sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
     set_imm(d, i, flags);
+    sg_fp_end(d, s);
     return d->err;
 }
 
@@ -221,7 +227,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     static const char *const im[] = {"rni", "rzi", "rmi", "rpi"};
     int64_t flags = half_flags(d, rnd) | (sg_mod(d, "sat") ? H_SAT : 0);
     bool ftz = sg_mod(d, "ftz");
-    uint32_t a = cvt_src(d, 1, ts), x, i, dst;
+    uint32_t a = cvt_src(d, 1, ts), x, i, dst, s;
     char op[40];
 
     for (int k = 0; k < 4; k++)
@@ -259,8 +265,10 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         a = x;
     }
     snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
+    s = td == SG_TY_BF16 && flags ? sg_fp_begin(d, NULL, false) : UINT32_MAX; /* as in cvt_packed */
     i = sg_emit(d, op, dst, a, NONE, NONE);
     set_imm(d, i, flags);
+    sg_fp_end(d, s);
     return cvt_dst_end(d, 0, td, dst);
 }
 
@@ -322,8 +330,11 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
         sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
 finish:
-    if (sat)
+    if (sat) { /* a denormal stays one unless it says .ftz */
+        s = sg_fp_begin(d, NULL, ftz);
         sg_emit(d, td == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
+        sg_fp_end(d, s);
+    }
     return cvt_dst_end(d, 0, td, dst);
 }
 

@@ -92,7 +92,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
         if (x->off)
             sg_emit(d, "add.sat.u32.u64", x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
         else
-            sg_emit(d, "cvt.sat.u32.u64", x->op, o.v, NONE, NONE);
+            sg_emit(d, "narrow.address", x->op, o.v, NONE, NONE);
         x->off = 0;
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
         x->op = sg_temp(d, SG_TY_U64);

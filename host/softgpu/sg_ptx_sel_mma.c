@@ -121,7 +121,7 @@ static int emit_ldst_matrix(struct sg_dec *d)
         if (from)
             sg_emit(d, "add.sat.u32.u64", addr, o->v, sg_const64(d, from), NONE);
         else
-            sg_emit(d, "cvt.sat.u32.u64", addr, o->v, NONE, NONE);
+            sg_emit(d, "narrow.address", addr, o->v, NONE, NONE);
         o->imm = 0;
     } else {
         addr = o->v;
