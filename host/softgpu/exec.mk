@@ -10,12 +10,12 @@ SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_init.c sg_ptx_kernel.c sg_sass.c \
 	sg_ptx_body.c sg_ptx_call.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
-	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_exec_warp.c sg_exec_cta.c \
+	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_ptx_sel_bulk.c sg_exec_warp.c sg_exec_cta.c \
 	sg_exec_pool.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_ops.c sg_jit_mem_ops.c \
 	sg_jit_mem.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
-	sg_exec_ops_cvt.c
+	sg_exec_ops_cvt.c sg_exec_ops_bulk.c
 # handlers compiled per instruction set
 SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c \
 	sg_exec_ops_mma.c
@@ -63,7 +63,8 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec_op_avx2_test \
 	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
 	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test sg_exec_nvcc_test \
-	sg_sass_test sg_exec_call_test sg_exec_order_test
+	sg_sass_test sg_exec_call_test sg_exec_order_test \
+	sg_exec_bulk_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
@@ -73,7 +74,7 @@ SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(
 $(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
 $(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test \
-		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test: $(O)/%: $(O)/%.o \
+		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test: $(O)/%: $(O)/%.o \
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
@@ -92,6 +93,10 @@ $(O)/sg_sass_test: | $(SG_SASS_TEST_CUBIN)
 $(O)/meta_%.cubin: $(SG_EXEC_DIR)/tests-ptx/meta.cu | $(O)
 	$(SG_EXEC_NVCC) -cubin -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/sg_exec_call_test: | $(if $(SG_EXEC_NVCC),$(O)/recursion_80.ptx)
+$(O)/sg_exec_bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
+$(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
+		-arch=sm_$* -o $@ $<
 $(O)/recursion_%.ptx: $(SG_EXEC_DIR)/tests-ptx/recursion.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)

@@ -55,6 +55,11 @@ struct sg_insn {
     uint32_t idx; /* key of the range cache */
 };
 
+/* imm of bulk.copy and bulk.reduce */
+#define SG_BULK_TO_SHARED 1
+#define SG_BULK_FROM_SHARED 2
+#define SG_BULK_BARRIER 4
+
 /* aux of ld/st/atom: how the slow path redoes the access. */
 #define SG_AUX_SPACE(x) ((x) & 7u)           /* enum sg_space */
 #define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
@@ -117,6 +122,7 @@ struct sg_warp {
     uint32_t ngroups; /* groups put aside */
     struct sg_group groups[SG_LANES];
     uint32_t index;   /* in the CTA */
+    uint32_t cluster_in; /* lanes that have come to barrier.cluster and not all others */
     uint32_t *stack;  /* of real calls: words of 4 bytes, interleaved by lane */
     uint32_t sp[SG_LANES]; /* words in use */
     const struct sg_insn *lane_ip[SG_LANES]; /* while lanes return to different places */
@@ -154,6 +160,7 @@ struct sg_cta {
     uint32_t done_warps;
     struct sg_warp *warps;
     struct sg_barrier bar[SG_NBARRIERS];
+    uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
     struct sg_mem_range cache[SG_RANGE_CACHE];
     uint64_t icount;
     uint32_t worker; /* %smid */
@@ -178,6 +185,9 @@ enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_O
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind);
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
+void sg_cluster_check(struct sg_cta *c); /* sg_exec_ops_bulk.c: has everybody come? */
+/* A barrier object after n arrivals and after tx bytes were announced (or, below 0, have come). */
+uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
 int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
 
 /* ---- sg_exec_mem.c: the checked, lane by lane way ---- */

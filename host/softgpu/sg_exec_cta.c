@@ -89,6 +89,7 @@ int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes)
 {
     c->alive -= lanes;
+    sg_cluster_check(c);
     for (uint32_t id = 0; id < SG_NBARRIERS; id++)
         if (c->bar[id].active && !c->bar[id].expected && c->bar[id].arrived >= c->alive)
             bar_release(c, id);

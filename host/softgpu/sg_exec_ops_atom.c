@@ -219,23 +219,38 @@ ATOM16(add_bf16, add_bf16(old, b))
 
 /*
  * Barrier objects of 64 bits: arrivals still missing in bits 0-19, arrivals of a phase in bits
- * 20-39, number of the phase above. The state that arrive returns is the object as it was.
+ * 20-39, bytes announced and not yet come in bits 40-60 (signed: they may come first), the
+ * number of the phase above. The state that arrive returns is the object as it was.
  */
 #define MBAR_COUNT 0xfffffu
-#define MBAR_PHASE(v) ((v) >> 40)
+#define MBAR_TX 0x1fffffu
+#define MBAR_PHASE(v) ((v) >> 61)
 
-static u64 mbar_arrive(u64 v, u32 n, bool drop)
+static u64 mbar_make(u64 pending, u64 expected, u64 tx, u64 phase)
 {
-    u64 pending = v & MBAR_COUNT, expected = v >> 20 & MBAR_COUNT, phase = MBAR_PHASE(v);
-
-    if (drop)
-        expected -= expected ? 1 : 0;
-    pending = pending > n ? pending - n : 0;
-    if (!pending) {
+    if (!pending && !(tx & MBAR_TX)) {
         pending = expected;
         phase++;
     }
-    return pending | expected << 20 | phase << 40;
+    return pending | expected << 20 | (tx & MBAR_TX) << 40 | phase << 61;
+}
+
+u64 sg_mbar_step(u64 v, u32 n, s32 tx)
+{
+    const u64 pending = v & MBAR_COUNT;
+
+    return mbar_make(pending > n ? pending - n : 0, v >> 20 & MBAR_COUNT,
+                     (v >> 40) + (u64)(s64)tx, MBAR_PHASE(v));
+}
+
+static u64 mbar_arrive(u64 v, u32 n, bool drop)
+{
+    const u64 expected = v >> 20 & MBAR_COUNT, pending = v & MBAR_COUNT;
+
+    if (!drop)
+        return sg_mbar_step(v, n, 0);
+    return mbar_make(pending > n ? pending - n : 0, expected ? expected - 1 : 0, v >> 40,
+                     MBAR_PHASE(v));
 }
 
 #define MBAR(id, body)                                                       \
@@ -269,6 +284,8 @@ MBAR(drop, { u64 old = LOAD(p);
                                                  true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
                  ;
              DST(u64, d)[i] = old; })
+MBAR(expect, { *p = sg_mbar_step(LOAD(p), 0, (s32)SRC(u32, b)[i]); })
+MBAR(complete, { *p = sg_mbar_step(LOAD(p), 0, -(s32)SRC(u32, b)[i]); })
 MBAR(test, MBAR_SET_PRED(MBAR_PHASE(LOAD(p)) != MBAR_PHASE(SRC(u64, b)[i])))
 MBAR(parity, MBAR_SET_PRED((MBAR_PHASE(LOAD(p)) & 1) != (SRC(u32, b)[i] & 1)))
 
@@ -336,6 +353,7 @@ const struct sg_opdef sg_ops_atom[] = {
     ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
     ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async")
     ROW(mbar_init, "mbar.init") ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
-    ROW(mbar_test, "mbar.test") ROW(mbar_parity, "mbar.parity") ROW(mbar_pending, "mbar.pending")
+    ROW(mbar_expect, "mbar.expect")
+    ROW(mbar_complete, "mbar.complete") ROW(mbar_test, "mbar.test") ROW(mbar_parity, "mbar.parity") ROW(mbar_pending, "mbar.pending")
     {NULL, NULL},
 };

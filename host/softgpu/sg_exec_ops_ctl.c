@@ -96,6 +96,8 @@ static int leave(struct sg_warp *w, const struct sg_insn *in, u32 gone)
     if (!gone)
         return SG_NEXT;
     w->alive &= ~gone;
+    w->cta->cluster_arrived -= (u32)__builtin_popcount(gone & w->cluster_in);
+    w->cluster_in &= ~gone;
     if (rest) {
         sg_warp_set_mask(w, rest);
         sg_bar_exit(w->cta, (u32)__builtin_popcount(gone));

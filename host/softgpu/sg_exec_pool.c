@@ -230,6 +230,7 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c)
 
     w->alive = n >= SG_LANES ? SG_FULL : (1u << n) - 1;
     w->ngroups = 0;
+    w->cluster_in = 0;
     w->cc = 0;
     w->hold = w->spin = w->sync_force = false;
     w->slices = 0;
@@ -298,6 +299,7 @@ static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
     c->alive = c->nthreads;
     c->done_warps = 0;
     memset(c->bar, 0, sizeof(c->bar));
+    c->cluster_arrived = 0;
     memset(c->shared, 0, c->shared_bytes);
     for (uint32_t i = 0; i < c->nwarps; i++)
         warp_start(&c->warps[i], c);

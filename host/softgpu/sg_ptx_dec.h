@@ -239,7 +239,7 @@ struct sg_family {
 #define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u /* takes the predicate itself */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
-    sg_families_warp[], sg_families_ctl[], sg_families_mma[];
+    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
 #define SG_MAX_ARGS 64
 /* The operands of a call. */

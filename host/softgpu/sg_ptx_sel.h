@@ -80,4 +80,16 @@ static inline enum sg_type sg_wider(enum sg_type t)
 
 int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
 
+/* The address of operand i with its offset, in a register: 32 bits in shared memory, else 64. */
+uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
+/* One operation of a barrier object: dst, operand that holds the address, third operand. */
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
+               enum sg_space sp);
+/* Stores vec elements of operand `from` at the shared address of operand `to`. */
+int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);
+/* sg_ptx_sel_bulk.c: parts of the families cp, st and barrier. */
+int sg_emit_bulk(struct sg_dec *d);
+int sg_emit_st_async(struct sg_dec *d);
+int sg_emit_cluster_barrier(struct sg_dec *d);
+
 #endif

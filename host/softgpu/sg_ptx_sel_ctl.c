@@ -92,7 +92,7 @@ static int emit_bar(struct sg_dec *d)
         return d->err;
     }
     if (sg_mod(d, "cluster"))
-        return sg_dec_refuse(d, NULL);
+        return sg_emit_cluster_barrier(d);
     sg_mod(d, "cta");
     sg_mod(d, "aligned");
     if (!red) {
@@ -125,7 +125,8 @@ static int emit_fence(struct sg_dec *d)
 {
     static const char *const known[] = {
         "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "level",
-        "proxy", "alias", "async", "global", "shared::cta", "generic", "sync_restrict"};
+        "proxy", "alias", "async", "global", "shared::cta", "generic", "sync_restrict",
+        "shared::cluster", "mbarrier_init", "tensormap::generic"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         sg_mod(d, known[i]);
@@ -154,7 +155,7 @@ const struct sg_family sg_families_ctl[] = {
     {"bra", emit_bra, 1, 1, SG_FAM_PRED},     {"brx", emit_brx, 2, 2, SG_FAM_CTL},
     {"ret", emit_ret, 0, 0, SG_FAM_PRED},     {"exit", emit_exit, 0, 0, SG_FAM_PRED},
     {"trap", emit_trap, 0, 0, SG_FAM_CTL},    {"brkpt", emit_trap, 0, 0, 0},
-    {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 1, 4, SG_FAM_CTL},
+    {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
     {"membar", emit_fence, 0, 0, 0},          {"fence", emit_fence, 0, 1, 0},
     {"nanosleep", emit_nanosleep, 1, 1, 0},   {"griddepcontrol", emit_nothing, 0, 0, 0},
     {"pmevent", emit_nothing, 1, 1, 0},       {"setmaxnreg", emit_nothing, 1, 1, 0},

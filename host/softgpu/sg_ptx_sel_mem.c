@@ -27,8 +27,8 @@ static enum sg_space take_space(struct sg_dec *d)
 {
     if (sg_mod(d, "global"))
         return SG_SP_GLOBAL;
-    if (sg_mod(d, "shared") || sg_mod(d, "shared::cta"))
-        return SG_SP_SHARED;
+    if (sg_mod(d, "shared") || sg_mod(d, "shared::cta") || sg_mod(d, "shared::cluster"))
+        return SG_SP_SHARED; /* a cluster has one block */
     if (sg_mod(d, "local"))
         return SG_SP_LOCAL;
     if (sg_mod(d, "param") || sg_mod(d, "param::entry") || sg_mod(d, "param::func"))
@@ -245,11 +245,16 @@ static int emit_st(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
     bool spin = take_hints(d);
-    enum sg_space sp = take_space(d);
-    uint32_t vec = take_vec(d), size = sg_type_size(t);
+    enum sg_space sp;
+    uint32_t vec, size = sg_type_size(t);
     struct sg_opel el[SG_MAX_VEC];
     struct addr x;
 
+    for (uint32_t k = 0; k < d->oc.nmods; k++)
+        if (!strcmp(d->oc.mods[k], "async"))
+            return sg_emit_st_async(d);
+    sp = take_space(d);
+    vec = take_vec(d);
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
     if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST)
@@ -275,6 +280,8 @@ static int emit_atom(struct sg_dec *d)
     uint32_t at = red ? 0 : 1, i, f[5] = {NONE, NONE, NONE, NONE, NONE};
     enum sg_space sp;
     const char *what = NULL;
+    struct sg_opel el[2][SG_MAX_VEC];
+    uint32_t vec;
     bool spin;
     struct addr x;
     char op[40];
@@ -286,7 +293,8 @@ static int emit_atom(struct sg_dec *d)
             what = ops[k];
     if (!what || !sg_type_size(t))
         return sg_dec_syntax(d, "%s: an operation and a type expected", d->oc.full);
-    if (take_vec(d) != 1 || sp == SG_SP_LOCAL || sp == SG_SP_PARAM || sp == SG_SP_CONST)
+    vec = take_vec(d);
+    if (sp == SG_SP_LOCAL || sp == SG_SP_PARAM || sp == SG_SP_CONST || (vec > 1 && what[0] == 'c'))
         return sg_dec_refuse(d, NULL);
     spin = !strcmp(what, "cas") || !strcmp(what, "exch");
     if (d->nops < at + (what[0] == 'c' ? 3 : 2))
@@ -303,6 +311,20 @@ static int emit_atom(struct sg_dec *d)
     if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
         d->code->ordered = true; /* shared memory is one thread's here */
     f[1] = x.op;
+    if (vec > 1) { /* element by element: CUDA promises no more */
+        if (elements(d, at + 1, vec, el[1]) || (!red && elements(d, 0, vec, el[0])))
+            return d->err;
+        for (uint32_t k = 0; k < vec; k++) {
+            f[2] = sg_src_el(d, &el[1][k], t);
+            f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);
+            i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B);
+            if (d->err)
+                return d->err;
+            d->insns[i].imm = x.off + (int64_t)(k * sg_type_size(t));
+            d->insns[i].aux = make_aux(t, 1, &x, true, spin);
+        }
+        return d->err;
+    }
     f[2] = sg_src(d, at + 1, t);
     if (what[0] == 'c')
         f[3] = sg_src(d, at + 2, t);
@@ -374,10 +396,26 @@ static int emit_createpolicy(struct sg_dec *d)
     return d->err;
 }
 
-/* One operation of a barrier object in memory: dst, address operand, third operand. */
-static int mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value)
+uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp)
 {
-    enum sg_space sp = take_space(d);
+    struct addr x;
+    uint32_t r;
+
+    if (address(d, i, sp, &x))
+        return SG_OPND_CONST;
+    if (!x.off)
+        return x.op;
+    r = sg_temp(d, x.narrow ? SG_TY_U32 : SG_TY_U64);
+    if (x.narrow)
+        sg_emit(d, "add.b32", r, x.op, sg_const32(d, (uint32_t)x.off), NONE);
+    else
+        sg_emit(d, "add.b64", r, x.op, sg_const64(d, (uint64_t)x.off), NONE);
+    return r;
+}
+
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
+               enum sg_space sp)
+{
     uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
     struct addr x;
 
@@ -392,11 +430,28 @@ static int mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, 
     return 0;
 }
 
-/* mbarrier without transaction counts (PTX ISA 9.7.13.15); waiting never suspends, it polls. */
+int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec)
+{
+    struct sg_opel el[SG_MAX_VEC];
+    struct addr x;
+
+    if (address(d, to, SG_SP_SHARED, &x) || elements(d, from, vec, el))
+        return d->err;
+    return store(d, t, vec, el, &x, false);
+}
+
+static int mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value)
+{
+    return sg_mbar_op(d, op, dst, at, value, take_space(d));
+}
+
+/* mbarrier (PTX ISA 9.7.13.15); waiting never suspends, it polls. */
 static int emit_mbarrier(struct sg_dec *d)
 {
     bool wait = sg_mod(d, "test_wait"), parity = sg_mod(d, "parity");
-    uint32_t n;
+    bool expect = sg_mod(d, "expect_tx"), arrive = sg_mod(d, "arrive");
+    bool drop = sg_mod(d, "arrive_drop");
+    uint32_t n, at;
 
     wait |= sg_mod(d, "try_wait");
     take_hints(d);
@@ -413,12 +468,28 @@ static int emit_mbarrier(struct sg_dec *d)
     if (wait && d->nops >= 3)
         return mbar_op(d, parity ? "mbar.parity" : "mbar.test", sg_dst(d, 0, SG_TY_PRED), 1,
                        sg_src(d, 2, parity ? SG_TY_U32 : SG_TY_B64));
-    n = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, 1);
-    if (sg_mod(d, "arrive") && d->nops >= 2)
-        return mbar_op(d, "mbar.arrive", sg_dst(d, 0, SG_TY_B64), 1, n);
-    if (sg_mod(d, "arrive_drop") && d->nops >= 2)
-        return mbar_op(d, "mbar.drop", sg_dst(d, 0, SG_TY_B64), 1, n);
-    return sg_dec_refuse(d, NULL);
+    if (d->nops < 2 && !arrive && !drop)
+        return sg_dec_refuse(d, NULL);
+    if (sg_mod(d, "complete_tx"))
+        return mbar_op(d, "mbar.complete", NONE, 0, sg_src(d, 1, SG_TY_U32));
+    if (expect && !arrive && !drop)
+        return mbar_op(d, "mbar.expect", NONE, 0, sg_src(d, 1, SG_TY_U32));
+    if (!arrive && !drop)
+        return sg_dec_refuse(d, NULL);
+    /* the state is left out where the barrier may be another block's */
+    at = d->ops[0].kind == SG_O_ADDR ? 0 : 1;
+    n = d->nops > at + 1 ? sg_src(d, at + 1, SG_TY_U32) : sg_const32(d, 1);
+    if (expect) {
+        enum sg_space sp = take_space(d);
+
+        if (sg_mbar_op(d, "mbar.expect", NONE, at, n, sp))
+            return d->err;
+        n = sg_const32(d, 1);
+        return sg_mbar_op(d, arrive ? "mbar.arrive" : "mbar.drop",
+                          at ? sg_dst(d, 0, SG_TY_B64) : sg_temp(d, SG_TY_B64), at, n, sp);
+    }
+    return mbar_op(d, arrive ? "mbar.arrive" : "mbar.drop",
+                   at ? sg_dst(d, 0, SG_TY_B64) : sg_temp(d, SG_TY_B64), at, n);
 }
 
 /* cp.async: done at once, so that waiting for it is nothing. */
@@ -428,7 +499,13 @@ static int emit_cp(struct sg_dec *d)
     struct addr x, y;
     uint32_t i, n = NONE, f[5] = {NONE, NONE, NONE, NONE, NONE};
 
-    if (!sg_mod(d, "async") || sg_mod(d, "bulk"))
+    for (uint32_t k = 0; k < d->oc.nmods; k++) {
+        if (!strcmp(d->oc.mods[k], "tensor"))
+            return sg_dec_refuse(d, "tensor copies");
+        if (!strcmp(d->oc.mods[k], "bulk"))
+            return sg_emit_bulk(d);
+    }
+    if (!sg_mod(d, "async"))
         return sg_dec_refuse(d, NULL);
     take_hints(d);
     if (sg_mod(d, "mbarrier") && sg_mod(d, "arrive") && d->nops == 1) {

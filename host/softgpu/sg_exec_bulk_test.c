@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Bulk copies, barriers that count bytes, clusters of one block; their faults. */
+#include "sg_exec_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MAX (4 << 20)
+
+static char *text;
+
+static bool open(struct tk *t, const char *name)
+{
+    if (tk_open(t, text, name))
+        return true;
+    t_result(name, false, "%s", t->diag.message);
+    sg_module_free(t->m);
+    return false;
+}
+
+static void bulk(void)
+{
+    struct { int *in, *out; } p = {tm_alloc(16384), tm_alloc(16384)};
+    struct sg_fault f = {0};
+    struct tk t;
+    bool ok = true;
+
+    for (int i = 0; i < 4096; i++)
+        p.in[i] = i;
+    if (!open(&t, "bulk"))
+        return;
+    int r = tk_run(&t, 4, 128, &p, &f);
+
+    for (int i = 0; i < 4096; i++)
+        ok &= p.out[i] == i + 3;
+    t_result("bulk copies in and out", ok && !r, "%d %s", r, f.message);
+    r = tk_run(&t, 5, 128, &p, &f);
+    t_result("bulk copy beyond the allocation", r == 700 && strstr(f.message, "4096 bytes"),
+             "%d %s", r, f.message);
+    tk_close(&t);
+    if (!open(&t, "copies"))
+        return;
+    r = tk_run(&t, 1, 256, &p, &f);
+    for (int i = 0; i < 256; i++)
+        ok &= p.out[i] == 255 - i;
+    t_result("cuda::memcpy_async", ok && !r, "%d %s", r, f.message);
+    tk_close(&t);
+}
+
+static void cluster(void)
+{
+    int *out = tm_alloc(256);
+    struct sg_fault f = {0};
+    struct tk t;
+    bool ok = true;
+
+    if (!open(&t, "cluster"))
+        return;
+    int r = tk_run(&t, 3, 64, &out, &f);
+
+    for (int i = 0; i < 64; i++)
+        ok &= out[i] == 63 - i + 1000 + (i != 5);
+    t_result("a cluster of one block", ok && !r, "%d %s", r, f.message);
+    tk_close(&t);
+}
+
+static void vectors(void)
+{
+    static const float want[6] = {320, 640, 960, 1280, 160, 80};
+    float *out = tm_alloc(32);
+    struct sg_fault f = {0};
+    struct tk t;
+
+    if (!open(&t, "vectors"))
+        return;
+    memset(out, 0, 32);
+    int r = tk_run(&t, 10, 32, &out, &f);
+
+    t_result("atomics on vectors", !r && !memcmp(out, want, sizeof(want)) && out[6] == 0,
+             "%d %s", r, f.message);
+    tk_close(&t);
+}
+
+/* ---- by hand ---- */
+
+#define KERNEL(body)                                                         \
+    ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n" \
+    ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .b64 %rd<10>;\n"             \
+    ".shared .align 16 .b8 s[1024];\n.shared .align 8 .b64 bar;\n"           \
+    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, s;\nmov.u32 %r2, bar;\nmov.u32 %r3, %tid.x;\n" \
+    body "\nret;\n}\n"
+
+static int go(const char *code, uint32_t block, void *mem, struct sg_fault *f)
+{
+    struct tk t;
+    int r;
+
+    memset(f, 0, sizeof(*f));
+    if (!tk_open(&t, code, "t")) {
+        snprintf(f->message, sizeof(f->message), "%s", t.diag.message);
+        sg_module_free(t.m);
+        return -1;
+    }
+    r = tk_run(&t, 1, block, &mem, f);
+    tk_close(&t);
+    return r;
+}
+
+static void by_hand(void)
+{
+    uint32_t *mem = tm_alloc(4096);
+    struct sg_fault f;
+    int r;
+
+    memset(mem, 0, 4096);
+    r = go(KERNEL("mbarrier.init.shared::cta.b64 [%r2], 1;\n"
+                  "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r2], 48;\n" /* may come first */
+                  "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 64;\n"
+                  "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n"
+                  "selp.u32 %r4, 1, 0, %p1;\nst.global.u32 [%rd1], %r4;\n"
+                  "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r2], 16;\n"
+                  "mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n"
+                  "selp.u32 %r4, 1, 0, %p1;\nst.global.u32 [%rd1+4], %r4;\n"
+                  /* the next phase: only arrivals */
+                  "mbarrier.arrive.shared::cta.b64 %rd3, [%r2];\n"
+                  "mbarrier.test_wait.shared::cta.b64 %p1, [%r2], %rd3;\n"
+                  "selp.u32 %r4, 1, 0, %p1;\nst.global.u32 [%rd1+8], %r4;\n"
+                  "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r2], 8;\n"
+                  "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%r1+16], {7, 9}, [%r2];\n"
+                  "ld.shared.u32 %r5, [%r1+20];\nst.global.u32 [%rd1+12], %r5;"), 1, mem, &f);
+    t_result("a barrier counts bytes", !r && !mem[0] && mem[1] == 1 && mem[2] == 1 && mem[3] == 9,
+             "%d %s: %u %u %u %u", r, f.message, mem[0], mem[1], mem[2], mem[3]);
+    for (int i = 0; i < 16; i++)
+        mem[i] = (unsigned)i;
+    r = go(KERNEL("st.shared.v4.u32 [%r1], {1, 2, 3, 4};\n"
+                  "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 16;\n"
+                  "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32 [%rd1+16], [%r1], 16;\n"
+                  "cp.reduce.async.bulk.global.shared::cta.bulk_group.xor.b32 [%rd1+32], [%r1], 16;\n"
+                  "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;"), 2, mem, &f);
+    t_result("bulk reductions", !r && mem[0] == 2 && mem[3] == 11 && mem[4] == 4 && mem[8] == 8,
+             "%d %s: %u %u %u %u", r, f.message, mem[0], mem[3], mem[4], mem[8]);
+    r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 20;"), 1, mem, &f);
+    t_result("a size that is no multiple of 16", r == 716, "%d %s", r, f.message);
+    r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1+8], [%r1], 16;"), 1, mem, &f);
+    t_result("a misaligned bulk copy", r == 716, "%d %s", r, f.message);
+    r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 2048;"), 1, mem, &f);
+    t_result("a bulk copy beyond shared memory", r == 700 && strstr(f.message, "shared"), "%d %s", r,
+             f.message);
+    r = go(KERNEL("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], "
+                  "16, [%r1+100000];"), 1, mem, &f);
+    t_result("a bulk copy with a bad barrier", r == 700, "%d %s", r, f.message);
+    r = go(KERNEL("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                  "[%r1], [%rd1, {%r3}], [%r2];"), 1, mem, &f);
+    t_result("tensor copies are refused by name", r == -1 && strstr(f.message, "tensor"), "%d %s",
+             r, f.message);
+    r = go(KERNEL("setp.lt.u32 %p1, %r3, 32;\nbarrier.cluster.arrive;\n@%p1 bra W;\n"
+                  "L: ld.volatile.global.u32 %r4, [%rd1+64];\nsetp.eq.u32 %p2, %r4, 0;\n@%p2 bra L;\n"
+                  "W: barrier.cluster.wait;\nst.volatile.global.u32 [%rd1+64], 1;"), 96,
+           memset(mem, 0, 4096), &f);
+    t_result("who waits does not hold up who has arrived", !r && mem[16] == 1, "%d %s", r,
+             f.message);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = argc ? strrchr(argv[0], '/') : NULL;
+    char path[4096];
+    FILE *in;
+
+    by_hand();
+    snprintf(path, sizeof(path), "%.*shopper_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
+             dir ? argv[0] : "");
+    in = fopen(argc > 1 ? argv[1] : path, "rb");
+    text = calloc(1, TEXT_MAX);
+    if (in && text && fread(text, 1, TEXT_MAX - 1, in)) {
+        bulk();
+        cluster();
+        vectors();
+    } else {
+        t_skip("hopper_90.ptx", "no nvcc when the tests were built");
+    }
+    if (in)
+        fclose(in);
+    free(text);
+    tm_free_all();
+    return t_end("softgpu bulk copies");
+}
