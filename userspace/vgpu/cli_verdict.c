@@ -451,12 +451,13 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         const struct vgpu_cli_event *e = at(v, i);
         enum vgpu_cause cause;
         const char *why;
-        bool harmless;
+        bool harmless, refused = e->type == VGPU_EVENT_REFUSAL && strncmp(e->call, "nvml", 4) != 0;
 
-        if (e->type != VGPU_EVENT_CALL || is_ordinary(e))
+        /* A call that is not served has a line of its own kind, once per name. */
+        if (!refused && (e->type != VGPU_EVENT_CALL || is_ordinary(e)))
             continue;
-        why = reason_of(v, i);
-        cause = cause_of(e->code, why);
+        why = refused ? e->text : reason_of(v, i);
+        cause = refused ? VGPU_CAUSE_REFUSED : cause_of(e->code, why);
         /* The program took the error and went on to launch work: it knew what to do. */
         harmless = !v->failed && works_again(v, i);
         if (verdict || (harmless && notes++ >= 8))
@@ -464,7 +465,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
                       vgpu_cli_format(harmless ? "%s gave %s, and the program went on"
                                                : "%s failed with %s",
-                                      e->call, e->result),
+                                      e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
                       why ? why : show(e), harmless ? NULL : remedy_of(cause));
         verdict = !harmless;
     }

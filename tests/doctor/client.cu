@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program with the runtime API that ends well, or badly in the way that its argument names.
+ *   (none)    a kernel, its result
+ *   oom       more memory than any GPU has; the program gives up
+ *   fallback  the same; the program goes on with less
+ *   refused   a call that is not served (memory of a graphics API)
+ *   kernel    a kernel that writes where no memory is
+ *   nothing   no call of CUDA at all
+ *   fails     a kernel, its result, and exit status 7
+ */
+#include <cstdio>
+#include <cstring>
+
+#include <cuda_runtime.h>
+
+__global__ void answer(int *p)
+{
+    *p = 42;
+}
+
+static int end_with(const char *what, cudaError_t e)
+{
+    if (e != cudaSuccess)
+        fprintf(stderr, "%s: %d %s\n", what, (int)e, cudaGetErrorString(e));
+    return e != cudaSuccess;
+}
+
+static int compute(int *where)
+{
+    int value = 0;
+
+    answer<<<1, 1>>>(where);
+    if (end_with("launch", cudaGetLastError()) ||
+        end_with("copy", cudaMemcpy(&value, where, sizeof(value), cudaMemcpyDeviceToHost)))
+        return 1;
+    printf("%d\n", value);
+    return value != 42;
+}
+
+/* Memory of a graphics API, by a file descriptor that is none. */
+static cudaError_t import_memory(void)
+{
+    cudaExternalMemoryHandleDesc form = {};
+    cudaExternalMemory_t memory;
+
+    form.type = cudaExternalMemoryHandleTypeOpaqueFd;
+    form.handle.fd = 0;
+    form.size = 4096;
+    return cudaImportExternalMemory(&memory, &form);
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "";
+    int n = 0, *p = NULL;
+
+    if (strcmp(way, "nothing") == 0)
+        return 1;
+    if (end_with("cudaGetDeviceCount", cudaGetDeviceCount(&n)))
+        return 1;
+    if (n == 0) {
+        fprintf(stderr, "found 0 CUDA devices\n");
+        return 1;
+    }
+    if (strcmp(way, "oom") == 0 || strcmp(way, "fallback") == 0) {
+        cudaError_t e = cudaMalloc(&p, (size_t)1 << 46);
+
+        if (strcmp(way, "oom") == 0)
+            return end_with("cudaMalloc", e);
+        cudaGetLastError();
+    }
+    if (end_with("cudaMalloc", cudaMalloc(&p, sizeof(*p))))
+        return 1;
+    if (strcmp(way, "refused") == 0)
+        return end_with("cudaImportExternalMemory", import_memory());
+    if (strcmp(way, "kernel") == 0)
+        return compute((int *)16);
+    n = compute(p);
+    return strcmp(way, "fails") == 0 ? 7 : n;
+}

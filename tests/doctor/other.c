@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Another libcuda.so.1, like the stub of a toolkit or the leftovers of a driver: it finds nothing. */
+int cuInit(unsigned flags);
+int cuDeviceGetCount(int *count);
+int cuDeviceGetName(char *name, int length, int device);
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return 100;
+}
+
+int cuDeviceGetCount(int *count)
+{
+    (void)count;
+    return 3;
+}
+
+int cuDeviceGetName(char *name, int length, int device)
+{
+    (void)name;
+    (void)length;
+    (void)device;
+    return 3;
+}
