@@ -118,6 +118,26 @@ says "part that is not there" 125 "given by --backend" "$vgpu" run --backend /no
 says "part of the environment that is not there" 125 "given by VGPU_LIBCUDA_DIR" \
     env VGPU_LIBCUDA_DIR=/nowhere "$vgpu" run true
 
+echo "# smi, trace, doctor: options"
+says "smi --help" 0 "query-gpu=FIELDS" "$vgpu" smi --help
+says "smi --help-query-gpu" 0 "memory.total" "$vgpu" smi --help-query-gpu
+says "smi: unknown option" 2 "vgpu smi --help" "$vgpu" smi --fly
+says "smi: unknown argument" 2 "'fly' is not understood" "$vgpu" smi fly
+says "smi: a library that is none" 12 "libnvidia-ml" env VGPU_SOCKET=/nowhere "$vgpu" smi
+says "smi: unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
+says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help
+says "trace without a program" 125 "which program" "$vgpu" trace
+says "trace: unknown option" 125 "vgpu trace --help" "$vgpu" trace --fly true
+says "trace: file that cannot be made" 125 "No such file" "$vgpu" trace --json /nowhere/t.json true
+says "trace of a program without CUDA" 0 "no call of CUDA or NVML" "$vgpu" trace --gpu soft true
+says "trace: exit status" 7 "" "$vgpu" trace --gpu soft sh -c 'exit 7'
+says "trace: program not found" 127 "" "$vgpu" trace --gpu soft /nowhere/program
+says "doctor --help" 0 "21 other-libcuda" "$vgpu" doctor --help
+says "doctor: unknown option" 1 "vgpu doctor --help" "$vgpu" doctor --fly
+says "doctor: a program without CUDA" 22 "libcuda-not-asked-for" "$vgpu" doctor --gpu soft true
+says "doctor: backend that fails" 125 "no GPU for you" env VGPU_BACKEND="$work/bad-backend" \
+    "$vgpu" doctor --gpu soft true
+
 echo "# vgpu run"
 says "exit status 0" 0 "" $run true
 says "exit status 7" 7 "" $run sh -c 'exit 7'
