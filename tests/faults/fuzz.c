@@ -61,12 +61,6 @@ HEADER(slot_high, rec->reply_slot = 0x7fffffff)
 HEADER(slot_missing, rec->reply_slot = VGP_NO_REPLY)
 HEADER(pad_in_the_middle, rec->call = VGP_CALL_PAD)
 
-static void a_slot_on_async(struct raw *r)
-{
-    struct vgp_args_vgpBlobDrop a = {.blobId = 1};
-    raw_put(r, VGP_vgpBlobDrop, &a, sizeof(a), 0);
-    raw_publish(r);
-}
 static void a_tail_back(struct raw *r)
 {
     raw_ping(r);
@@ -178,7 +172,7 @@ static const struct attack {
     A(size_zero), A(size_below_header), A(size_header_only), A(size_misaligned), A(size_past_tail),
     A(size_past_maximum), A(size_past_ring), A(size_all_ones), A(size_top_bit), A(call_zero),
     A(call_unknown), A(call_unknown_high), A(flags), A(padding), A(slot_past), A(slot_high),
-    A(slot_missing), A(slot_on_async), A(pad_in_the_middle), A(tail_back), A(tail_zero),
+    A(slot_missing), A(pad_in_the_middle), A(tail_back), A(tail_zero),
     A(tail_beyond), A(tail_all_ones), A(tail_misaligned), A(tail_half_header),
     A(wraps_inside_record), A(zeros), A(ones), A(args_padding), A(string_length),
     A(string_unterminated), A(blob_total), A(blob_more_than_total),

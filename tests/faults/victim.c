@@ -7,6 +7,8 @@
  * victim busy           starts such a kernel, says so, and sleeps
  * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; says how many it
  *                       got, frees one and allocates it again
+ * victim modules MB      loads modules of 1 MB of variables, maps physical memory of 2 MB after each,
+ *                       until out of memory; says how many MB it got; unloads one and loads it again
  * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
  * victim pin MB          one pinned allocation of that size; ends with 0 when it was refused with out of
  *                       memory and a small one works
@@ -119,6 +121,42 @@ static int spin(int wait)
     return !r || !again || !alloc;
 }
 
+/* What no cuMemAlloc asks for: variables of modules, and physical memory behind addresses. */
+static int modules(unsigned mb)
+{
+    static const char image[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                                ".visible .global .align 4 .b8 v[1048576];\n";
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle h;
+    CUmodule last = NULL, m;
+    CUdeviceptr at = 0;
+    CUresult r = CUDA_SUCCESS;
+    unsigned n = 0;
+
+    TRY(cuMemAddressReserve(&at, (size_t)(mb + 4) << 20, 0, 0, 0));
+    for (unsigned used = 0; n < mb; used += 2) {
+        r = cuModuleLoadData(&m, image);
+        if (r)
+            break;
+        last = m;
+        n++;
+        r = cuMemCreate(&h, 2 << 20, &prop, 0);
+        if (r)
+            break;
+        n += 2;
+        TRY(cuMemMap(at + ((CUdeviceptr)used << 20), 2 << 20, 0, h, 0));
+        TRY(cuMemRelease(h)); /* the mapping keeps it */
+    }
+    printf("victim: %u MB, then %d\n", n, r);
+    fflush(stdout);
+    if (r != CUDA_ERROR_OUT_OF_MEMORY || !last)
+        return 1;
+    TRY(cuModuleUnload(last));
+    TRY(cuModuleLoadData(&last, image));
+    return 0;
+}
+
 static int hoard(unsigned mb)
 {
     CUdeviceptr *p = calloc(mb, sizeof(*p));
@@ -222,6 +260,8 @@ int main(int argc, char **argv)
         return spin(what[0] == 'w');
     if (!strcmp(what, "hoard"))
         return hoard((unsigned)seconds);
+    if (!strcmp(what, "modules"))
+        return modules((unsigned)seconds);
     if (!strcmp(what, "partial"))
         return partial();
     if (!strcmp(what, "pin"))

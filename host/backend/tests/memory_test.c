@@ -14,6 +14,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "testprov.h"
 #include "vgp_calls.h"
 
 /* ---- cuMemCreate against the quota ---- */
@@ -113,10 +114,37 @@ static void test_vmm_quota(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A free that ends on a waiter, when the dispatcher sleeps already, gives its reservation back too. */
+static void test_idle_gives_back(void **state)
+{
+    static const char *const extra[] = {"--vram-quota", "8M", NULL};
+    struct broker b = {0};
+    struct guest g1, g2;
+    uint64_t p1, p2;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g1, b.sock, "one"), 0);
+    assert_int_equal(guest_connect(&g2, b.sock, "two"), 0);
+    assert_int_equal(guest_context(&g1), 0);
+    assert_int_equal(guest_context(&g2), 0);
+    assert_int_equal(guest_alloc(&g1, 6 << 20, &p1), 0);
+    assert_int_equal(guest_memset(&g1, 0, VALUE_BUSY, 300, 0), 0);
+    assert_int_equal(guest_free(&g1, p1), 0); /* 300 ms later, and then not another word */
+    int r = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < 100 && (r = guest_alloc(&g2, 6 << 20, &p2)); i++)
+        usleep(10000);
+    assert_int_equal(r, 0);
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vmm_quota),
+        cmocka_unit_test(test_idle_gives_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,8 @@ CUresult vgb_do_vgpModuleLoadEx(struct vgb_call *c, const struct vgp_args_vgpMod
         r = vgb_provider.cuModuleLoadDataEx(&module, image, jit.n, jit.options, jit.values);
     free(copy);
     if (r == CUDA_SUCCESS)
+        r = vgb_module_count(c, module);
+    if (r == CUDA_SUCCESS)
         vgb_handle_put(c, a->module, VGP_H_MODULE, module);
     return r;
 }

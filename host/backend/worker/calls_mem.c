@@ -247,13 +247,27 @@ static CUresult q_array_destroy(CUarray a)
 static CUresult q_info(size_t *free_bytes, size_t *total)
 {
     CUresult r = raw.cuMemGetInfo_v2(free_bytes, total);
-    uint64_t left = self->quota.limit > self->quota.used ? self->quota.limit - self->quota.used : 0;
+    uint64_t held = self->quota.used + self->quota.hidden;
+    uint64_t left = self->quota.limit > held ? self->quota.limit - held : 0;
 
     if (r == CUDA_SUCCESS && *total > self->quota.limit)
         *total = self->quota.limit;
     if (r == CUDA_SUCCESS && *free_bytes > left)
         *free_bytes = left;
     return r;
+}
+
+/* The software GPU's device memory is this process's: the difference is what it holds. Contexts do
+ * not matter to the answer, but one must be current: without one the last answer stands. */
+uint64_t vgb_provider_used(void)
+{
+    static uint64_t last;
+    size_t free_bytes = 0, total = 0;
+
+    if (vgb_cu.is_soft && raw.cuMemGetInfo_v2 &&
+        raw.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
+        last = total - free_bytes;
+    return last;
 }
 
 void vgb_quota_wrap(struct vgb_worker *w)

@@ -164,6 +164,17 @@ static void drop_children(struct vgb_worker *w, uint64_t parent)
     }
 }
 
+CUresult vgb_module_count(struct vgb_call *c, CUmodule module)
+{
+    /* Nothing more is taken, but what the module's variables took must be covered. */
+    if (vgb_quota_take(c->w, 0))
+        return CUDA_SUCCESS;
+    vgb_notify_detail(c->w, "the module's variables exceed the quota of device memory");
+    if (vgb_provider.cuModuleUnload)
+        vgb_provider.cuModuleUnload(module);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult vgb_do_vgpModuleLoad(struct vgb_call *c, const struct vgp_args_vgpModuleLoad *a,
                               const void *image, struct vgp_ret_vgpModuleLoad *r,
                               struct vgp_outs_vgpModuleLoad *o)
@@ -191,6 +202,8 @@ CUresult vgb_do_vgpModuleLoad(struct vgb_call *c, const struct vgp_args_vgpModul
         e = vgb_provider.cuModuleLoadData(&module, m.data);
     }
     free(m.copy);
+    if (e == CUDA_SUCCESS)
+        e = vgb_module_count(c, module);
     if (e == CUDA_SUCCESS)
         vgb_handle_put(c, a->module, VGP_H_MODULE, module);
     return e;

@@ -3,12 +3,15 @@
  * Device memory of the client against the quota of the VM. The provider is asked only after the
  * bytes are covered by a reservation, which the broker grants for all workers together; so two
  * workers cannot both take the last gigabyte. Counted: what the client allocates, rounded as it
- * asked. Not counted: the provider's own memory per context, and the globals of loaded modules.
+ * asked. Where the provider's memory is this process's alone (the software GPU), what it holds beyond
+ * that counts too: the variables of modules, which no call names.
  */
 #include "worker.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "vgb_fd.h"
 
 /*
  * Reservations grow and shrink in grains: few messages. A grain is at most a 64th of the quota, so
@@ -29,6 +32,7 @@ void vgb_quota_init(struct vgb_worker *w, uint64_t limit)
 {
     memset(&w->quota, 0, sizeof(w->quota));
     w->quota.limit = limit;
+    w->quota.dispatcher = pthread_self();
     pthread_mutex_init(&w->quota.lock, NULL);
 }
 
@@ -36,7 +40,16 @@ void vgb_quota_init(struct vgb_worker *w, uint64_t limit)
 static void show_locked(struct vgb_worker *w)
 {
     if (w->win.shared)
-        __atomic_store_n(&w->win.shared->memory_used, w->quota.used, __ATOMIC_RELAXED);
+        __atomic_store_n(&w->win.shared->memory_used, w->quota.used + w->quota.hidden, __ATOMIC_RELAXED);
+}
+
+/* What the provider holds beyond what was counted. Returns all that counts. */
+static uint64_t look_locked(struct vgb_quota *q)
+{
+    uint64_t now = q->limit ? vgb_provider_used() : 0;
+
+    q->hidden = now > q->used ? now - q->used : 0;
+    return q->used + q->hidden;
 }
 
 bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
@@ -45,13 +58,15 @@ bool vgb_quota_take(struct vgb_worker *w, uint64_t bytes)
     bool ok = true;
 
     pthread_mutex_lock(&q->lock);
-    if (q->limit && !vgp_range_ok(q->used, bytes, q->limit)) {
+    uint64_t held = look_locked(q);
+
+    if (q->limit && !vgp_range_ok(held, bytes, q->limit)) {
         ok = false;
-    } else if (q->limit && q->used + bytes > q->reserved) {
-        uint64_t want = round_to_grain(q, q->used + bytes);
+    } else if (q->limit && held + bytes > q->reserved) {
+        uint64_t want = round_to_grain(q, held + bytes);
 
         ok = vgb_control_reserve(w, want) ||
-             (want != q->used + bytes && vgb_control_reserve(w, q->used + bytes));
+             (want != held + bytes && vgb_control_reserve(w, held + bytes));
     }
     if (ok)
         q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
@@ -67,7 +82,11 @@ void vgb_quota_give(struct vgb_worker *w, uint64_t bytes)
     pthread_mutex_lock(&q->lock);
     q->used -= bytes < q->used ? bytes : q->used;
     show_locked(w);
+    bool wake = q->limit && bytes && !pthread_equal(pthread_self(), q->dispatcher);
     pthread_mutex_unlock(&q->lock);
+    /* A dispatcher that sleeps gives reservations back before it sleeps on: others wait for them. */
+    if (wake)
+        vgb_eventfd_signal(w->doorbell);
 }
 
 void vgb_quota_trim(struct vgb_worker *w)
@@ -76,8 +95,12 @@ void vgb_quota_trim(struct vgb_worker *w)
 
     pthread_mutex_lock(&q->lock);
     /* One grain is kept: allocating and freeing in turn shall not cost a message each time. */
-    if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used) + 1))
-        vgb_control_reserve(w, round_to_grain(q, q->used));
+    if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used + q->hidden) + 1)) {
+        uint64_t want = round_to_grain(q, look_locked(q));
+
+        if (want < q->reserved)
+            vgb_control_reserve(w, want);
+    }
     pthread_mutex_unlock(&q->lock);
 }
 

@@ -290,6 +290,8 @@ struct vgb_quota {
     uint64_t limit;    /* for the whole VM, 0 = none */
     uint64_t reserved; /* granted by the broker */
     uint64_t used;
+    uint64_t hidden; /* what the provider holds beyond `used`, when it was last looked at */
+    pthread_t dispatcher;
     pthread_mutex_t lock; /* waiters free memory too */
     struct vgb_alloc *table; /* open hash by address */
     uint64_t room, count;
@@ -311,6 +313,9 @@ uint64_t vgb_quota_detach_context(struct vgb_worker *w, CUcontext ctx); /* the s
 /* Puts the counting in front of the provider's allocating functions, also without a limit: NVML
  * shows what a client uses. */
 void vgb_quota_wrap(struct vgb_worker *w);
+/* Bytes of device memory that the provider holds for this process; 0: it cannot say, or its memory
+ * is not this process's alone. */
+uint64_t vgb_provider_used(void);
 
 /* ---- calls_*.c: hand-written handlers; declared in the generated vgp_worker.h ---- */
 
@@ -333,6 +338,9 @@ void vgb_links_end(struct vgb_worker *w, uint64_t context);
  * free. INVALID_IMAGE, with a detail for the trace, when it claims more than was sent. */
 CUresult vgb_image_take(struct vgb_call *c, const void **image, uint64_t size, bool is_blob,
                         void **copy);
+
+/* A module just loaded: are its variables within the quota? Else it is unloaded: OUT_OF_MEMORY. */
+CUresult vgb_module_count(struct vgb_call *c, CUmodule module);
 
 /* launch.c: launch attributes from the wire; NOT_SUPPORTED for those that are not plain data. */
 #define VGB_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire and one that a flag stands for */
