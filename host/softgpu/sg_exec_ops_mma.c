@@ -7,6 +7,10 @@
 #include "sg_exec_half.h"
 #include "sg_mma.h"
 
+#ifdef __AVX512F__
+#include "sg_exec_mma512.h"
+#endif
+
 #define GROUP(lane) ((lane) >> 2)
 #define T(lane) ((lane) & 3)
 
@@ -124,12 +128,42 @@ static inline void multiply(const struct sg_warp *w, const struct sg_insn *in,
     }
 }
 
+/* The registers of c, as f32, plus a * b. */
+static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
+                              const struct sg_mma_form *f, f32 x[4][SG_LANES])
+{
+    f32 c[16][8];
+
+#ifdef __AVX512F__
+    if (mma512_float(f)) {
+        struct mma_vec v[4];
+
+        for (int r = 0; r < 4; r++)
+            v[r] = (struct mma_vec){_mm512_loadu_ps(x[r]), _mm512_loadu_ps(x[r] + 16)};
+        for (int k = 0; k < f->nb; k++)
+            mma_float_reg(reg(w, in, 2 * k), reg(w, in, 2 * k + 1), reg(w, in + 1, k), f->a, v);
+        for (int r = 0; r < 4; r++) {
+            _mm512_storeu_ps(x[r], v[r].lo);
+            _mm512_storeu_ps(x[r] + 16, v[r].hi);
+        }
+        return;
+    }
+#endif
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            c[C_ROW(i, r)][C_COL(i, r)] = x[r][i];
+    multiply(w, in, f, c);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            x[r][i] = c[C_ROW(i, r)][C_COL(i, r)];
+}
+
 /* The two columns t * 2, t * 2 + 1 of a row make one f16 register or two f32 ones. */
 HANDLER(mma_float)
 {
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
     const bool full = f->c == 'f';
-    f32 c[16][8], x[4][SG_LANES];
+    f32 x[4][SG_LANES];
     u32 lo[SG_LANES], hi[SG_LANES];
 
     for (int r = 0; r < f->nc; r++) {
@@ -140,13 +174,7 @@ HANDLER(mma_float)
             widen_f16(reg(w, in + 2, r), 16, x[2 * r + 1]);
         }
     }
-    for (int r = 0; r < 4; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            c[C_ROW(i, r)][C_COL(i, r)] = x[r][i];
-    multiply(w, in, f, c);
-    for (int r = 0; r < 4; r++)
-        for (int i = 0; i < SG_LANES; i++)
-            x[r][i] = c[C_ROW(i, r)][C_COL(i, r)];
+    float_tile(w, in, f, x);
     for (int r = 0; r < f->nc; r++) {
         u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
         const u32 m = w->wmask;
@@ -163,30 +191,58 @@ HANDLER(mma_float)
     return SG_NEXT;
 }
 
+/* What the registers of c grow by: sums of products of bytes. */
+static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in,
+                            const struct sg_mma_form *f, s32 sum[4][SG_LANES])
+{
+    f32 c[16][8];
+
+#ifdef __AVX512F__
+    if (f->b == SG_MMA_S8 && __builtin_cpu_supports("avx512vnni")) {
+        const u32 *ra[4], *rb[4];
+
+        for (int r = 0; r < f->na; r++)
+            ra[r] = reg(w, in, r);
+        for (int r = 0; r < f->nb; r++)
+            rb[r] = reg(w, in + 1, r);
+        mma512_bytes(f, ra, rb, sum);
+        return;
+    }
+#endif
+    memset(c, 0, sizeof(c));
+    multiply(w, in, f, c);
+    for (int r = 0; r < f->nc; r++)
+        for (int i = 0; i < SG_LANES; i++)
+            sum[r][i] = (s32)c[C_ROW(i, r)][C_COL(i, r)];
+}
+
 HANDLER(mma_int)
 {
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
-    u32 out[4][SG_LANES];
-    f32 c[16][8];
+    s32 sum[4][SG_LANES];
 
-    memset(c, 0, sizeof(c));
-    multiply(w, in, f, c);
-    for (int r = 0; r < f->nc; r++) {
-        const u32 *pc = reg(w, in + 2, r);
+    int_tile(w, in, f, sum);
+    if (in->imm)
+        for (int r = 0; r < f->nc; r++) {
+            const u32 *pc = reg(w, in + 2, r);
 
-        for (int i = 0; i < SG_LANES; i++) {
-            s64 v = (s64)(s32)pc[i] + (s32)c[C_ROW(i, r)][C_COL(i, r)];
+            for (int i = 0; i < SG_LANES; i++) {
+                const s64 v = (s64)(s32)pc[i] + sum[r][i];
 
-            if (in->imm)
-                v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
-            out[r][i] = (u32)v;
+                sum[r][i] = (s32)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
+            }
         }
-    }
+    else
+        for (int r = 0; r < f->nc; r++) {
+            const u32 *pc = reg(w, in + 2, r);
+
+            LANES sum[r][i] = (s32)(pc[i] + (u32)sum[r][i]);
+        }
     for (int r = 0; r < f->nc; r++) {
         u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
         const u32 m = w->wmask;
 
-        LANES d[i] = LANE_ON(u32, m, i) ? out[r][i] : d[i];
+        LANES d[i] = LANE_ON(u32, m, i) ? (u32)sum[r][i] : d[i];
     }
     return SG_NEXT;
 }
@@ -392,6 +448,11 @@ HANDLER(ldmatrix)
         if (!p)
             return SG_FAULTED;
         memcpy(m[i / 8][i % 8], p, 16);
+    }
+    if (LIKELY(!(in->aux & 16) && w->wmask == SG_FULL)) { /* rows lie as the lanes do */
+        for (u32 j = 0; j < n; j++)
+            memcpy(w->base[0] + dst[j], m[j], sizeof(m[j]));
+        return SG_NEXT;
     }
     for (u32 j = 0; j < n; j++) {
         u32 *d = (u32 *)(void *)(w->base[0] + dst[j]);
