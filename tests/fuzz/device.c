@@ -3,22 +3,50 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALLOCS 4096 /* the longest input cannot declare as many globals */
 
 volatile uint64_t sg_mem_generation = 1;
 static struct {
-    uint8_t *p;
-    size_t size;
+    uint8_t *p, *map; /* map: what to unmap, NULL: from the heap */
+    size_t size, mapped;
 } allocs[ALLOCS];
 static unsigned nallocs;
 
+#define PAGE 4096u
+#define ALIGN 256u
+
+/*
+ * FZ_GUARD=1: each block ends (but for its alignment) at a page that cannot be accessed, and begins behind
+ * one. Native code does not ask AddressSanitizer; this stops it.
+ */
+static uint8_t *guarded(size_t size, size_t *mapped, uint8_t **map)
+{
+    const size_t room = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1), pages = (room + PAGE - 1) & ~(size_t)(PAGE - 1);
+    uint8_t *p;
+
+    *mapped = pages + 2 * PAGE;
+    p = mmap(NULL, *mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || mprotect(p + PAGE, pages, PROT_READ | PROT_WRITE))
+        abort();
+    *map = p;
+    return p + PAGE + pages - room;
+}
+
 void *fz_alloc(size_t size)
 {
-    /* A size that is no multiple of the alignment: the guard begins at the very next byte. */
     void *p = NULL;
+    static int guard = -1;
 
-    if (nallocs == ALLOCS || posix_memalign(&p, 256, size))
+    if (guard < 0)
+        guard = getenv("FZ_GUARD") != NULL;
+    if (nallocs == ALLOCS)
+        abort();
+    allocs[nallocs].map = NULL;
+    if (guard)
+        p = guarded(size, &allocs[nallocs].mapped, &allocs[nallocs].map);
+    else if (posix_memalign(&p, ALIGN, size)) /* AddressSanitizer's guard begins at the next byte */
         abort();
     memset(p, 0, size);
     allocs[nallocs].p = p;
@@ -28,8 +56,13 @@ void *fz_alloc(size_t size)
 
 void fz_free_all(void)
 {
-    while (nallocs)
-        free(allocs[--nallocs].p);
+    while (nallocs--) {
+        if (allocs[nallocs].map)
+            munmap(allocs[nallocs].map, allocs[nallocs].mapped);
+        else
+            free(allocs[nallocs].p);
+    }
+    nallocs = 0;
     sg_mem_generation++;
 }
 

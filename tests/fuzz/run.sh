@@ -12,14 +12,25 @@ src=$2
 mode=$3
 seconds=$4
 shift 4
-[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native
 passed=0
 failed=0
 skipped=0
 mkdir -p "$build/crash"
-for target; do
+for name; do
+    # fuzz_exec-native: the same program with native code and guard pages, where the processor has AVX-512.
+    target=${name%-native}
+    case $name in
+    *-native) export FZ_GUARD=1; unset SG_ISA ;;
+    *) unset FZ_GUARD; export SG_ISA=avx2 ;;
+    esac
+    if [ "$name" != "$target" ] && ! grep -q avx512bw /proc/cpuinfo; then
+        echo "not run: $name: the processor has no AVX-512"
+        skipped=$((skipped + 1))
+        continue
+    fi
     if [ ! -x "$build/$target" ]; then
-        echo "not run: $target: clang with libFuzzer is not installed"
+        echo "not run: $name: clang with libFuzzer is not installed"
         skipped=$((skipped + 1))
         continue
     fi
@@ -29,28 +40,28 @@ for target; do
     *) seeds=$src/corpus/${target#fuzz_} max=8192 ;;
     esac
     if [ "$mode" = check ]; then
-        rm -rf "$build/work.$target"
-        found=$build/work.$target
+        rm -rf "$build/work.$name"
+        found=$build/work.$name
         options=-seed=1
     else
-        found=$build/found/$target
+        found=$build/found/$target # both ways start from what either found
         options=
     fi
     mkdir -p "$found"
-    log=$build/$target.log
+    log=$build/$name.log
     # The limit of one input is generous: other work shares the machine.
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 timeout $((seconds * 3 + 120)) \
         "$build/$target" $options -max_total_time="$seconds" -max_len=$max -timeout=60 \
-        -rss_limit_mb=2048 -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$target-" \
+        -rss_limit_mb=2048 -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$name-" \
         -print_final_stats=1 "$found" "$seeds" > "$log" 2>&1
     rc=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
     if [ $rc = 0 ] && [ "${runs:-0}" -gt 0 ]; then
-        echo "$target: $seconds s, $runs inputs, $edges edges: no finding"
+        echo "$name: $seconds s, $runs inputs, $edges edges: no finding"
         passed=$((passed + 1))
     else
-        echo "FAIL: $target: ended with $rc after ${runs:-?} inputs; $log"
+        echo "FAIL: $name: ended with $rc after ${runs:-?} inputs; $log"
         grep -E 'ERROR|SUMMARY|runtime error|Test unit written' "$log" | head -n 5
         failed=$((failed + 1))
     fi
