@@ -57,9 +57,22 @@ void tm_free_all(void)
     sg_mem_generation++;
 }
 
+/* SG_TEST_TEXTS=FILE: every text that a test runs, for the list of instructions that have a test. */
+static void remember(const char *text)
+{
+    const char *path = getenv("SG_TEST_TEXTS");
+    FILE *f = path ? fopen(path, "a") : NULL;
+
+    if (!f)
+        return;
+    fputs(text, f);
+    fclose(f);
+}
+
 bool tk_open(struct tk *t, const char *text, const char *kernel)
 {
     memset(t, 0, sizeof(*t));
+    remember(text);
     if (sg_module_parse(text, strlen(text), &t->m, &t->diag)) {
         printf("parse: line %u column %u: %s\n", t->diag.line, t->diag.column, t->diag.message);
         return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * census [--opcodes FILE] LIBRARY...
+ * census --text < PTX: the instruction spellings of text on standard input, one per line
  *
  * Takes the PTX out of every fat binary in the libraries and decodes its kernels with the software
  * GPU's front end. Prints, for each library and architecture,
@@ -199,10 +200,30 @@ static int one_library(const char *path)
     return 0;
 }
 
+static int of_text(void)
+{
+    size_t n = 0, room = 1 << 20;
+    char *text = malloc(room);
+
+    while (text && !feof(stdin) && !ferror(stdin)) {
+        n += fread(text + n, 1, room - n, stdin);
+        if (n == room)
+            text = realloc(text, room *= 2);
+    }
+    if (!text)
+        return 2;
+    spell_count(text, n, 0);
+    spell_write(stdout, "text");
+    free(text);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int bad = 0, i = 1;
 
+    if (argc == 2 && !strcmp(argv[1], "--text"))
+        return of_text();
     if (argc > 2 && !strcmp(argv[1], "--opcodes")) {
         opcodes = fopen(argv[2], "w");
         if (!opcodes) {

@@ -52,7 +52,7 @@ static int is_word(char c)
 void spell_count(const char *text, size_t len, unsigned arch)
 {
     const char *p = text, *end = text + len;
-    int depth = 0, start = 0;
+    int depth = 0, start = 0, inner = 0; /* inner: braces of operands, such as {%r1, %r2} */
 
     while (p < end) {
         const char c = *p;
@@ -68,12 +68,19 @@ void spell_count(const char *text, size_t len, unsigned arch)
             for (p++; p < end && *p != '"'; p++)
                 ;
             p++;
+        } else if (c == '{' && depth > 0 && !start) {
+            inner++;
+            p++;
+        } else if (c == '}' && inner) {
+            inner--;
+            p++;
         } else if (c == '{' || c == '}') {
             depth += c == '{' ? 1 : -1;
             start = 1;
             p++;
         } else if (c == ';') {
             start = 1;
+            inner = 0;
             p++;
         } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
             p++;

@@ -172,6 +172,30 @@ for t, r, sign, conv in (("f32", "f", "0x80000000u", "(double)f32"), ("f64", "F"
     for cmp_ in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
         op("p" + r + r, "setp.%s.%s" % (cmp_, t), 'cmpf("%s", %s(a), %s(b))' % (cmp_, conv, conv))
     op(r + r + r + "p", "selp.%s" % (t if t in ("f32", "f64") else "b16"), "c ? a : b")
+for cmp_ in ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu"):
+    op("pff", "setp.%s.ftz.f32" % cmp_, 'cmpf("%s", ftz32((double)f32(a)), ftz32((double)f32(b)))' % cmp_)
+for name, o in (("add", "+"), ("sub", "-"), ("mul", "*")):
+    op("fff", name + ".ftz.f32", "op32('%s', a, b, c, FTZ)" % o)
+    op("fff", name + ".f32", "op32('%s', a, b, c, 0)" % o)
+    op("FFF", name + ".f64", "op64('%s', a, b, c, 0)" % o)
+op("ff", "abs.ftz.f32", "bits32((float)ftz32((double)f32(a))) & 0x7fffffff")
+op("ff", "neg.ftz.f32", "bits32((float)ftz32((double)f32(a))) ^ 0x80000000u")
+op("ff", "rcp.rn.ftz.f32", "op32('/', 0x3f800000, a, c, FTZ)")
+op("ff", "sqrt.rn.ftz.f32", "op32('q', a, b, c, FTZ)")
+for i, rm in enumerate(ROUND):
+    op("ff", "cvt.%si.ftz.f32.f32" % rm, "bits32((float)round_to_integer(ftz32((double)f32(a)), %d))" % i)
+for t in "us":
+    op("fh", "cvt.rn.f32.%s16" % t, "bits32((float)(%s16)a)" % t)
+    op("fh", "cvt.rn.f32.%s8" % t, "bits32((float)(%s8)a)" % t)
+    op("Fh", "cvt.rn.f64.%s16" % t, "bits64((double)(%s16)a)" % t)
+    for n, r in (("16", "h"), ("32", "w"), ("64", "d")):
+        op(r * 3 + "p", "selp.%s%s" % (t, n), "c ? a : b")
+        op(r * 2, "mov.%s%s" % (t, n), "a")
+for n, r, top in (("16", "h", 15), ("32", "w", 31), ("64", "d", 63)):
+    op(r + r + "s", "shr.b" + n, "(u32)b > %d ? 0 : (u%s)a >> (u32)b" % (top, n))
+    op("p" + r + r, "setp.eq.b" + n, "(u%s)a == (u%s)b" % (n, n))
+    op("p" + r + r, "setp.ne.b" + n, "(u%s)a != (u%s)b" % (n, n))
+op("EEE", "{ .reg .b32 t, u; .reg .pred q; add.f16x2 %d, %a, %b; }", "op16x2('+', a, b, c, 0)")
 op("pffp", "setp.gtu.or.f32", 'cmpf("gtu", (double)f32(a), (double)f32(b)) || c')
 op("wff", "set.le.u32.f32", 'cmpf("le", (double)f32(a), (double)f32(b)) ? 0xffffffffu : 0')
 op("fff", "set.neu.f32.f32", 'cmpf("neu", (double)f32(a), (double)f32(b)) ? 0x3f800000u : 0')
