@@ -67,6 +67,8 @@ void vcu_device_limit_attributes(struct vcu_device *d)
 
     for (size_t i = 0; i < sizeof(not_served) / sizeof(not_served[0]); i++)
         d->attributes[not_served[i]] = 0;
+    if (vcu.worker_minor < 1)
+        d->attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 0;
 }
 
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device)

@@ -233,7 +233,8 @@ static CUresult give_variable(const char *call, CUresult res, uint64_t owner, ui
     struct vcu_place p;
     uint32_t managed = 0;
 
-    if (res == CUDA_SUCCESS && (!vcu_memory_find(dptr, &p) || p.start != dptr))
+    if (res == CUDA_SUCCESS && vcu.worker_minor >= 1 &&
+        (!vcu_memory_find(dptr, &p) || p.start != dptr))
         res = vgp_call_vgpPointerManaged(dptr, &managed);
     if (res == CUDA_SUCCESS && managed != 0)
         res = vcu_managed_add(call, owner, dptr, size);
