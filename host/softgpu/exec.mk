@@ -64,7 +64,8 @@ SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec
 	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
 	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test sg_exec_nvcc_test \
 	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_ldst_test \
-	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test
+	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test \
+	sg_exec_sync_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
@@ -75,7 +76,7 @@ $(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ff
 
 $(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test \
 		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test \
-		$(O)/sg_exec_ldst_test 		$(O)/sg_exec_mat_test: $(O)/%: $(O)/%.o \
+		$(O)/sg_exec_ldst_test $(O)/sg_exec_mat_test $(O)/sg_exec_sync_test: $(O)/%: $(O)/%.o \
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 

@@ -85,6 +85,14 @@ static void test_float(void)
     T("ff", "tanh.approx.f32", B32((float)tanh((double)F32(a))));
     T("ff", "sin.approx.f32", B32((float)sin((double)F32(a))));
     T("ff", "cos.approx.f32", B32((float)cos((double)F32(a))));
+    T("ff", "sqrt.approx.ftz.f32", B32((float)sqrt((double)ftz(F32(a)))));
+    T("ff", "rsqrt.approx.ftz.f32", B32((float)(1.0 / sqrt((double)ftz(F32(a))))));
+    T("ff", "sin.approx.ftz.f32", B32((float)sin((double)ftz(F32(a)))));
+    T("ff", "cos.approx.ftz.f32", B32((float)cos((double)ftz(F32(a)))));
+    /* the divisor below 2: beyond 2^126 the result is 0 by the manual, or right */
+    T("fff", "$ { .reg .b32 u; .reg .f32 t; mov.b32 u, %b; and.b32 u, u, 0xbfffffff; mov.b32 t, u; "
+      "div.approx.ftz.f32 %d, %a, t; }",
+      B32(ftz(ftz(F32(a)) / ftz(F32(b & 0xbfffffffu)))));
     tolerance = 0;
 }
 
@@ -203,11 +211,72 @@ static void test_half(void)
           (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16; }));
 }
 
+/* f32 to a small float by looking for the nearest of all its values; fraction and bias of the format. */
+static u64 ref_small(double x, int fraction, int bias, int last)
+{
+    const u64 sign = signbit(x) ? 0x80 : 0;
+    int best = 0;
+
+    if (isnan(x))
+        return 0x7f;
+    for (int c = 0; c <= last; c++) {
+        const int e = c >> fraction, f = c & ((1 << fraction) - 1);
+        const double v = e ? ldexp(1 + ldexp(f, -fraction), e - bias) : ldexp(f, 1 - bias - fraction);
+        const int be = best >> fraction, bf = best & ((1 << fraction) - 1);
+        const double w = be ? ldexp(1 + ldexp(bf, -fraction), be - bias) : ldexp(bf, 1 - bias - fraction);
+        const double dv = fabs(fabs(x) - v), dw = fabs(fabs(x) - w);
+
+        if (fabs(x) > 1e9 || dv < dw || (dv == dw && !(c & 1)))
+            best = c;
+    }
+    return sign | (u64)best;
+}
+
+static u64 ref_from_small(u64 c, int fraction, int bias, bool ieee)
+{
+    const int e = (int)(c & 0x7f) >> fraction, f = (int)c & ((1 << fraction) - 1);
+    const double s = c & 0x80 ? -1 : 1;
+
+    if ((c & 0x7f) == 0x7f || (ieee && e == (0x80 >> fraction) - 1 && f))
+        return 0x7fff;
+    if (ieee && e == (0x80 >> fraction) - 1)
+        return s < 0 ? 0xfc00 : 0x7c00;
+    return ref_f16(s * (e ? ldexp(1 + ldexp(f, -fraction), e - bias) : ldexp(f, 1 - bias - fraction)));
+}
+
+static u64 ref_bf16(float x)
+{
+    const u32 u = (u32)B32(x);
+
+    return (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+
+/* What ggml and cuBLAS have beside the usual: small floats, pairs of bf16, tf32, packing. */
+static void test_rare(void)
+{
+    T("hff", "cvt.rn.satfinite.e4m3x2.f32", ref_small((double)F32(a), 3, 7, 0x7e) << 8 |
+                                                ref_small((double)F32(b), 3, 7, 0x7e));
+    T("hff", "cvt.rn.satfinite.e5m2x2.f32", ref_small((double)F32(a), 2, 15, 0x7b) << 8 |
+                                                ref_small((double)F32(b), 2, 15, 0x7b));
+    T("wh", "cvt.rn.f16x2.e4m3x2", ref_from_small(a >> 8 & 255, 3, 7, false) << 16 |
+                                       ref_from_small(a & 255, 3, 7, false));
+    T("Eh", "cvt.rn.f16x2.e5m2x2", ref_from_small(a >> 8 & 255, 2, 15, true) << 16 |
+                                       ref_from_small(a & 255, 2, 15, true));
+    T("wff", "cvt.rn.bf16x2.f32", ref_bf16(F32(a)) << 16 | ref_bf16(F32(b)));
+    T("www", "add.bf16x2", ref_bf16(F32(a << 16) + F32(b << 16)) |
+                               ref_bf16(F32(a & 0xffff0000u) + F32(b & 0xffff0000u)) << 16);
+    T("ff", "$ { .reg .b32 t; cvt.rn.tf32.f32 t, %a; mov.b32 %d, t; }",
+      isfinite(F32(a)) ? (UA + 0xfff + (UA >> 13 & 1)) & ~0x1fffu : a);
+    T("wwww", "cvt.pack.sat.s8.s32.b32",
+      (UC << 16) | (clamp64(SA, -128, 127) & 255) << 8 | (clamp64(SB, -128, 127) & 255));
+}
+
 int main(int argc, char **argv)
 {
     op_start(argc, argv);
     test_float();
     test_cvt();
     test_half();
+    test_rare();
     return t_end("softgpu float opcodes");
 }

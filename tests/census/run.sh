@@ -57,6 +57,20 @@ for name in $must; do
     done <"$build/$name.out"
 done
 
+# The list from which tests are made must have all that occurs.
+if [ $skipped = 0 ]; then
+    list=$top/host/softgpu/tests-ptx/spellings.txt
+    for name in $must; do cut -f 3 "$build/$name.ops"; done | sort -u >"$build/found"
+    new=$(grep -v '^#' "$list" | sort -u | comm -23 "$build/found" - | tr '\n' ' ')
+    if [ -z "$new" ]; then
+        echo "spellings: all $(wc -l <"$build/found") are in host/softgpu/tests-ptx/spellings.txt"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: spellings: not in host/softgpu/tests-ptx/spellings.txt: $new"
+        failed=$((failed + 1))
+    fi
+fi
+
 if [ "$mode" = table ]; then
     for file in "$lib"/libcufft.so.* "$lib"/libcusparse.so.* "$lib"/libcusolver.so.* "$lib"/libcusolverMg.so.* \
         "$lib"/libcurand.so.* "$lib"/libnccl.so.* "$lib"/libcudnn_*.so.*; do
