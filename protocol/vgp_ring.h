@@ -171,6 +171,7 @@ enum vgp_notify_type {
     VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, store host_done, send vgpHostFuncFinished */
     VGP_NOTIFY_PRINT = 2,     /* text of a kernel: printf for standard output, assert for error */
     VGP_NOTIFY_DETAIL = 3,    /* why a call was refused or a kernel failed, for the trace */
+    VGP_NOTIFY_RELEASED = 5,  /* nothing refers to the host function or user object any more */
     VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
 };
 
@@ -250,6 +251,13 @@ enum vgp_graph_list {
     VGP_LIST_EDGES = 2,        /* of a graph */
     VGP_LIST_DEPENDENCIES = 3, /* of a node */
     VGP_LIST_DEPENDENTS = 4,   /* of a node */
+};
+/* What a call about a node of some type is to do. */
+enum vgp_node_op {
+    VGP_NODE_ADD = 0,     /* to a graph, after dependencies */
+    VGP_NODE_SET = 1,     /* parameters of a node */
+    VGP_NODE_EXEC = 2,    /* parameters of a node's counterpart in an executable graph */
+    VGP_NODE_CAPTURE = 3, /* copies: as the next node of a stream that captures */
 };
 #define VGP_LIST_MAX 160u          /* entries of one reply */
 #define VGP_DEPENDENCIES_MAX 2048u /* of one call; more are added by further calls */

@@ -123,6 +123,18 @@ CUresult sg_capture_check_ctx(struct sg_ctx *ctx)
     return r;
 }
 
+CUresult sg_capture_event(struct sg_stream *s, CUevent event, bool wait)
+{
+    struct sg_op *op;
+    CUresult r = sg_event_op(event, wait, &op);
+
+    if (r == CUDA_SUCCESS && !sg_capture_op(s, op, false, &r)) {
+        sg_op_end(op);
+        r = CUDA_ERROR_INVALID_VALUE; /* documented: not outside of a capture */
+    }
+    return r;
+}
+
 bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r)
 {
     struct sg_node *n;

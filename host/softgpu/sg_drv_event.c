@@ -34,6 +34,8 @@ static CUresult event_get(CUevent h, struct sg_event **out)
     return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_HANDLE;
 }
 
+static bool event_state(struct sg_event *e, struct sg_stream **s, uint64_t *seq);
+
 #define SG_EVENT(var, h)                                                                           \
     SG_AUTO struct sg_event *var = NULL;                                                           \
     do {                                                                                           \
@@ -138,6 +140,85 @@ static void record_drop(struct sg_op *op)
     free(o);
 }
 
+/* ---- nodes of graphs: the event stands for the launch that they are part of ---- */
+
+struct node_op {
+    struct sg_op op;
+    struct sg_event *event; /* a reference */
+};
+
+static CUresult node_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_event *e = ((struct node_op *)op)->event;
+
+    if (op->node_type != CU_GRAPH_NODE_TYPE_EVENT_RECORD || e->flags & CU_EVENT_DISABLE_TIMING)
+        return CUDA_SUCCESS; /* waiting was a dependency of the launch */
+    pthread_mutex_lock(&e->lock);
+    if (e->stream == s && e->seq == atomic_load(&s->completed) + 1) {
+        e->stamp_ns = sg_now_ns();
+        e->stamp_record = e->record;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return CUDA_SUCCESS;
+}
+
+static void node_drop(struct sg_op *op)
+{
+    sg_obj_put(&((struct node_op *)op)->event->obj);
+    free(op);
+}
+
+CUresult sg_event_op(CUevent event, bool wait, struct sg_op **out)
+{
+    struct node_op *o;
+
+    if (!event)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, event);
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = node_run;
+    o->op.drop = node_drop;
+    o->op.node_type = wait ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    sg_obj_get(&e->obj);
+    o->event = e;
+    *out = &o->op;
+    return CUDA_SUCCESS;
+}
+
+CUevent sg_event_of(struct sg_op *op)
+{
+    return SG_HANDLE(CUevent, ((struct node_op *)op)->event);
+}
+
+/* False: no memory to let the event's stream of before go later, outside the lock. */
+bool sg_event_node_record(struct sg_op *node, struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_event *e = ((struct node_op *)node)->event;
+    struct sg_stream *old;
+
+    pthread_mutex_lock(&e->lock);
+    old = e->stream;
+    if (old != s) {
+        sg_obj_get(&s->obj);
+        e->stream = s;
+    }
+    e->seq = op->seq;
+    e->record++;
+    pthread_mutex_unlock(&e->lock);
+    /* A dependency that holds already keeps the reference until the launch has been run. */
+    return !old || old == s || sg_op_keep(op, old);
+}
+
+bool sg_event_node_wait(struct sg_op *node, struct sg_op *op)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    return !event_state(((struct node_op *)node)->event, &s, &seq) || sg_op_add_dep(op, s, seq);
+}
+
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -157,8 +238,8 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
     SG_EVENT(e, hEvent);
     if (e->obj.owner != s->ctx)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (flags) /* only meaningful in a capture, and there it would make an event node */
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuEventRecordWithFlags: EXTERNAL");
+    if (flags) /* only meaningful in a capture, where it makes an event node */
+        return sg_capture_event(s, hEvent, false);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_record(s, e, &r))
         return r;
     o = calloc(1, sizeof(*o));
@@ -296,6 +377,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     SG_EVENT(e, hEvent);
+    if (Flags) /* only meaningful in a capture, where it makes an event node */
+        return sg_capture_event(s, hEvent, true);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
         return r;
     if (!event_state(e, &from, &seq) || from == s || atomic_load(&from->completed) >= seq)

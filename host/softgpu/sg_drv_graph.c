@@ -26,10 +26,9 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 
 /* ---- nodes ---- */
 
-/* Adds a node with op, which it takes over. *node_out comes with a reference. */
-static CUresult add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
-                    CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
-                    struct sg_node **node_out)
+CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                      CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
+                      struct sg_node **node_out)
 {
     SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
     struct sg_node **deps = NULL, *node;
@@ -91,7 +90,7 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
     r = node_ctx(nodeParams->ctx, &ctx);
     if (r == CUDA_SUCCESS)
         r = sg_launch_op(ctx, nodeParams, &op);
-    return r != CUDA_SUCCESS ? r : add(phGraphNode, hGraph, dependencies, numDependencies,
+    return r != CUDA_SUCCESS ? r : sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
                                        CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
 }
 
@@ -129,7 +128,7 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
     r = sg_copy_op(copyParams, &op);
     if (r == CUDA_SUCCESS)
-        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
                 NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.copy = *copyParams;
@@ -154,7 +153,7 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
     r = sg_set_op(memsetParams, &op);
     if (r == CUDA_SUCCESS)
-        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,
                 NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.set = *memsetParams;
@@ -177,7 +176,7 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_host_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
-        r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
                 NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.host = *nodeParams;
@@ -191,13 +190,24 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      const CUgraphNode *dependencies, size_t numDependencies)
 {
     SG_INIT();
-    return add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
+    return sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
                NULL, NULL);
 }
 
-/* A copy of g: operations are shared, edges are the same. Under the lock. */
-static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to)
+static void *sg_memdup(const void *p, size_t n)
 {
+    void *copy = malloc(n + 1);
+
+    return copy ? memcpy(copy, p, n) : NULL;
+}
+
+/* A copy of g: operations are shared, edges are the same. Under the lock. */
+static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned depth)
+{
+    if (depth == SG_NEST_MAX)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs nested deeper than %d", SG_NEST_MAX);
+    if (!sg_urefs_copy(&to->urefs, &g->urefs))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < g->n; i++) {
         struct sg_node *from = g->nodes[i], *n;
         CUresult r = sg_node_new(to, from->type, NULL, NULL, 0, &n);
@@ -207,11 +217,24 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to)
         sg_gop_put(n->gop);
         n->gop = from->gop;
         sg_gop_get(n->gop);
-        n->child = from->child;
-        if (n->child)
-            sg_obj_get(&n->child->obj);
+        if (from->child) {
+            n->child = sg_graph_new();
+            r = n->child ? clone_locked(from->child, n->child, depth + 1)
+                         : CUDA_ERROR_OUT_OF_MEMORY;
+            if (r != CUDA_SUCCESS) {
+                sg_obj_put(&n->obj);
+                return r;
+            }
+        }
         n->has_params = from->has_params;
         n->params = from->params;
+        if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params &&
+            !(n->params.batch.paramArray = sg_memdup(
+                  from->params.batch.paramArray,
+                  from->params.batch.count * sizeof(*from->params.batch.paramArray)))) {
+            sg_obj_put(&n->obj);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         n->original = from->obj.handle;
         sg_obj_put(&n->obj);
     }
@@ -232,7 +255,7 @@ static CUresult clone(struct sg_graph *g, struct sg_graph **out)
     if (!to)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_graph_lock);
-    r = clone_locked(g, to);
+    r = clone_locked(g, to, 0);
     pthread_mutex_unlock(&sg_graph_lock);
     if (r != CUDA_SUCCESS) {
         sg_obj_unregister(&to->obj);
@@ -288,7 +311,7 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     r = clone(child, &copy);
     if (r != CUDA_SUCCESS)
         return r;
-    r = add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
+    r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
             copy, NULL);
     if (r != CUDA_SUCCESS)
         sg_obj_unregister(&copy->obj);
@@ -387,11 +410,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode,
 
 static CUresult check_params(const struct sg_node *n, CUgraphNodeType type, const void *out)
 {
-    if (!out || n->type != type)
-        return CUDA_ERROR_INVALID_VALUE;
-    return n->has_params ? CUDA_SUCCESS
-                         : sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                                   "parameters of a captured copy, memset or host node");
+    return out && n->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
@@ -402,6 +421,8 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
     r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.copy;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_copy_describe(n->gop->op, nodeParams);
     return r;
 }
 
@@ -413,6 +434,8 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
     r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.set;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_set_describe(n->gop->op, nodeParams);
     return r;
 }
 
@@ -424,5 +447,7 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
     r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.host;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_host_describe(n->gop->op, nodeParams);
     return r;
 }

@@ -139,13 +139,54 @@ static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
     const struct sg_program *p = ((struct graph_op *)op)->program;
 
     for (size_t i = 0; i < p->n; i++) {
-        struct sg_op *step = p->step[i].gop->op;
+        struct sg_op *step = p->step[i].disabled ? NULL : p->step[i].gop->op;
         CUresult r = step ? step->run(step, s) : CUDA_SUCCESS;
 
         if (r != CUDA_SUCCESS)
             return r;
     }
     return CUDA_SUCCESS;
+}
+
+/* Is the event of a wait recorded by the same launch before? Then the order of steps is enough. */
+static bool recorded_before(const struct sg_program *p, size_t i)
+{
+    CUevent e = sg_event_of(p->step[i].gop->op);
+
+    while (i-- > 0) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
+            sg_event_of(p->step[i].gop->op) == e)
+            return true;
+    }
+    return false;
+}
+
+void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream *s)
+{
+    bool ok = true;
+
+    /* First what is waited for: the events as they are before this launch records them. */
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(p, i))
+            ok &= sg_event_node_wait(p->step[i].gop->op, op);
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        struct sg_op *step = p->step[i].gop->op;
+
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+            ok &= sg_event_node_record(step, op, s);
+        else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
+            sg_program_issued(((struct graph_op *)step)->program, op, s);
+    }
+    if (!ok) { /* as for any operation without memory: the context fails */
+        sg_device_fail("no memory for the events of a graph");
+        sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+}
+
+static void graph_issued(struct sg_op *op, struct sg_stream *s)
+{
+    sg_program_issued(((struct graph_op *)op)->program, op, s);
 }
 
 static void graph_drop(struct sg_op *op)
@@ -177,6 +218,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
     o->program = x->program;
     atomic_fetch_add(&o->program->refs, 1);
     pthread_mutex_unlock(&sg_graph_lock);
+    if (o->program->events)
+        o->op.issued = graph_issued;
     return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
 }
 
@@ -208,12 +251,17 @@ CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
 
 static struct sg_program *copy_program(const struct sg_program *p)
 {
-    struct sg_program *c = malloc(sizeof(*c) + p->n * sizeof(p->step[0]));
+    struct sg_program *c = calloc(1, sizeof(*c) + p->n * sizeof(p->step[0]));
 
     if (!c)
         return NULL;
     atomic_init(&c->refs, 1);
+    if (!sg_urefs_copy(&c->urefs, &p->urefs)) {
+        sg_program_put(c);
+        return NULL;
+    }
     c->n = p->n;
+    c->events = p->events;
     for (size_t i = 0; i < p->n; i++) {
         c->step[i] = p->step[i];
         sg_gop_get(c->step[i].gop);
@@ -242,10 +290,136 @@ static CUresult replace_step(struct gexec *x, uint64_t node, CUgraphNodeType typ
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
+                         struct sg_op *op)
+{
+    struct sg_gop *gop = sg_gop_new(op);
+    CUresult r;
+
+    if (!gop)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    SG_AUTO struct gexec *x = SG_LOOKUP(hGraphExec, SG_T_GEXEC);
+
+    pthread_mutex_lock(&sg_graph_lock);
+    r = x ? replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop) : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_gop_put(gop);
+    return r;
+}
+
+/* The step of a node; NULL: the executable graph has none. Under the lock. */
+static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].node == (uint64_t)(uintptr_t)hNode)
+            return &p->step[i];
+    }
+    return NULL;
+}
+
+static bool can_disable(const struct sg_step *st)
+{
+    return st && (st->type == CU_GRAPH_NODE_TYPE_KERNEL || st->type == CU_GRAPH_NODE_TYPE_MEMSET ||
+                  st->type == CU_GRAPH_NODE_TYPE_MEMCPY);
+}
+
+CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int isEnabled)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GEXEC(x, hGraphExec);
+    if (!hNode)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    if (can_disable(find_step(x->program, hNode))) {
+        struct sg_program *c = copy_program(x->program);
+
+        r = c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        if (c) {
+            find_step(c, hNode)->disabled = !isEnabled;
+            sg_program_put(x->program);
+            x->program = c;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int *isEnabled)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GEXEC(x, hGraphExec);
+    if (!hNode || !isEnabled)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_step *st = find_step(x->program, hNode);
+
+    if (can_disable(st)) {
+        *isEnabled = !st->disabled;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* The steps of a child are replaced when they are as many and of the same types. */
+static CUresult replace_child(struct gexec *x, CUgraphNode hNode, const struct sg_program *with)
+{
+    struct sg_program *c = copy_program(x->program);
+    struct sg_step *st = c ? find_step(c, hNode) : NULL;
+    CUresult r = c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (st && st->type == CU_GRAPH_NODE_TYPE_GRAPH && st->child == with->n) {
+        r = sg_urefs_copy(&c->urefs, &with->urefs) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        for (size_t i = 0; i < with->n && r == CUDA_SUCCESS; i++) {
+            struct sg_step *to = st + 1 + i;
+
+            if (to->type != with->step[i].type) {
+                r = CUDA_ERROR_INVALID_VALUE;
+                break;
+            }
+            sg_gop_put(to->gop);
+            to->gop = with->step[i].gop;
+            sg_gop_get(to->gop);
+        }
+    }
+    if (r == CUDA_SUCCESS) {
+        struct sg_program *old = x->program;
+
+        c->events |= with->events;
+        x->program = c;
+        c = old;
+    }
+    sg_program_put(c);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                    CUgraph childGraph)
+{
+    struct sg_program *p = NULL;
+    CUresult r;
+
+    SG_GEXEC(x, hGraphExec);
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(childGraph, SG_T_GRAPH);
+
+    if (!g || !hNode)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_program_new(g, &p);
+    if (r == CUDA_SUCCESS)
+        r = replace_child(x, hNode, p);
+    sg_program_put(p);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                    const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    struct sg_gop *gop;
     struct sg_op *op;
     CUresult r;
 
@@ -254,16 +428,8 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_launch_op(ctx, nodeParams, &op);
-    if (r != CUDA_SUCCESS)
-        return r;
-    gop = sg_gop_new(op);
-    if (!gop)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&sg_graph_lock);
-    r = replace_step(x, (uint64_t)(uintptr_t)hNode, CU_GRAPH_NODE_TYPE_KERNEL, gop);
-    pthread_mutex_unlock(&sg_graph_lock);
-    sg_gop_put(gop);
-    return r;
+    return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op)
+                             : r;
 }
 
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -288,8 +454,10 @@ static CUgraphExecUpdateResult update(struct gexec *x, struct sg_program *p, uin
             return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         }
     }
-    for (size_t i = 0; i < p->n; i++) /* the executable graph keeps the names of its nodes */
+    for (size_t i = 0; i < p->n; i++) { /* the executable graph keeps the names of its nodes */
         p->step[i].node = x->program->step[i].node;
+        p->step[i].disabled = x->program->step[i].disabled;
+    }
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 

@@ -220,6 +220,26 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, stru
     return build(ctx, &q, out);
 }
 
+CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
+{
+    const struct launch_op *o = (const struct launch_op *)op;
+    size_t bytes = sizeof(*o) + o->func->info.param_bytes + 16;
+    struct launch_op *again = malloc(bytes);
+
+    if (!again)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(again, o, bytes);
+    again->cooperative = cooperative;
+    sg_obj_get(&again->func->obj);
+    *out = &again->op;
+    return CUDA_SUCCESS;
+}
+
+bool sg_launch_cooperative(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->cooperative;
+}
+
 /* The parameters point into op; *storage is the array that holds the pointers. */
 CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage)
 {

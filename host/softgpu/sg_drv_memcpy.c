@@ -476,6 +476,34 @@ CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
     return CUDA_SUCCESS;
 }
 
+static void describe_side(const void *p, CUmemorytype *type, CUdeviceptr *device, const void **host)
+{
+    struct sg_mem_info info;
+    bool is_device = sg_mem_find((uint64_t)(uintptr_t)p, &info) && info.kind == SG_MEM_DEVICE;
+
+    *type = is_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    *device = is_device ? (CUdeviceptr)(uintptr_t)p : 0;
+    *host = is_device ? NULL : p;
+}
+
+void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p)
+{
+    const struct copy *c = &((struct copy_op *)op)->c;
+    const void *dst;
+
+    memset(p, 0, sizeof(*p));
+    describe_side(c->src, &p->srcMemoryType, &p->srcDevice, &p->srcHost);
+    describe_side(c->dst, &p->dstMemoryType, &p->dstDevice, &dst);
+    p->dstHost = (void *)(uintptr_t)dst;
+    p->WidthInBytes = c->width;
+    p->Height = c->height;
+    p->Depth = c->depth;
+    p->srcPitch = c->src_pitch ? c->src_pitch : c->width;
+    p->dstPitch = c->dst_pitch ? c->dst_pitch : c->width;
+    p->srcHeight = c->src_slice ? c->src_slice / p->srcPitch : c->height;
+    p->dstHeight = c->dst_slice ? c->dst_slice / p->dstPitch : c->height;
+}
+
 static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 {
     struct side dst, src;

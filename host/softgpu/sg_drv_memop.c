@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_BATCH_MAX 256u /* operations per batch: the documented maximum */
 #define SG_NAP_MIN_NS 1000u
@@ -83,41 +83,51 @@ static CUresult check(const struct memop *m)
     return CUDA_SUCCESS;
 }
 
-static CUresult issue(CUstream h, const struct memop *list, unsigned n)
+static CUresult build(const struct memop *list, unsigned n, bool *waits, struct memop_op **out)
 {
-    SG_AUTO struct sg_stream *s = NULL;
-    bool waits = false;
     struct memop_op *o;
-    CUresult r;
 
-    SG_CTX(ctx);
-    r = sg_stream_get(ctx, h, &s);
-    if (r != CUDA_SUCCESS)
-        return r;
+    *waits = false;
     for (unsigned i = 0; i < n; i++) {
-        r = check(&list[i]);
+        CUresult r = check(&list[i]);
+
         if (r != CUDA_SUCCESS)
             return r;
-        waits |= list[i].wait;
+        *waits |= list[i].wait;
     }
     o = calloc(1, sizeof(*o) + n * sizeof(o->list[0]));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = memop_run;
-    o->op.node_type = -1;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     o->op.drop = memop_drop;
     o->n = n;
     for (unsigned i = 0; i < n; i++)
         o->list[i] = list[i];
+    *out = o;
+    return CUDA_SUCCESS;
+}
+
+static CUresult issue(CUstream h, const struct memop *list, unsigned n)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct memop_op *o;
+    bool waits;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_stream_get(ctx, h, &s);
+    if (r == CUDA_SUCCESS)
+        r = build(list, n, &waits, &o);
+    if (r != CUDA_SUCCESS)
+        return r;
     return sg_issue(s, &o->op, waits ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE);
 }
 
-static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams *p,
-                      unsigned flags)
+/* Reads a batch; *n operations are left of it. */
+static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags,
+                          struct memop list[SG_BATCH_MAX], unsigned *left)
 {
-    struct memop list[SG_BATCH_MAX];
-
-    SG_INIT();
     if (!count || count > SG_BATCH_MAX || !p || flags)
         return CUDA_ERROR_INVALID_VALUE;
     unsigned n = 0;
@@ -147,7 +157,35 @@ static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    return issue(h, list, n);
+    *left = n;
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams *p,
+                      unsigned flags)
+{
+    struct memop list[SG_BATCH_MAX];
+    unsigned n;
+
+    SG_INIT();
+    CUresult r = translate(count, p, flags, list, &n);
+
+    return r == CUDA_SUCCESS ? issue(h, list, n) : r;
+}
+
+CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct memop list[SG_BATCH_MAX];
+    struct memop_op *o;
+    bool waits;
+    unsigned n;
+    CUresult r = translate(p->count, p->paramArray, p->flags, list, &n);
+
+    if (r == CUDA_SUCCESS)
+        r = build(list, n, &waits, &o);
+    if (r == CUDA_SUCCESS)
+        *out = &o->op;
+    return r;
 }
 
 /* ---- entry points: the first ABI and _v2 differ in flags that are refused anyway ---- */

@@ -93,6 +93,18 @@ CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out)
     return r;
 }
 
+void sg_set_describe(struct sg_op *op, CUDA_MEMSET_NODE_PARAMS *p)
+{
+    const struct set_op *o = (const struct set_op *)op;
+
+    *p = (CUDA_MEMSET_NODE_PARAMS){.dst = (CUdeviceptr)(uintptr_t)o->dst,
+                                   .pitch = o->pitch,
+                                   .value = o->value,
+                                   .elementSize = o->elem,
+                                   .width = o->width,
+                                   .height = o->height};
+}
+
 static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
                     size_t height, CUstream stream, bool async)
 {

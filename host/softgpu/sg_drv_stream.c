@@ -331,6 +331,11 @@ CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out)
     return CUDA_SUCCESS;
 }
 
+void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p)
+{
+    *p = (CUDA_HOST_NODE_PARAMS){((struct host_op *)op)->fn, ((struct host_op *)op)->user};
+}
+
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
     return host_issue(hStream, fn, NULL, userData);

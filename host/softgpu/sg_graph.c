@@ -46,9 +46,14 @@ static void node_free(struct sg_obj *obj)
     struct sg_node *n = (struct sg_node *)obj;
 
     sg_gop_put(n->gop);
+    if (n->child)
+        sg_obj_unregister(&n->child->obj); /* it is the node's */
     sg_obj_put((struct sg_obj *)n->child);
     free(n->deps);
     free(n->kernel_params);
+    free(n->attrs);
+    if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
+        free(n->params.batch.paramArray);
     free(n);
 }
 
@@ -195,6 +200,7 @@ static void graph_free(struct sg_obj *obj)
         sg_obj_unregister(&g->nodes[i]->obj);
         sg_obj_put(&g->nodes[i]->obj);
     }
+    sg_urefs_clear(&g->urefs);
     pthread_mutex_unlock(&sg_graph_lock);
     free(g->nodes);
     free(g);
@@ -221,11 +227,10 @@ void sg_program_put(struct sg_program *p)
     if (p && atomic_fetch_sub(&p->refs, 1) == 1) {
         for (size_t i = 0; i < p->n; i++)
             sg_gop_put(p->step[i].gop);
+        sg_urefs_clear(&p->urefs);
         free(p);
     }
 }
-
-#define SG_NEST_MAX 64 /* child graphs within child graphs: bounds recursion */
 
 static size_t count_steps(const struct sg_graph *g, unsigned depth)
 {
@@ -245,6 +250,8 @@ static CUresult flatten(struct sg_graph *g, struct sg_program *p, unsigned depth
 
     if (depth == SG_NEST_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_urefs_copy(&p->urefs, &g->urefs))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
     do {
@@ -258,12 +265,18 @@ static CUresult flatten(struct sg_graph *g, struct sg_program *p, unsigned depth
             if (!ready)
                 continue;
             sg_gop_get(n->gop);
-            p->step[p->n++] = (struct sg_step){n->gop, n->type, n->obj.handle};
+            size_t at = p->n++;
+
+            p->step[at] = (struct sg_step){.gop = n->gop, .type = n->type, .node = n->obj.handle};
+            p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ||
+                         n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+                         (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
             if (n->child) {
                 CUresult r = flatten(n->child, p, depth + 1);
 
                 if (r != CUDA_SUCCESS)
                     return r;
+                p->step[at].child = (uint32_t)(p->n - at - 1);
             }
             n->mark = true;
             done++;

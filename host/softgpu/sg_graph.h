@@ -33,25 +33,42 @@ struct sg_node {
         CUDA_MEMCPY3D copy;
         CUDA_MEMSET_NODE_PARAMS set;
         CUDA_HOST_NODE_PARAMS host;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch; /* paramArray is the node's */
     } params;
     void **kernel_params; /* what GetParams handed out; freed with the node */
+    CUlaunchAttributeValue *attrs; /* of a kernel node, by id; NULL: none was set */
     bool mark;
+};
+
+/* User objects that a graph or a program holds (sg_drv_userobj.c); under the lock. */
+struct sg_uobj;
+struct sg_urefs {
+    struct sg_uref {
+        struct sg_uobj *u;
+        unsigned count;
+    } *ref;
+    size_t n;
 };
 
 struct sg_graph {
     struct sg_obj obj;
     struct sg_node **nodes; /* each a reference */
     size_t n, cap;
+    struct sg_urefs urefs;
 };
 
 /* What an executable graph runs; does not change once made. */
 struct sg_program {
     _Atomic uint32_t refs;
+    struct sg_urefs urefs; /* of the graph and its children */
+    bool events; /* there are event nodes: see sg_program_issued() */
     size_t n;
     struct sg_step {
         struct sg_gop *gop;
         CUgraphNodeType type;
-        uint64_t node; /* handle of the node it came from */
+        uint64_t node;  /* handle of the node it came from */
+        uint32_t child; /* a child graph: so many of the following steps are its */
+        bool disabled;
     } step[];
 };
 
@@ -75,6 +92,8 @@ struct sg_front {
     size_t n;
 };
 
+#define SG_NEST_MAX 64 /* child graphs within child graphs: bounds recursion */
+
 struct sg_graph *sg_graph_new(void); /* registered, with a reference for the caller; or NULL */
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
@@ -87,6 +106,10 @@ void sg_program_put(struct sg_program *p);
 struct sg_gop *sg_gop_new(struct sg_op *op); /* takes op over; NULL: no memory, op ended */
 void sg_gop_get(struct sg_gop *gop);
 void sg_gop_put(struct sg_gop *gop);
+
+bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count); /* false: no memory */
+bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from);     /* one reference each */
+void sg_urefs_clear(struct sg_urefs *l);
 
 /* The nodes of g behind handles, each with a reference; 1 when one is not in g. */
 CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n,
@@ -114,6 +137,8 @@ CUresult sg_capture_check_ctx(struct sg_ctx *ctx); /* the same for all streams o
 void sg_capture_abandon(struct sg_stream *s);      /* s is being destroyed */
 void sg_capture_close(struct sg_capture *c);       /* lets its streams go; under the lock */
 bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
+/* Makes an event node of the capture that s is part of; 1: there is none. */
+CUresult sg_capture_event(struct sg_stream *s, CUevent event, bool wait);
 bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
 
 /* ---- the objects behind handles, in entry points ---- */
@@ -146,5 +171,29 @@ CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void *
 CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out);
 CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out);
 CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out);
+CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out);
+CUresult sg_event_op(CUevent event, bool wait, struct sg_op **out);
+CUevent sg_event_of(struct sg_op *op);
+/* The parameters of operations that were captured. */
+void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p);
+void sg_set_describe(struct sg_op *op, CUDA_MEMSET_NODE_PARAMS *p);
+void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p);
+/* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
+CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
+bool sg_launch_cooperative(struct sg_op *op);
+
+/* Under the issue lock, when a launch is issued as operation `op` of s: its events stand for it from
+ * now on, and it waits for the events that its nodes wait for. */
+void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream *s);
+bool sg_event_node_record(struct sg_op *node, struct sg_op *op, struct sg_stream *s);
+bool sg_event_node_wait(struct sg_op *node, struct sg_op *op);
+
+/* Adds a node with op, which it takes over; *node_out (may be NULL) comes with a reference. */
+CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                      CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
+                      struct sg_node **node_out);
+/* Gives a node's counterpart in an executable graph another operation, which it takes over. */
+CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
+                         struct sg_op *op);
 
 #endif

@@ -87,6 +87,7 @@ enum sg_type {
     SG_T_GRAPH,
     SG_T_NODE,
     SG_T_GEXEC,
+    SG_T_UOBJ,
 };
 
 struct sg_ctx;
@@ -363,6 +364,8 @@ struct sg_event {
     uint64_t stamp_ns, stamp_record; /* time, and which record it belongs to */
 };
 uint64_t sg_now_ns(void);
+/* Takes the caller's reference to s over, to be let go when op ends. False: no memory. */
+bool sg_op_keep(struct sg_op *op, struct sg_stream *s);
 
 /* ---- images (sg_fatbin.c, sg_elf.c, sg_image.c) ---- */
 

@@ -133,6 +133,18 @@ bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
     return true;
 }
 
+bool sg_op_keep(struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_dep *grown = realloc(op->deps, (op->cap_deps + 1) * sizeof(*grown));
+
+    if (!grown)
+        return false;
+    op->deps = grown;
+    op->cap_deps++;
+    op->deps[op->ndeps++] = (struct sg_dep){s, 0};
+    return true;
+}
+
 void sg_op_end(struct sg_op *op)
 {
     for (unsigned i = 0; i < op->ndeps; i++)

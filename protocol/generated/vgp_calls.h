@@ -127,6 +127,34 @@ enum vgp_call {
     VGP_cuGraphExecGetFlags = 0x0515,
     VGP_vgpGraphDestroy = 0x0516,
     VGP_vgpGraphList = 0x0517,
+    VGP_vgpGraphCreate = 0x0520,
+    VGP_vgpGraphClone = 0x0521,
+    VGP_vgpGraphDestroyNode = 0x0522,
+    VGP_vgpGraphNodeFindInClone = 0x0523,
+    VGP_vgpGraphEdges = 0x0524,
+    VGP_vgpGraphNodeInfo = 0x0525,
+    VGP_vgpGraphChild = 0x0526,
+    VGP_vgpGraphNodeEnabled = 0x0527,
+    VGP_vgpGraphKernelNode = 0x0530,
+    VGP_vgpGraphCopyNode = 0x0531,
+    VGP_vgpGraphMemsetNode = 0x0532,
+    VGP_vgpGraphHostNode = 0x0533,
+    VGP_vgpGraphChildNode = 0x0534,
+    VGP_vgpGraphEmptyNode = 0x0535,
+    VGP_vgpGraphEventNode = 0x0536,
+    VGP_vgpGraphBatchMemOpNode = 0x0537,
+    VGP_vgpGraphKernelNodeGet = 0x0540,
+    VGP_vgpGraphCopyNodeGet = 0x0541,
+    VGP_vgpGraphMemsetNodeGet = 0x0542,
+    VGP_vgpGraphHostNodeGet = 0x0543,
+    VGP_vgpGraphEventNodeGet = 0x0544,
+    VGP_vgpGraphBatchMemOpNodeGet = 0x0545,
+    VGP_vgpGraphKernelNodeAttribute = 0x0546,
+    VGP_vgpUserObjectCreate = 0x0550,
+    VGP_cuUserObjectRetain = 0x0551,
+    VGP_cuUserObjectRelease = 0x0552,
+    VGP_vgpGraphUserObject = 0x0553,
+    VGP_vgpUserObjectDrop = 0x0554,
     VGP_vgpMemGetGranularity = 0x0601,
     VGP_vgpMemCreate = 0x0602,
     VGP_vgpMemRelease = 0x0603,
@@ -1744,6 +1772,612 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, total) == 0, "wir
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, from_len) == 8, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, to_len) == 12, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, edgeData_len) == 16, "wire layout");
+
+/* vgpGraphCreate: sync */
+struct vgp_args_vgpGraphCreate {
+    uint32_t flags;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphCreate) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCreate, flags) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphCreate {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphCreate) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCreate, graph) == 0, "wire layout");
+
+/* vgpGraphClone: sync */
+struct vgp_args_vgpGraphClone {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphClone) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphClone, graph) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphClone {
+    uint64_t clone;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphClone) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphClone, clone) == 0, "wire layout");
+
+/* vgpGraphDestroyNode: sync */
+struct vgp_args_vgpGraphDestroyNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphDestroyNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphDestroyNode, node) == 0, "wire layout");
+
+/* vgpGraphNodeFindInClone: sync */
+struct vgp_args_vgpGraphNodeFindInClone {
+    uint64_t node;
+    uint64_t clone;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphNodeFindInClone) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeFindInClone, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeFindInClone, clone) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphNodeFindInClone {
+    uint64_t found;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphNodeFindInClone) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeFindInClone, found) == 0, "wire layout");
+
+/* vgpGraphEdges: sync */
+struct vgp_args_vgpGraphEdges {
+    uint64_t graph;
+    uint32_t remove;
+    uint32_t from_len;
+    uint32_t to_len;
+    uint32_t edgeData_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphEdges) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEdges, graph) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEdges, remove) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEdges, from_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEdges, to_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEdges, edgeData_len) == 20, "wire layout");
+
+/* vgpGraphNodeInfo: sync */
+struct vgp_args_vgpGraphNodeInfo {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphNodeInfo) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeInfo, node) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphNodeInfo {
+    uint32_t type;
+    uint8_t pad4[4];
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphNodeInfo) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeInfo, type) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeInfo, graph) == 8, "wire layout");
+
+/* vgpGraphChild: sync */
+struct vgp_args_vgpGraphChild {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphChild) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChild, node) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphChild {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphChild) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphChild, graph) == 0, "wire layout");
+
+/* vgpGraphNodeEnabled: sync */
+struct vgp_args_vgpGraphNodeEnabled {
+    uint64_t exec;
+    uint64_t node;
+    uint32_t set;
+    uint32_t value;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphNodeEnabled) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeEnabled, exec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeEnabled, node) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeEnabled, set) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphNodeEnabled, value) == 20, "wire layout");
+
+struct vgp_ret_vgpGraphNodeEnabled {
+    uint32_t enabled;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphNodeEnabled) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeEnabled, enabled) == 0, "wire layout");
+
+/* vgpGraphKernelNode: sync */
+struct vgp_args_vgpGraphKernelNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t func;
+    uint64_t context;
+    uint32_t gridX;
+    uint32_t gridY;
+    uint32_t gridZ;
+    uint32_t blockX;
+    uint32_t blockY;
+    uint32_t blockZ;
+    uint32_t sharedBytes;
+    uint32_t params_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphKernelNode) == 88, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, func) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, context) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, gridX) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, gridY) == 60, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, gridZ) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, blockX) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, blockY) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, blockZ) == 76, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, sharedBytes) == 80, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNode, params_len) == 84, "wire layout");
+
+struct vgp_ret_vgpGraphKernelNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNode, node) == 0, "wire layout");
+
+/* vgpGraphCopyNode: sync */
+struct vgp_args_vgpGraphCopyNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t context;
+    uint64_t stream;
+    uint64_t cookie;
+    uint32_t dstKind;
+    uint32_t srcKind;
+    uint64_t dst;
+    uint64_t dstPitch;
+    uint64_t dstHeight;
+    uint64_t src;
+    uint64_t srcPitch;
+    uint64_t srcHeight;
+    uint64_t widthBytes;
+    uint64_t height;
+    uint64_t depth;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphCopyNode) == 144, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, context) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, stream) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, cookie) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, dstKind) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, srcKind) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, dst) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, dstPitch) == 80, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, dstHeight) == 88, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, src) == 96, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, srcPitch) == 104, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, srcHeight) == 112, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, widthBytes) == 120, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, height) == 128, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNode, depth) == 136, "wire layout");
+
+struct vgp_ret_vgpGraphCopyNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphCopyNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNode, node) == 0, "wire layout");
+
+/* vgpGraphMemsetNode: sync */
+struct vgp_args_vgpGraphMemsetNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t context;
+    uint64_t dst;
+    uint64_t pitch;
+    uint32_t value;
+    uint32_t elementSize;
+    uint64_t width;
+    uint64_t height;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemsetNode) == 88, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, context) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, dst) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, pitch) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, value) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, elementSize) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, width) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNode, height) == 80, "wire layout");
+
+struct vgp_ret_vgpGraphMemsetNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMemsetNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNode, node) == 0, "wire layout");
+
+/* vgpGraphHostNode: sync */
+struct vgp_args_vgpGraphHostNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphHostNode) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNode, cookie) == 40, "wire layout");
+
+struct vgp_ret_vgpGraphHostNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphHostNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphHostNode, node) == 0, "wire layout");
+
+/* vgpGraphChildNode: sync */
+struct vgp_args_vgpGraphChildNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t child;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphChildNode) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphChildNode, child) == 40, "wire layout");
+
+struct vgp_ret_vgpGraphChildNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphChildNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphChildNode, node) == 0, "wire layout");
+
+/* vgpGraphEmptyNode: sync */
+struct vgp_args_vgpGraphEmptyNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphEmptyNode) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEmptyNode, edgeData_len) == 36, "wire layout");
+
+struct vgp_ret_vgpGraphEmptyNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphEmptyNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEmptyNode, node) == 0, "wire layout");
+
+/* vgpGraphEventNode: sync */
+struct vgp_args_vgpGraphEventNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t event;
+    uint32_t wait;
+    uint8_t pad52[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphEventNode) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, event) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNode, wait) == 48, "wire layout");
+
+struct vgp_ret_vgpGraphEventNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphEventNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEventNode, node) == 0, "wire layout");
+
+/* vgpGraphBatchMemOpNode: sync */
+struct vgp_args_vgpGraphBatchMemOpNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t context;
+    uint32_t flags;
+    uint32_t operations_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphBatchMemOpNode) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, context) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, flags) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNode, operations_len) == 52, "wire layout");
+
+struct vgp_ret_vgpGraphBatchMemOpNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphBatchMemOpNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNode, node) == 0, "wire layout");
+
+/* vgpGraphKernelNodeGet: sync */
+struct vgp_args_vgpGraphKernelNodeGet {
+    uint64_t node;
+    uint32_t first;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphKernelNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeGet, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeGet, first) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphKernelNodeGet {
+    uint64_t func;
+    uint64_t context;
+    uint32_t gridX;
+    uint32_t gridY;
+    uint32_t gridZ;
+    uint32_t blockX;
+    uint32_t blockY;
+    uint32_t blockZ;
+    uint32_t sharedBytes;
+    uint32_t total;
+    uint32_t params_len;
+    uint8_t pad52[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNodeGet) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, func) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, context) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, gridX) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, gridY) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, gridZ) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, blockX) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, blockY) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, blockZ) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, sharedBytes) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, total) == 44, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeGet, params_len) == 48, "wire layout");
+
+/* vgpGraphCopyNodeGet: sync */
+struct vgp_args_vgpGraphCopyNodeGet {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphCopyNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphCopyNodeGet, node) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphCopyNodeGet {
+    uint64_t cookie;
+    uint32_t dstKind;
+    uint32_t srcKind;
+    uint64_t dst;
+    uint64_t dstPitch;
+    uint64_t dstHeight;
+    uint64_t src;
+    uint64_t srcPitch;
+    uint64_t srcHeight;
+    uint64_t widthBytes;
+    uint64_t height;
+    uint64_t depth;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphCopyNodeGet) == 88, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, cookie) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, dstKind) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, srcKind) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, dst) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, dstPitch) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, dstHeight) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, src) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, srcPitch) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, srcHeight) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, widthBytes) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, height) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNodeGet, depth) == 80, "wire layout");
+
+/* vgpGraphMemsetNodeGet: sync */
+struct vgp_args_vgpGraphMemsetNodeGet {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemsetNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemsetNodeGet, node) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphMemsetNodeGet {
+    uint64_t dst;
+    uint64_t pitch;
+    uint32_t value;
+    uint32_t elementSize;
+    uint64_t width;
+    uint64_t height;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMemsetNodeGet) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, dst) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, pitch) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, value) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, elementSize) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, width) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNodeGet, height) == 32, "wire layout");
+
+/* vgpGraphHostNodeGet: sync */
+struct vgp_args_vgpGraphHostNodeGet {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphHostNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphHostNodeGet, node) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphHostNodeGet {
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphHostNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphHostNodeGet, cookie) == 0, "wire layout");
+
+/* vgpGraphEventNodeGet: sync */
+struct vgp_args_vgpGraphEventNodeGet {
+    uint64_t node;
+    uint32_t wait;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphEventNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNodeGet, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphEventNodeGet, wait) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphEventNodeGet {
+    uint64_t event;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphEventNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEventNodeGet, event) == 0, "wire layout");
+
+/* vgpGraphBatchMemOpNodeGet: sync */
+struct vgp_args_vgpGraphBatchMemOpNodeGet {
+    uint64_t node;
+    uint32_t first;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphBatchMemOpNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNodeGet, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBatchMemOpNodeGet, first) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphBatchMemOpNodeGet {
+    uint32_t flags;
+    uint32_t total;
+    uint32_t operations_len;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphBatchMemOpNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNodeGet, flags) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNodeGet, total) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNodeGet, operations_len) == 8, "wire layout");
+
+/* vgpGraphKernelNodeAttribute: sync */
+struct vgp_args_vgpGraphKernelNodeAttribute {
+    uint64_t node;
+    uint64_t source;
+    uint32_t op;
+    uint32_t attribute;
+    uint32_t value_len;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphKernelNodeAttribute) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeAttribute, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeAttribute, source) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeAttribute, op) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeAttribute, attribute) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphKernelNodeAttribute, value_len) == 24, "wire layout");
+
+struct vgp_ret_vgpGraphKernelNodeAttribute {
+    uint32_t result_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNodeAttribute) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeAttribute, result_len) == 0, "wire layout");
+
+/* vgpUserObjectCreate: sync */
+struct vgp_args_vgpUserObjectCreate {
+    uint64_t object;
+    uint64_t cookie;
+    uint32_t references;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpUserObjectCreate) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectCreate, object) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectCreate, cookie) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectCreate, references) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectCreate, flags) == 20, "wire layout");
+
+/* cuUserObjectRetain: sync */
+struct vgp_args_cuUserObjectRetain {
+    uint64_t object;
+    uint32_t count;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuUserObjectRetain) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuUserObjectRetain, object) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuUserObjectRetain, count) == 8, "wire layout");
+
+/* cuUserObjectRelease: sync */
+struct vgp_args_cuUserObjectRelease {
+    uint64_t object;
+    uint32_t count;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuUserObjectRelease) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuUserObjectRelease, object) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuUserObjectRelease, count) == 8, "wire layout");
+
+/* vgpGraphUserObject: sync */
+struct vgp_args_vgpGraphUserObject {
+    uint64_t graph;
+    uint64_t object;
+    uint32_t count;
+    uint32_t flags;
+    uint32_t release;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphUserObject) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphUserObject, graph) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphUserObject, object) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphUserObject, count) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphUserObject, flags) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphUserObject, release) == 24, "wire layout");
+
+/* vgpUserObjectDrop: async */
+struct vgp_args_vgpUserObjectDrop {
+    uint64_t object;
+};
+_Static_assert(sizeof(struct vgp_args_vgpUserObjectDrop) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectDrop, object) == 0, "wire layout");
 
 /* vgpMemGetGranularity: sync */
 struct vgp_args_vgpMemGetGranularity {

@@ -1779,6 +1779,30 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
     return r;
 }
 
+#define body_cuUserObjectRetain vcu_cuUserObjectRetain
+CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuUserObjectRetain(object, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuUserObjectRetain", r, t0, "object=%p count=%u",
+                       (void *)(uintptr_t)object,
+                       (unsigned)count);
+    return r;
+}
+
+#define body_cuUserObjectRelease vcu_cuUserObjectRelease
+CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuUserObjectRelease(object, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuUserObjectRelease", r, t0, "object=%p count=%u",
+                       (void *)(uintptr_t)object,
+                       (unsigned)count);
+    return r;
+}
+
 #define body_cuMemAddressReserve vcu_cuMemAddressReserve
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
@@ -4868,6 +4892,773 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
                        r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
                        (const void *)edgeData,
                        r == CUDA_SUCCESS && numDependentNodes ? (unsigned long long)*numDependentNodes : 0ull);
+    return r;
+}
+
+#define body_cuGraphCreate vcu_cuGraphCreate
+CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphCreate(phGraph, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphCreate", r, t0, "*phGraph=%p flags=%u",
+                       r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuGraphClone vcu_cuGraphClone
+CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphClone(phGraphClone, originalGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphClone", r, t0, "*phGraphClone=%p originalGraph=%p",
+                       r == CUDA_SUCCESS && phGraphClone ? (void *)*phGraphClone : NULL,
+                       (void *)(uintptr_t)originalGraph);
+    return r;
+}
+
+#define body_cuGraphNodeFindInClone vcu_cuGraphNodeFindInClone
+CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeFindInClone", r, t0, "*phNode=%p hOriginalNode=%p hClonedGraph=%p",
+                       r == CUDA_SUCCESS && phNode ? (void *)*phNode : NULL,
+                       (void *)(uintptr_t)hOriginalNode,
+                       (void *)(uintptr_t)hClonedGraph);
+    return r;
+}
+
+#define body_cuGraphDestroyNode vcu_cuGraphDestroyNode
+CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphDestroyNode(hNode);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphDestroyNode", r, t0, "hNode=%p",
+                       (void *)(uintptr_t)hNode);
+    return r;
+}
+
+#define body_cuGraphNodeGetType vcu_cuGraphNodeGetType
+CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetType(hNode, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetType", r, t0, "hNode=%p type=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)type);
+    return r;
+}
+
+#define body_cuGraphAddDependencies vcu_cuGraphAddDependencies
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddDependencies(hGraph, from, to, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)from,
+                       (const void *)to,
+                       (unsigned long long)numDependencies);
+    return r;
+}
+
+#define body_cuGraphAddDependencies_v2 vcu_cuGraphAddDependencies_v2
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)from,
+                       (const void *)to,
+                       (const void *)edgeData,
+                       (unsigned long long)numDependencies);
+    return r;
+}
+
+#define body_cuGraphRemoveDependencies vcu_cuGraphRemoveDependencies
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphRemoveDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)from,
+                       (const void *)to,
+                       (unsigned long long)numDependencies);
+    return r;
+}
+
+#define body_cuGraphRemoveDependencies_v2 vcu_cuGraphRemoveDependencies_v2
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphRemoveDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)from,
+                       (const void *)to,
+                       (const void *)edgeData,
+                       (unsigned long long)numDependencies);
+    return r;
+}
+
+#define body_cuGraphNodeSetEnabled vcu_cuGraphNodeSetEnabled
+CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeSetEnabled", r, t0, "hGraphExec=%p hNode=%p isEnabled=%u",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (unsigned)isEnabled);
+    return r;
+}
+
+#define body_cuGraphNodeGetEnabled vcu_cuGraphNodeGetEnabled
+CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetEnabled", r, t0, "hGraphExec=%p hNode=%p *isEnabled=%u",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && isEnabled ? (unsigned)*isEnabled : 0u);
+    return r;
+}
+
+#define body_cuGraphAddKernelNode vcu_cuGraphAddKernelNode
+CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddKernelNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphKernelNodeGetParams vcu_cuGraphKernelNodeGetParams
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeGetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphKernelNodeSetParams vcu_cuGraphKernelNodeSetParams
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecKernelNodeSetParams vcu_cuGraphExecKernelNodeSetParams
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecKernelNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphAddKernelNode_v2 vcu_cuGraphAddKernelNode_v2
+CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddKernelNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphKernelNodeGetParams_v2 vcu_cuGraphKernelNodeGetParams_v2
+CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeGetParams_v2", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphKernelNodeSetParams_v2 vcu_cuGraphKernelNodeSetParams_v2
+CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeSetParams_v2", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecKernelNodeSetParams_v2 vcu_cuGraphExecKernelNodeSetParams_v2
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecKernelNodeSetParams_v2", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphAddMemcpyNode vcu_cuGraphAddMemcpyNode
+CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddMemcpyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx copyParams=%p ctx=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)copyParams,
+                       (void *)(uintptr_t)ctx);
+    return r;
+}
+
+#define body_cuGraphMemcpyNodeGetParams vcu_cuGraphMemcpyNodeGetParams
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemcpyNodeGetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemcpyNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphMemcpyNodeSetParams vcu_cuGraphMemcpyNodeSetParams
+CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemcpyNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemcpyNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecMemcpyNodeSetParams vcu_cuGraphExecMemcpyNodeSetParams
+CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecMemcpyNodeSetParams", r, t0, "hGraphExec=%p hNode=%p copyParams=%p ctx=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)copyParams,
+                       (void *)(uintptr_t)ctx);
+    return r;
+}
+
+#define body_cuGraphAddMemsetNode vcu_cuGraphAddMemsetNode
+CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddMemsetNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx memsetParams=%p ctx=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)memsetParams,
+                       (void *)(uintptr_t)ctx);
+    return r;
+}
+
+#define body_cuGraphMemsetNodeGetParams vcu_cuGraphMemsetNodeGetParams
+CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemsetNodeGetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemsetNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphMemsetNodeSetParams vcu_cuGraphMemsetNodeSetParams
+CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemsetNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemsetNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecMemsetNodeSetParams vcu_cuGraphExecMemsetNodeSetParams
+CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecMemsetNodeSetParams", r, t0, "hGraphExec=%p hNode=%p memsetParams=%p ctx=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)memsetParams,
+                       (void *)(uintptr_t)ctx);
+    return r;
+}
+
+#define body_cuGraphAddHostNode vcu_cuGraphAddHostNode
+CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddHostNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphHostNodeGetParams vcu_cuGraphHostNodeGetParams
+CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphHostNodeGetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphHostNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphHostNodeSetParams vcu_cuGraphHostNodeSetParams
+CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphHostNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphHostNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecHostNodeSetParams vcu_cuGraphExecHostNodeSetParams
+CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecHostNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphAddChildGraphNode vcu_cuGraphAddChildGraphNode
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddChildGraphNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx childGraph=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (void *)(uintptr_t)childGraph);
+    return r;
+}
+
+#define body_cuGraphChildGraphNodeGetGraph vcu_cuGraphChildGraphNodeGetGraph
+CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphChildGraphNodeGetGraph(hNode, phGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphChildGraphNodeGetGraph", r, t0, "hNode=%p *phGraph=%p",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    return r;
+}
+
+#define body_cuGraphExecChildGraphNodeSetParams vcu_cuGraphExecChildGraphNodeSetParams
+CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecChildGraphNodeSetParams", r, t0, "hGraphExec=%p hNode=%p childGraph=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (void *)(uintptr_t)childGraph);
+    return r;
+}
+
+#define body_cuGraphAddEmptyNode vcu_cuGraphAddEmptyNode
+CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddEmptyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies);
+    return r;
+}
+
+#define body_cuGraphAddEventRecordNode vcu_cuGraphAddEventRecordNode
+CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddEventRecordNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphEventRecordNodeGetEvent vcu_cuGraphEventRecordNodeGetEvent
+CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphEventRecordNodeGetEvent(hNode, event_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphEventRecordNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
+    return r;
+}
+
+#define body_cuGraphEventRecordNodeSetEvent vcu_cuGraphEventRecordNodeSetEvent
+CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphEventRecordNodeSetEvent(hNode, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphEventRecordNodeSetEvent", r, t0, "hNode=%p event=%p",
+                       (void *)(uintptr_t)hNode,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphExecEventRecordNodeSetEvent vcu_cuGraphExecEventRecordNodeSetEvent
+CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecEventRecordNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphAddEventWaitNode vcu_cuGraphAddEventWaitNode
+CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddEventWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphEventWaitNodeGetEvent vcu_cuGraphEventWaitNodeGetEvent
+CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphEventWaitNodeGetEvent(hNode, event_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphEventWaitNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
+    return r;
+}
+
+#define body_cuGraphEventWaitNodeSetEvent vcu_cuGraphEventWaitNodeSetEvent
+CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphEventWaitNodeSetEvent(hNode, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphEventWaitNodeSetEvent", r, t0, "hNode=%p event=%p",
+                       (void *)(uintptr_t)hNode,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphExecEventWaitNodeSetEvent vcu_cuGraphExecEventWaitNodeSetEvent
+CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecEventWaitNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphAddBatchMemOpNode vcu_cuGraphAddBatchMemOpNode
+CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddBatchMemOpNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphBatchMemOpNodeGetParams vcu_cuGraphBatchMemOpNodeGetParams
+CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphBatchMemOpNodeGetParams", r, t0, "hNode=%p nodeParams_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams_out);
+    return r;
+}
+
+#define body_cuGraphBatchMemOpNodeSetParams vcu_cuGraphBatchMemOpNodeSetParams
+CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphBatchMemOpNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecBatchMemOpNodeSetParams vcu_cuGraphExecBatchMemOpNodeSetParams
+CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecBatchMemOpNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphKernelNodeCopyAttributes vcu_cuGraphKernelNodeCopyAttributes
+CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeCopyAttributes(dst, src);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeCopyAttributes", r, t0, "dst=%p src=%p",
+                       (void *)(uintptr_t)dst,
+                       (void *)(uintptr_t)src);
+    return r;
+}
+
+#define body_cuGraphKernelNodeGetAttribute vcu_cuGraphKernelNodeGetAttribute
+CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeGetAttribute", r, t0, "hNode=%p attr=%d value_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       (int)attr,
+                       (const void *)value_out);
+    return r;
+}
+
+#define body_cuGraphKernelNodeSetAttribute vcu_cuGraphKernelNodeSetAttribute
+CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphKernelNodeSetAttribute(hNode, attr, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphKernelNodeSetAttribute", r, t0, "hNode=%p attr=%d value=%p",
+                       (void *)(uintptr_t)hNode,
+                       (int)attr,
+                       (const void *)value);
+    return r;
+}
+
+#define body_cuGraphAddNode vcu_cuGraphAddNode
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphAddNode_v2 vcu_cuGraphAddNode_v2
+CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphNodeSetParams vcu_cuGraphNodeSetParams
+CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphExecNodeSetParams vcu_cuGraphExecNodeSetParams
+CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphDebugDotPrint vcu_cuGraphDebugDotPrint
+CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphDebugDotPrint(hGraph, path, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphDebugDotPrint", r, t0, "hGraph=%p path=%s flags=%u",
+                       (void *)(uintptr_t)hGraph,
+                       path ? path : "NULL",
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuUserObjectCreate vcu_cuUserObjectCreate
+CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuUserObjectCreate", r, t0, "*object_out=%p ptr=%p destroy=%p initialRefcount=%u flags=%u",
+                       r == CUDA_SUCCESS && object_out ? (void *)*object_out : NULL,
+                       (const void *)ptr,
+                       (void *)(uintptr_t)destroy,
+                       (unsigned)initialRefcount,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuGraphRetainUserObject vcu_cuGraphRetainUserObject
+CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphRetainUserObject(graph, object, count, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphRetainUserObject", r, t0, "graph=%p object=%p count=%u flags=%u",
+                       (void *)(uintptr_t)graph,
+                       (void *)(uintptr_t)object,
+                       (unsigned)count,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuGraphReleaseUserObject vcu_cuGraphReleaseUserObject
+CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphReleaseUserObject(graph, object, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphReleaseUserObject", r, t0, "graph=%p object=%p count=%u",
+                       (void *)(uintptr_t)graph,
+                       (void *)(uintptr_t)object,
+                       (unsigned)count);
     return r;
 }
 

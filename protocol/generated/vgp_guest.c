@@ -3129,6 +3129,994 @@ CUresult vgp_call_vgpGraphList(uint32_t what, uint32_t room, uint64_t object, ui
     return r;
 }
 
+CUresult vgp_call_vgpGraphCreate(uint32_t flags, uint64_t *graph)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphCreate, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphCreate *a = s->args;
+    a->flags = (uint32_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphCreate *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && graph)
+            *graph = (uint64_t)ret->graph;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphClone(CUgraph graph, uint64_t *clone)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphClone, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphClone *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphClone *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && clone)
+            *clone = (uint64_t)ret->clone;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphDestroyNode(CUgraphNode node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphDestroyNode, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphDestroyNode *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphNodeFindInClone(CUgraphNode node, CUgraph clone, uint64_t *found)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphNodeFindInClone, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphNodeFindInClone *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->clone = (uint64_t)(uintptr_t)clone;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphNodeFindInClone *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && found)
+            *found = (uint64_t)ret->found;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphEdges(CUgraph graph, uint32_t remove, const CUgraphNode *from, uint32_t from_count, const CUgraphNode *to, uint32_t to_count, const void *edgeData, uint32_t edgeData_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (from_count > 1024 || (from_count && !from))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t from_bytes = (uint64_t)from_count * 8;
+    if (to_count > 1024 || (to_count && !to))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t to_bytes = (uint64_t)to_count * 8;
+    if (edgeData_len > 8192 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphEdges, (uint32_t)(24 + vgp_pad8(from_bytes) + vgp_pad8(to_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphEdges *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->remove = (uint32_t)remove;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->from_len = (uint32_t)from_count;
+    if (from_bytes)
+        memcpy(v, from, from_bytes);
+    v += vgp_pad8(from_bytes);
+    a->to_len = (uint32_t)to_count;
+    if (to_bytes)
+        memcpy(v, to, to_bytes);
+    v += vgp_pad8(to_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphNodeInfo(CUgraphNode node, uint32_t *type, uint64_t *graph)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphNodeInfo, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphNodeInfo *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphNodeInfo *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && type)
+            *type = (uint32_t)ret->type;
+        if (r == CUDA_SUCCESS && graph)
+            *graph = (uint64_t)ret->graph;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphChild(CUgraphNode node, uint64_t *graph)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphChild, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphChild *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphChild *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && graph)
+            *graph = (uint64_t)ret->graph;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphNodeEnabled(CUgraphExec exec, CUgraphNode node, uint32_t set, uint32_t value, uint32_t *enabled)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphNodeEnabled, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphNodeEnabled *a = s->args;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->set = (uint32_t)set;
+    a->value = (uint32_t)value;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphNodeEnabled *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && enabled)
+            *enabled = (uint32_t)ret->enabled;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphKernelNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUfunction func, CUcontext context, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX, uint32_t blockY, uint32_t blockZ, uint32_t sharedBytes, const void *params, uint32_t params_len, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    if (params_len > 32764 || (params_len && !params))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t params_bytes = (uint64_t)params_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphKernelNode, (uint32_t)(88 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes) + vgp_pad8(params_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphKernelNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->func = (uint64_t)(uintptr_t)func;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->gridX = (uint32_t)gridX;
+    a->gridY = (uint32_t)gridY;
+    a->gridZ = (uint32_t)gridZ;
+    a->blockX = (uint32_t)blockX;
+    a->blockY = (uint32_t)blockY;
+    a->blockZ = (uint32_t)blockZ;
+    a->sharedBytes = (uint32_t)sharedBytes;
+    uint8_t *v = (uint8_t *)s->args + 88;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    v += vgp_pad8(edgeData_bytes);
+    a->params_len = (uint32_t)params_bytes;
+    if (params_bytes)
+        memcpy(v, params, params_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphKernelNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphCopyNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUcontext context, CUstream stream, uint64_t cookie, uint32_t dstKind, uint32_t srcKind, uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, uint64_t widthBytes, uint64_t height, uint64_t depth, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphCopyNode, (uint32_t)(144 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphCopyNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->cookie = (uint64_t)cookie;
+    a->dstKind = (uint32_t)dstKind;
+    a->srcKind = (uint32_t)srcKind;
+    a->dst = (uint64_t)dst;
+    a->dstPitch = (uint64_t)dstPitch;
+    a->dstHeight = (uint64_t)dstHeight;
+    a->src = (uint64_t)src;
+    a->srcPitch = (uint64_t)srcPitch;
+    a->srcHeight = (uint64_t)srcHeight;
+    a->widthBytes = (uint64_t)widthBytes;
+    a->height = (uint64_t)height;
+    a->depth = (uint64_t)depth;
+    uint8_t *v = (uint8_t *)s->args + 144;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphCopyNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphMemsetNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUcontext context, uint64_t dst, uint64_t pitch, uint32_t value, uint32_t elementSize, uint64_t width, uint64_t height, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemsetNode, (uint32_t)(88 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemsetNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->dst = (uint64_t)dst;
+    a->pitch = (uint64_t)pitch;
+    a->value = (uint32_t)value;
+    a->elementSize = (uint32_t)elementSize;
+    a->width = (uint64_t)width;
+    a->height = (uint64_t)height;
+    uint8_t *v = (uint8_t *)s->args + 88;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMemsetNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphHostNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint64_t cookie, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphHostNode, (uint32_t)(48 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphHostNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->cookie = (uint64_t)cookie;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphHostNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphChildNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUgraph child, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphChildNode, (uint32_t)(48 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphChildNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->child = (uint64_t)(uintptr_t)child;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphChildNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphEmptyNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphEmptyNode, (uint32_t)(40 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphEmptyNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    uint8_t *v = (uint8_t *)s->args + 40;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphEmptyNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphEventNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUevent event, uint32_t wait, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphEventNode, (uint32_t)(56 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphEventNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->event = (uint64_t)(uintptr_t)event;
+    a->wait = (uint32_t)wait;
+    uint8_t *v = (uint8_t *)s->args + 56;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphEventNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphBatchMemOpNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUcontext context, uint32_t flags, const uint64_t *operations, uint32_t operations_count, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    if (operations_count > 1024 || (operations_count && !operations))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t operations_bytes = (uint64_t)operations_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpGraphBatchMemOpNode, (uint32_t)(56 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes) + vgp_pad8(operations_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphBatchMemOpNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 56;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    v += vgp_pad8(edgeData_bytes);
+    a->operations_len = (uint32_t)operations_count;
+    if (operations_bytes)
+        memcpy(v, operations, operations_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphBatchMemOpNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphKernelNodeGet(CUgraphNode node, uint32_t first, uint64_t *func, uint64_t *context, uint32_t *gridX, uint32_t *gridY, uint32_t *gridZ, uint32_t *blockX, uint32_t *blockY, uint32_t *blockZ, uint32_t *sharedBytes, uint32_t *total, uint8_t *params, uint32_t *params_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphKernelNodeGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphKernelNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->first = (uint32_t)first;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphKernelNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && func)
+            *func = (uint64_t)ret->func;
+        if (r == CUDA_SUCCESS && context)
+            *context = (uint64_t)ret->context;
+        if (r == CUDA_SUCCESS && gridX)
+            *gridX = (uint32_t)ret->gridX;
+        if (r == CUDA_SUCCESS && gridY)
+            *gridY = (uint32_t)ret->gridY;
+        if (r == CUDA_SUCCESS && gridZ)
+            *gridZ = (uint32_t)ret->gridZ;
+        if (r == CUDA_SUCCESS && blockX)
+            *blockX = (uint32_t)ret->blockX;
+        if (r == CUDA_SUCCESS && blockY)
+            *blockY = (uint32_t)ret->blockY;
+        if (r == CUDA_SUCCESS && blockZ)
+            *blockZ = (uint32_t)ret->blockZ;
+        if (r == CUDA_SUCCESS && sharedBytes)
+            *sharedBytes = (uint32_t)ret->sharedBytes;
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint32_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t params_bytes = (uint64_t)ret->params_len * 1;
+        if (params_bytes > left || ret->params_len > 3900) {
+            r = CUDA_ERROR_UNKNOWN;
+            params_bytes = left = 0;
+        }
+        if (params && params_len) {
+            uint64_t k = params_bytes / 1 < *params_len ? params_bytes / 1 : *params_len;
+            memcpy(params, q, k * 1);
+            *params_len = (uint32_t)k;
+        }
+        q += params_bytes < left ? vgp_pad8(params_bytes) : params_bytes;
+        left -= vgp_pad8(params_bytes) < left ? vgp_pad8(params_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphCopyNodeGet(CUgraphNode node, uint64_t *cookie, uint32_t *dstKind, uint32_t *srcKind, uint64_t *dst, uint64_t *dstPitch, uint64_t *dstHeight, uint64_t *src, uint64_t *srcPitch, uint64_t *srcHeight, uint64_t *widthBytes, uint64_t *height, uint64_t *depth)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphCopyNodeGet, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphCopyNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphCopyNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && cookie)
+            *cookie = (uint64_t)ret->cookie;
+        if (r == CUDA_SUCCESS && dstKind)
+            *dstKind = (uint32_t)ret->dstKind;
+        if (r == CUDA_SUCCESS && srcKind)
+            *srcKind = (uint32_t)ret->srcKind;
+        if (r == CUDA_SUCCESS && dst)
+            *dst = (uint64_t)ret->dst;
+        if (r == CUDA_SUCCESS && dstPitch)
+            *dstPitch = (uint64_t)ret->dstPitch;
+        if (r == CUDA_SUCCESS && dstHeight)
+            *dstHeight = (uint64_t)ret->dstHeight;
+        if (r == CUDA_SUCCESS && src)
+            *src = (uint64_t)ret->src;
+        if (r == CUDA_SUCCESS && srcPitch)
+            *srcPitch = (uint64_t)ret->srcPitch;
+        if (r == CUDA_SUCCESS && srcHeight)
+            *srcHeight = (uint64_t)ret->srcHeight;
+        if (r == CUDA_SUCCESS && widthBytes)
+            *widthBytes = (uint64_t)ret->widthBytes;
+        if (r == CUDA_SUCCESS && height)
+            *height = (uint64_t)ret->height;
+        if (r == CUDA_SUCCESS && depth)
+            *depth = (uint64_t)ret->depth;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphMemsetNodeGet(CUgraphNode node, uint64_t *dst, uint64_t *pitch, uint32_t *value, uint32_t *elementSize, uint64_t *width, uint64_t *height)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemsetNodeGet, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemsetNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMemsetNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && dst)
+            *dst = (uint64_t)ret->dst;
+        if (r == CUDA_SUCCESS && pitch)
+            *pitch = (uint64_t)ret->pitch;
+        if (r == CUDA_SUCCESS && value)
+            *value = (uint32_t)ret->value;
+        if (r == CUDA_SUCCESS && elementSize)
+            *elementSize = (uint32_t)ret->elementSize;
+        if (r == CUDA_SUCCESS && width)
+            *width = (uint64_t)ret->width;
+        if (r == CUDA_SUCCESS && height)
+            *height = (uint64_t)ret->height;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphHostNodeGet(CUgraphNode node, uint64_t *cookie)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphHostNodeGet, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphHostNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphHostNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && cookie)
+            *cookie = (uint64_t)ret->cookie;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphEventNodeGet(CUgraphNode node, uint32_t wait, uint64_t *event)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphEventNodeGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphEventNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->wait = (uint32_t)wait;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphEventNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && event)
+            *event = (uint64_t)ret->event;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphBatchMemOpNodeGet(CUgraphNode node, uint32_t first, uint32_t *flags, uint32_t *total, uint64_t *operations, uint32_t *operations_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphBatchMemOpNodeGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphBatchMemOpNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->first = (uint32_t)first;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphBatchMemOpNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && flags)
+            *flags = (uint32_t)ret->flags;
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint32_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t operations_bytes = (uint64_t)ret->operations_len * 8;
+        if (operations_bytes > left || ret->operations_len > 480) {
+            r = CUDA_ERROR_UNKNOWN;
+            operations_bytes = left = 0;
+        }
+        if (operations && operations_len) {
+            uint64_t k = operations_bytes / 8 < *operations_len ? operations_bytes / 8 : *operations_len;
+            memcpy(operations, q, k * 8);
+            *operations_len = (uint32_t)k;
+        }
+        q += operations_bytes < left ? vgp_pad8(operations_bytes) : operations_bytes;
+        left -= vgp_pad8(operations_bytes) < left ? vgp_pad8(operations_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphKernelNodeAttribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t attribute, const void *value, uint32_t value_len, uint8_t *result, uint32_t *result_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (value_len > 64 || (value_len && !value))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t value_bytes = (uint64_t)value_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphKernelNodeAttribute, (uint32_t)(32 + vgp_pad8(value_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphKernelNodeAttribute *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->source = (uint64_t)(uintptr_t)source;
+    a->op = (uint32_t)op;
+    a->attribute = (uint32_t)attribute;
+    uint8_t *v = (uint8_t *)s->args + 32;
+    a->value_len = (uint32_t)value_bytes;
+    if (value_bytes)
+        memcpy(v, value, value_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphKernelNodeAttribute *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t result_bytes = (uint64_t)ret->result_len * 1;
+        if (result_bytes > left || ret->result_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            result_bytes = left = 0;
+        }
+        if (result && result_len) {
+            uint64_t k = result_bytes / 1 < *result_len ? result_bytes / 1 : *result_len;
+            memcpy(result, q, k * 1);
+            *result_len = (uint32_t)k;
+        }
+        q += result_bytes < left ? vgp_pad8(result_bytes) : result_bytes;
+        left -= vgp_pad8(result_bytes) < left ? vgp_pad8(result_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpUserObjectCreate(CUuserObject object, uint64_t cookie, uint32_t references, uint32_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpUserObjectCreate, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpUserObjectCreate *a = s->args;
+    a->object = (uint64_t)(uintptr_t)object;
+    a->cookie = (uint64_t)cookie;
+    a->references = (uint32_t)references;
+    a->flags = (uint32_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuUserObjectRetain(CUuserObject object, unsigned int count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuUserObjectRetain, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuUserObjectRetain *a = s->args;
+    a->object = (uint64_t)(uintptr_t)object;
+    a->count = (uint32_t)count;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuUserObjectRelease, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuUserObjectRelease *a = s->args;
+    a->object = (uint64_t)(uintptr_t)object;
+    a->count = (uint32_t)count;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphUserObject(CUgraph graph, CUuserObject object, uint32_t count, uint32_t flags, uint32_t release)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphUserObject, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphUserObject *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->object = (uint64_t)(uintptr_t)object;
+    a->count = (uint32_t)count;
+    a->flags = (uint32_t)flags;
+    a->release = (uint32_t)release;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpUserObjectDrop(CUuserObject object)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpUserObjectDrop, (uint32_t)(8), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpUserObjectDrop *a = s->args;
+    a->object = (uint64_t)(uintptr_t)object;
+    r = vgp_submit_async(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)object);
+    return r;
+}
+
 CUresult vgp_call_vgpMemGetGranularity(uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint32_t option, uint64_t *granularity)
 {
     CUresult r;

@@ -127,6 +127,34 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuGraphExecGetFlags: return "cuGraphExecGetFlags";
     case VGP_vgpGraphDestroy: return "vgpGraphDestroy";
     case VGP_vgpGraphList: return "vgpGraphList";
+    case VGP_vgpGraphCreate: return "vgpGraphCreate";
+    case VGP_vgpGraphClone: return "vgpGraphClone";
+    case VGP_vgpGraphDestroyNode: return "vgpGraphDestroyNode";
+    case VGP_vgpGraphNodeFindInClone: return "vgpGraphNodeFindInClone";
+    case VGP_vgpGraphEdges: return "vgpGraphEdges";
+    case VGP_vgpGraphNodeInfo: return "vgpGraphNodeInfo";
+    case VGP_vgpGraphChild: return "vgpGraphChild";
+    case VGP_vgpGraphNodeEnabled: return "vgpGraphNodeEnabled";
+    case VGP_vgpGraphKernelNode: return "vgpGraphKernelNode";
+    case VGP_vgpGraphCopyNode: return "vgpGraphCopyNode";
+    case VGP_vgpGraphMemsetNode: return "vgpGraphMemsetNode";
+    case VGP_vgpGraphHostNode: return "vgpGraphHostNode";
+    case VGP_vgpGraphChildNode: return "vgpGraphChildNode";
+    case VGP_vgpGraphEmptyNode: return "vgpGraphEmptyNode";
+    case VGP_vgpGraphEventNode: return "vgpGraphEventNode";
+    case VGP_vgpGraphBatchMemOpNode: return "vgpGraphBatchMemOpNode";
+    case VGP_vgpGraphKernelNodeGet: return "vgpGraphKernelNodeGet";
+    case VGP_vgpGraphCopyNodeGet: return "vgpGraphCopyNodeGet";
+    case VGP_vgpGraphMemsetNodeGet: return "vgpGraphMemsetNodeGet";
+    case VGP_vgpGraphHostNodeGet: return "vgpGraphHostNodeGet";
+    case VGP_vgpGraphEventNodeGet: return "vgpGraphEventNodeGet";
+    case VGP_vgpGraphBatchMemOpNodeGet: return "vgpGraphBatchMemOpNodeGet";
+    case VGP_vgpGraphKernelNodeAttribute: return "vgpGraphKernelNodeAttribute";
+    case VGP_vgpUserObjectCreate: return "vgpUserObjectCreate";
+    case VGP_cuUserObjectRetain: return "cuUserObjectRetain";
+    case VGP_cuUserObjectRelease: return "cuUserObjectRelease";
+    case VGP_vgpGraphUserObject: return "vgpGraphUserObject";
+    case VGP_vgpUserObjectDrop: return "vgpUserObjectDrop";
     case VGP_vgpMemGetGranularity: return "vgpMemGetGranularity";
     case VGP_vgpMemCreate: return "vgpMemCreate";
     case VGP_vgpMemRelease: return "vgpMemRelease";
@@ -289,6 +317,34 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0515, "cuGraphExecGetFlags", "sync", 8, 8, 8, 8},
     {0x0516, "vgpGraphDestroy", "sync", 8, 8, 0, 0},
     {0x0517, "vgpGraphList", "sync", 24, 24, 24, 3864},
+    {0x0520, "vgpGraphCreate", "sync", 8, 8, 8, 8},
+    {0x0521, "vgpGraphClone", "sync", 8, 8, 8, 8},
+    {0x0522, "vgpGraphDestroyNode", "sync", 8, 8, 0, 0},
+    {0x0523, "vgpGraphNodeFindInClone", "sync", 16, 16, 8, 8},
+    {0x0524, "vgpGraphEdges", "sync", 24, 24600, 0, 0},
+    {0x0525, "vgpGraphNodeInfo", "sync", 8, 8, 16, 16},
+    {0x0526, "vgpGraphChild", "sync", 8, 8, 8, 8},
+    {0x0527, "vgpGraphNodeEnabled", "sync", 24, 24, 8, 8},
+    {0x0530, "vgpGraphKernelNode", "sync", 88, 65624, 8, 8},
+    {0x0531, "vgpGraphCopyNode", "sync", 144, 32912, 8, 8},
+    {0x0532, "vgpGraphMemsetNode", "sync", 88, 32856, 8, 8},
+    {0x0533, "vgpGraphHostNode", "sync", 48, 32816, 8, 8},
+    {0x0534, "vgpGraphChildNode", "sync", 48, 32816, 8, 8},
+    {0x0535, "vgpGraphEmptyNode", "sync", 40, 32808, 8, 8},
+    {0x0536, "vgpGraphEventNode", "sync", 56, 32824, 8, 8},
+    {0x0537, "vgpGraphBatchMemOpNode", "sync", 56, 41016, 8, 8},
+    {0x0540, "vgpGraphKernelNodeGet", "sync", 16, 16, 56, 3960},
+    {0x0541, "vgpGraphCopyNodeGet", "sync", 8, 8, 88, 88},
+    {0x0542, "vgpGraphMemsetNodeGet", "sync", 8, 8, 40, 40},
+    {0x0543, "vgpGraphHostNodeGet", "sync", 8, 8, 8, 8},
+    {0x0544, "vgpGraphEventNodeGet", "sync", 16, 16, 8, 8},
+    {0x0545, "vgpGraphBatchMemOpNodeGet", "sync", 16, 16, 16, 3856},
+    {0x0546, "vgpGraphKernelNodeAttribute", "sync", 32, 96, 8, 72},
+    {0x0550, "vgpUserObjectCreate", "sync", 24, 24, 0, 0},
+    {0x0551, "cuUserObjectRetain", "sync", 16, 16, 0, 0},
+    {0x0552, "cuUserObjectRelease", "sync", 16, 16, 0, 0},
+    {0x0553, "vgpGraphUserObject", "sync", 32, 32, 0, 0},
+    {0x0554, "vgpUserObjectDrop", "async", 8, 8, 0, 0},
     {0x0601, "vgpMemGetGranularity", "sync", 24, 24, 8, 8},
     {0x0602, "vgpMemCreate", "sync", 48, 48, 0, 0},
     {0x0603, "vgpMemRelease", "sync", 8, 8, 0, 0},

@@ -22,7 +22,7 @@ static int refuse(const char *name, const char *why)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static const char why_graphs[] = "CUDA graphs and stream capture are not served by this version";
+static const char why_graphs[] = "graph nodes that allocate or free memory, conditional nodes and external semaphores are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_textures[] = "arrays (but for their creation), textures and surfaces are not served by this version";
 static const char why_vmm[] = "memory that is exported, imported or multicast is not served by this version";
@@ -422,48 +422,6 @@ int cuGLUnregisterBufferObject(void)
     return refuse("cuGLUnregisterBufferObject", why_graphics);
 }
 
-int cuGraphAddBatchMemOpNode(void);
-int cuGraphAddBatchMemOpNode(void)
-{
-    return refuse("cuGraphAddBatchMemOpNode", why_graphs);
-}
-
-int cuGraphAddChildGraphNode(void);
-int cuGraphAddChildGraphNode(void)
-{
-    return refuse("cuGraphAddChildGraphNode", why_graphs);
-}
-
-int cuGraphAddDependencies(void);
-int cuGraphAddDependencies(void)
-{
-    return refuse("cuGraphAddDependencies", why_graphs);
-}
-
-int cuGraphAddDependencies_v2(void);
-int cuGraphAddDependencies_v2(void)
-{
-    return refuse("cuGraphAddDependencies_v2", why_graphs);
-}
-
-int cuGraphAddEmptyNode(void);
-int cuGraphAddEmptyNode(void)
-{
-    return refuse("cuGraphAddEmptyNode", why_graphs);
-}
-
-int cuGraphAddEventRecordNode(void);
-int cuGraphAddEventRecordNode(void)
-{
-    return refuse("cuGraphAddEventRecordNode", why_graphs);
-}
-
-int cuGraphAddEventWaitNode(void);
-int cuGraphAddEventWaitNode(void)
-{
-    return refuse("cuGraphAddEventWaitNode", why_graphs);
-}
-
 int cuGraphAddExternalSemaphoresSignalNode(void);
 int cuGraphAddExternalSemaphoresSignalNode(void)
 {
@@ -474,24 +432,6 @@ int cuGraphAddExternalSemaphoresWaitNode(void);
 int cuGraphAddExternalSemaphoresWaitNode(void)
 {
     return refuse("cuGraphAddExternalSemaphoresWaitNode", why_graphs);
-}
-
-int cuGraphAddHostNode(void);
-int cuGraphAddHostNode(void)
-{
-    return refuse("cuGraphAddHostNode", why_graphs);
-}
-
-int cuGraphAddKernelNode(void);
-int cuGraphAddKernelNode(void)
-{
-    return refuse("cuGraphAddKernelNode", why_graphs);
-}
-
-int cuGraphAddKernelNode_v2(void);
-int cuGraphAddKernelNode_v2(void)
-{
-    return refuse("cuGraphAddKernelNode_v2", why_graphs);
 }
 
 int cuGraphAddMemAllocNode(void);
@@ -506,124 +446,10 @@ int cuGraphAddMemFreeNode(void)
     return refuse("cuGraphAddMemFreeNode", why_graphs);
 }
 
-int cuGraphAddMemcpyNode(void);
-int cuGraphAddMemcpyNode(void)
-{
-    return refuse("cuGraphAddMemcpyNode", why_graphs);
-}
-
-int cuGraphAddMemsetNode(void);
-int cuGraphAddMemsetNode(void)
-{
-    return refuse("cuGraphAddMemsetNode", why_graphs);
-}
-
-int cuGraphAddNode(void);
-int cuGraphAddNode(void)
-{
-    return refuse("cuGraphAddNode", why_graphs);
-}
-
-int cuGraphAddNode_v2(void);
-int cuGraphAddNode_v2(void)
-{
-    return refuse("cuGraphAddNode_v2", why_graphs);
-}
-
-int cuGraphBatchMemOpNodeGetParams(void);
-int cuGraphBatchMemOpNodeGetParams(void)
-{
-    return refuse("cuGraphBatchMemOpNodeGetParams", why_graphs);
-}
-
-int cuGraphBatchMemOpNodeSetParams(void);
-int cuGraphBatchMemOpNodeSetParams(void)
-{
-    return refuse("cuGraphBatchMemOpNodeSetParams", why_graphs);
-}
-
-int cuGraphChildGraphNodeGetGraph(void);
-int cuGraphChildGraphNodeGetGraph(void)
-{
-    return refuse("cuGraphChildGraphNodeGetGraph", why_graphs);
-}
-
-int cuGraphClone(void);
-int cuGraphClone(void)
-{
-    return refuse("cuGraphClone", why_graphs);
-}
-
 int cuGraphConditionalHandleCreate(void);
 int cuGraphConditionalHandleCreate(void)
 {
     return refuse("cuGraphConditionalHandleCreate", why_graphs);
-}
-
-int cuGraphCreate(void);
-int cuGraphCreate(void)
-{
-    return refuse("cuGraphCreate", why_graphs);
-}
-
-int cuGraphDebugDotPrint(void);
-int cuGraphDebugDotPrint(void)
-{
-    return refuse("cuGraphDebugDotPrint", why_graphs);
-}
-
-int cuGraphDestroyNode(void);
-int cuGraphDestroyNode(void)
-{
-    return refuse("cuGraphDestroyNode", why_graphs);
-}
-
-int cuGraphEventRecordNodeGetEvent(void);
-int cuGraphEventRecordNodeGetEvent(void)
-{
-    return refuse("cuGraphEventRecordNodeGetEvent", why_graphs);
-}
-
-int cuGraphEventRecordNodeSetEvent(void);
-int cuGraphEventRecordNodeSetEvent(void)
-{
-    return refuse("cuGraphEventRecordNodeSetEvent", why_graphs);
-}
-
-int cuGraphEventWaitNodeGetEvent(void);
-int cuGraphEventWaitNodeGetEvent(void)
-{
-    return refuse("cuGraphEventWaitNodeGetEvent", why_graphs);
-}
-
-int cuGraphEventWaitNodeSetEvent(void);
-int cuGraphEventWaitNodeSetEvent(void)
-{
-    return refuse("cuGraphEventWaitNodeSetEvent", why_graphs);
-}
-
-int cuGraphExecBatchMemOpNodeSetParams(void);
-int cuGraphExecBatchMemOpNodeSetParams(void)
-{
-    return refuse("cuGraphExecBatchMemOpNodeSetParams", why_graphs);
-}
-
-int cuGraphExecChildGraphNodeSetParams(void);
-int cuGraphExecChildGraphNodeSetParams(void)
-{
-    return refuse("cuGraphExecChildGraphNodeSetParams", why_graphs);
-}
-
-int cuGraphExecEventRecordNodeSetEvent(void);
-int cuGraphExecEventRecordNodeSetEvent(void)
-{
-    return refuse("cuGraphExecEventRecordNodeSetEvent", why_graphs);
-}
-
-int cuGraphExecEventWaitNodeSetEvent(void);
-int cuGraphExecEventWaitNodeSetEvent(void)
-{
-    return refuse("cuGraphExecEventWaitNodeSetEvent", why_graphs);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
@@ -636,42 +462,6 @@ int cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void)
 {
     return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams", why_graphs);
-}
-
-int cuGraphExecHostNodeSetParams(void);
-int cuGraphExecHostNodeSetParams(void)
-{
-    return refuse("cuGraphExecHostNodeSetParams", why_graphs);
-}
-
-int cuGraphExecKernelNodeSetParams(void);
-int cuGraphExecKernelNodeSetParams(void)
-{
-    return refuse("cuGraphExecKernelNodeSetParams", why_graphs);
-}
-
-int cuGraphExecKernelNodeSetParams_v2(void);
-int cuGraphExecKernelNodeSetParams_v2(void)
-{
-    return refuse("cuGraphExecKernelNodeSetParams_v2", why_graphs);
-}
-
-int cuGraphExecMemcpyNodeSetParams(void);
-int cuGraphExecMemcpyNodeSetParams(void)
-{
-    return refuse("cuGraphExecMemcpyNodeSetParams", why_graphs);
-}
-
-int cuGraphExecMemsetNodeSetParams(void);
-int cuGraphExecMemsetNodeSetParams(void)
-{
-    return refuse("cuGraphExecMemsetNodeSetParams", why_graphs);
-}
-
-int cuGraphExecNodeSetParams(void);
-int cuGraphExecNodeSetParams(void)
-{
-    return refuse("cuGraphExecNodeSetParams", why_graphs);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void);
@@ -698,60 +488,6 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void)
     return refuse("cuGraphExternalSemaphoresWaitNodeSetParams", why_graphs);
 }
 
-int cuGraphHostNodeGetParams(void);
-int cuGraphHostNodeGetParams(void)
-{
-    return refuse("cuGraphHostNodeGetParams", why_graphs);
-}
-
-int cuGraphHostNodeSetParams(void);
-int cuGraphHostNodeSetParams(void)
-{
-    return refuse("cuGraphHostNodeSetParams", why_graphs);
-}
-
-int cuGraphKernelNodeCopyAttributes(void);
-int cuGraphKernelNodeCopyAttributes(void)
-{
-    return refuse("cuGraphKernelNodeCopyAttributes", why_graphs);
-}
-
-int cuGraphKernelNodeGetAttribute(void);
-int cuGraphKernelNodeGetAttribute(void)
-{
-    return refuse("cuGraphKernelNodeGetAttribute", why_graphs);
-}
-
-int cuGraphKernelNodeGetParams(void);
-int cuGraphKernelNodeGetParams(void)
-{
-    return refuse("cuGraphKernelNodeGetParams", why_graphs);
-}
-
-int cuGraphKernelNodeGetParams_v2(void);
-int cuGraphKernelNodeGetParams_v2(void)
-{
-    return refuse("cuGraphKernelNodeGetParams_v2", why_graphs);
-}
-
-int cuGraphKernelNodeSetAttribute(void);
-int cuGraphKernelNodeSetAttribute(void)
-{
-    return refuse("cuGraphKernelNodeSetAttribute", why_graphs);
-}
-
-int cuGraphKernelNodeSetParams(void);
-int cuGraphKernelNodeSetParams(void)
-{
-    return refuse("cuGraphKernelNodeSetParams", why_graphs);
-}
-
-int cuGraphKernelNodeSetParams_v2(void);
-int cuGraphKernelNodeSetParams_v2(void)
-{
-    return refuse("cuGraphKernelNodeSetParams_v2", why_graphs);
-}
-
 int cuGraphMemAllocNodeGetParams(void);
 int cuGraphMemAllocNodeGetParams(void)
 {
@@ -762,84 +498,6 @@ int cuGraphMemFreeNodeGetParams(void);
 int cuGraphMemFreeNodeGetParams(void)
 {
     return refuse("cuGraphMemFreeNodeGetParams", why_graphs);
-}
-
-int cuGraphMemcpyNodeGetParams(void);
-int cuGraphMemcpyNodeGetParams(void)
-{
-    return refuse("cuGraphMemcpyNodeGetParams", why_graphs);
-}
-
-int cuGraphMemcpyNodeSetParams(void);
-int cuGraphMemcpyNodeSetParams(void)
-{
-    return refuse("cuGraphMemcpyNodeSetParams", why_graphs);
-}
-
-int cuGraphMemsetNodeGetParams(void);
-int cuGraphMemsetNodeGetParams(void)
-{
-    return refuse("cuGraphMemsetNodeGetParams", why_graphs);
-}
-
-int cuGraphMemsetNodeSetParams(void);
-int cuGraphMemsetNodeSetParams(void)
-{
-    return refuse("cuGraphMemsetNodeSetParams", why_graphs);
-}
-
-int cuGraphNodeFindInClone(void);
-int cuGraphNodeFindInClone(void)
-{
-    return refuse("cuGraphNodeFindInClone", why_graphs);
-}
-
-int cuGraphNodeGetEnabled(void);
-int cuGraphNodeGetEnabled(void)
-{
-    return refuse("cuGraphNodeGetEnabled", why_graphs);
-}
-
-int cuGraphNodeGetType(void);
-int cuGraphNodeGetType(void)
-{
-    return refuse("cuGraphNodeGetType", why_graphs);
-}
-
-int cuGraphNodeSetEnabled(void);
-int cuGraphNodeSetEnabled(void)
-{
-    return refuse("cuGraphNodeSetEnabled", why_graphs);
-}
-
-int cuGraphNodeSetParams(void);
-int cuGraphNodeSetParams(void)
-{
-    return refuse("cuGraphNodeSetParams", why_graphs);
-}
-
-int cuGraphReleaseUserObject(void);
-int cuGraphReleaseUserObject(void)
-{
-    return refuse("cuGraphReleaseUserObject", why_graphs);
-}
-
-int cuGraphRemoveDependencies(void);
-int cuGraphRemoveDependencies(void)
-{
-    return refuse("cuGraphRemoveDependencies", why_graphs);
-}
-
-int cuGraphRemoveDependencies_v2(void);
-int cuGraphRemoveDependencies_v2(void)
-{
-    return refuse("cuGraphRemoveDependencies_v2", why_graphs);
-}
-
-int cuGraphRetainUserObject(void);
-int cuGraphRetainUserObject(void)
-{
-    return refuse("cuGraphRetainUserObject", why_graphs);
 }
 
 int cuGraphicsEGLRegisterImage(void);
@@ -1824,24 +1482,6 @@ int cuTexRefSetMipmappedArray(void);
 int cuTexRefSetMipmappedArray(void)
 {
     return refuse("cuTexRefSetMipmappedArray", why_textures);
-}
-
-int cuUserObjectCreate(void);
-int cuUserObjectCreate(void)
-{
-    return refuse("cuUserObjectCreate", why_graphs);
-}
-
-int cuUserObjectRelease(void);
-int cuUserObjectRelease(void)
-{
-    return refuse("cuUserObjectRelease", why_graphs);
-}
-
-int cuUserObjectRetain(void);
-int cuUserObjectRetain(void)
-{
-    return refuse("cuUserObjectRetain", why_graphs);
 }
 
 int cuVDPAUCtxCreate(void);

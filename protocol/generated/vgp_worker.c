@@ -2239,6 +2239,590 @@ static CUresult handle_vgpGraphList(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpGraphCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphCreate ret = {0};
+    CUresult r = vgb_do_vgpGraphCreate(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphClone(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphClone *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphClone ret = {0};
+    CUresult r = vgb_do_vgpGraphClone(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphDestroyNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphDestroyNode *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpGraphDestroyNode(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphNodeFindInClone(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphNodeFindInClone *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphNodeFindInClone ret = {0};
+    CUresult r = vgb_do_vgpGraphNodeFindInClone(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphEdges(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphEdges *a = (const void *)c->args;
+    uint64_t at = 24;
+    uint64_t from_bytes = (uint64_t)a->from_len * 8;
+    if (a->from_len > 1024 || !vgp_range_ok(at, from_bytes, c->args_size))
+        return vgb_malformed(c, "from: %u is past its maximum or the record", a->from_len);
+    const uint64_t *from = (const void *)(c->args + at);
+    at += vgp_round8(from_bytes);
+    uint64_t to_bytes = (uint64_t)a->to_len * 8;
+    if (a->to_len > 1024 || !vgp_range_ok(at, to_bytes, c->args_size))
+        return vgb_malformed(c, "to: %u is past its maximum or the record", a->to_len);
+    const uint64_t *to = (const void *)(c->args + at);
+    at += vgp_round8(to_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 8192 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpGraphEdges(c, a, from, to, edgeData);
+    return r;
+}
+
+static CUresult handle_vgpGraphNodeInfo(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphNodeInfo *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphNodeInfo ret = {0};
+    CUresult r = vgb_do_vgpGraphNodeInfo(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphChild(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphChild *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphChild ret = {0};
+    CUresult r = vgb_do_vgpGraphChild(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphNodeEnabled(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphNodeEnabled *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    struct vgp_ret_vgpGraphNodeEnabled ret = {0};
+    CUresult r = vgb_do_vgpGraphNodeEnabled(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphKernelNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphKernelNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 88;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    uint64_t params_bytes = (uint64_t)a->params_len * 1;
+    if (a->params_len > 32764 || !vgp_range_ok(at, params_bytes, c->args_size))
+        return vgb_malformed(c, "params: %u is past its maximum or the record", a->params_len);
+    const void *params = (const void *)(c->args + at);
+    at += vgp_round8(params_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphKernelNode ret = {0};
+    CUresult r = vgb_do_vgpGraphKernelNode(c, a, dependencies, edgeData, params, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphCopyNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphCopyNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 144;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphCopyNode ret = {0};
+    CUresult r = vgb_do_vgpGraphCopyNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphMemsetNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemsetNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 88;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphMemsetNode ret = {0};
+    CUresult r = vgb_do_vgpGraphMemsetNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphHostNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphHostNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphHostNode ret = {0};
+    CUresult r = vgb_do_vgpGraphHostNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphChildNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphChildNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphChildNode ret = {0};
+    CUresult r = vgb_do_vgpGraphChildNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphEmptyNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphEmptyNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 40;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphEmptyNode ret = {0};
+    CUresult r = vgb_do_vgpGraphEmptyNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphEventNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphEventNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad52[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 56;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphEventNode ret = {0};
+    CUresult r = vgb_do_vgpGraphEventNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphBatchMemOpNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphBatchMemOpNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 56;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    uint64_t operations_bytes = (uint64_t)a->operations_len * 8;
+    if (a->operations_len > 1024 || !vgp_range_ok(at, operations_bytes, c->args_size))
+        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+    const uint64_t *operations = (const void *)(c->args + at);
+    at += vgp_round8(operations_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphBatchMemOpNode ret = {0};
+    CUresult r = vgb_do_vgpGraphBatchMemOpNode(c, a, dependencies, edgeData, operations, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphKernelNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphKernelNodeGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphKernelNodeGet ret = {0};
+    static __thread struct vgp_outs_vgpGraphKernelNodeGet o;
+    CUresult r = vgb_do_vgpGraphKernelNodeGet(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.params_len > 3900)
+        ret.params_len = 3900;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.params, (uint64_t)ret.params_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpGraphCopyNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphCopyNodeGet *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphCopyNodeGet ret = {0};
+    CUresult r = vgb_do_vgpGraphCopyNodeGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphMemsetNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemsetNodeGet *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphMemsetNodeGet ret = {0};
+    CUresult r = vgb_do_vgpGraphMemsetNodeGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphHostNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphHostNodeGet *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphHostNodeGet ret = {0};
+    CUresult r = vgb_do_vgpGraphHostNodeGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphEventNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphEventNodeGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphEventNodeGet ret = {0};
+    CUresult r = vgb_do_vgpGraphEventNodeGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphBatchMemOpNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphBatchMemOpNodeGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphBatchMemOpNodeGet ret = {0};
+    static __thread struct vgp_outs_vgpGraphBatchMemOpNodeGet o;
+    CUresult r = vgb_do_vgpGraphBatchMemOpNodeGet(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.operations_len > 480)
+        ret.operations_len = 480;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.operations, (uint64_t)ret.operations_len * 8);
+    return r;
+}
+
+static CUresult handle_vgpGraphKernelNodeAttribute(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphKernelNodeAttribute *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad28[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 32;
+    uint64_t value_bytes = (uint64_t)a->value_len * 1;
+    if (a->value_len > 64 || !vgp_range_ok(at, value_bytes, c->args_size))
+        return vgb_malformed(c, "value: %u is past its maximum or the record", a->value_len);
+    const void *value = (const void *)(c->args + at);
+    at += vgp_round8(value_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphKernelNodeAttribute ret = {0};
+    static __thread struct vgp_outs_vgpGraphKernelNodeAttribute o;
+    CUresult r = vgb_do_vgpGraphKernelNodeAttribute(c, a, value, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.result_len > 64)
+        ret.result_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.result, (uint64_t)ret.result_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpUserObjectCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpUserObjectCreate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    CUresult r = vgb_do_vgpUserObjectCreate(c, a);
+    return r;
+}
+
+static CUresult handle_cuUserObjectRetain(struct vgb_call *c)
+{
+    const struct vgp_args_cuUserObjectRetain *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuUserObjectRetain)
+        return vgb_missing(c, "cuUserObjectRetain");
+    CUresult r;
+    CUuserObject object = NULL;
+    r = vgb_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuUserObjectRetain(object, (unsigned int)a->count);
+    return r;
+}
+
+static CUresult handle_cuUserObjectRelease(struct vgb_call *c)
+{
+    const struct vgp_args_cuUserObjectRelease *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuUserObjectRelease)
+        return vgb_missing(c, "cuUserObjectRelease");
+    CUresult r;
+    CUuserObject object = NULL;
+    r = vgb_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuUserObjectRelease(object, (unsigned int)a->count);
+    return r;
+}
+
+static CUresult handle_vgpGraphUserObject(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphUserObject *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad28[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    CUresult r = vgb_do_vgpGraphUserObject(c, a);
+    return r;
+}
+
+static CUresult handle_vgpUserObjectDrop(struct vgb_call *c)
+{
+    const struct vgp_args_vgpUserObjectDrop *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpUserObjectDrop(c, a);
+    return r;
+}
+
 static CUresult handle_vgpMemGetGranularity(struct vgb_call *c)
 {
     const struct vgp_args_vgpMemGetGranularity *a = (const void *)c->args;
@@ -3237,6 +3821,34 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuGraphExecGetFlags] = {"cuGraphExecGetFlags", handle_cuGraphExecGetFlags, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphDestroy] = {"vgpGraphDestroy", handle_vgpGraphDestroy, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphList] = {"vgpGraphList", handle_vgpGraphList, 24, 24, VGP_F_REPLY},
+    [VGP_vgpGraphCreate] = {"vgpGraphCreate", handle_vgpGraphCreate, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphClone] = {"vgpGraphClone", handle_vgpGraphClone, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphDestroyNode] = {"vgpGraphDestroyNode", handle_vgpGraphDestroyNode, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphNodeFindInClone] = {"vgpGraphNodeFindInClone", handle_vgpGraphNodeFindInClone, 16, 16, VGP_F_REPLY},
+    [VGP_vgpGraphEdges] = {"vgpGraphEdges", handle_vgpGraphEdges, 24, 24600, VGP_F_REPLY},
+    [VGP_vgpGraphNodeInfo] = {"vgpGraphNodeInfo", handle_vgpGraphNodeInfo, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphChild] = {"vgpGraphChild", handle_vgpGraphChild, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphNodeEnabled] = {"vgpGraphNodeEnabled", handle_vgpGraphNodeEnabled, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphKernelNode] = {"vgpGraphKernelNode", handle_vgpGraphKernelNode, 88, 65624, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphCopyNode] = {"vgpGraphCopyNode", handle_vgpGraphCopyNode, 144, 32912, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMemsetNode] = {"vgpGraphMemsetNode", handle_vgpGraphMemsetNode, 88, 32856, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphHostNode] = {"vgpGraphHostNode", handle_vgpGraphHostNode, 48, 32816, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphChildNode] = {"vgpGraphChildNode", handle_vgpGraphChildNode, 48, 32816, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphEmptyNode] = {"vgpGraphEmptyNode", handle_vgpGraphEmptyNode, 40, 32808, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphEventNode] = {"vgpGraphEventNode", handle_vgpGraphEventNode, 56, 32824, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphBatchMemOpNode] = {"vgpGraphBatchMemOpNode", handle_vgpGraphBatchMemOpNode, 56, 41016, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphKernelNodeGet] = {"vgpGraphKernelNodeGet", handle_vgpGraphKernelNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphCopyNodeGet] = {"vgpGraphCopyNodeGet", handle_vgpGraphCopyNodeGet, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMemsetNodeGet] = {"vgpGraphMemsetNodeGet", handle_vgpGraphMemsetNodeGet, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphHostNodeGet] = {"vgpGraphHostNodeGet", handle_vgpGraphHostNodeGet, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphEventNodeGet] = {"vgpGraphEventNodeGet", handle_vgpGraphEventNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphBatchMemOpNodeGet] = {"vgpGraphBatchMemOpNodeGet", handle_vgpGraphBatchMemOpNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphKernelNodeAttribute] = {"vgpGraphKernelNodeAttribute", handle_vgpGraphKernelNodeAttribute, 32, 96, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpUserObjectCreate] = {"vgpUserObjectCreate", handle_vgpUserObjectCreate, 24, 24, VGP_F_REPLY},
+    [VGP_cuUserObjectRetain] = {"cuUserObjectRetain", handle_cuUserObjectRetain, 16, 16, VGP_F_REPLY},
+    [VGP_cuUserObjectRelease] = {"cuUserObjectRelease", handle_cuUserObjectRelease, 16, 16, VGP_F_REPLY},
+    [VGP_vgpGraphUserObject] = {"vgpGraphUserObject", handle_vgpGraphUserObject, 32, 32, VGP_F_REPLY},
+    [VGP_vgpUserObjectDrop] = {"vgpUserObjectDrop", handle_vgpUserObjectDrop, 8, 8, VGP_F_ASYNC},
     [VGP_vgpMemGetGranularity] = {"vgpMemGetGranularity", handle_vgpMemGetGranularity, 24, 24, VGP_F_REPLY},
     [VGP_vgpMemCreate] = {"vgpMemCreate", handle_vgpMemCreate, 48, 48, VGP_F_REPLY},
     [VGP_vgpMemRelease] = {"vgpMemRelease", handle_vgpMemRelease, 8, 8, VGP_F_REPLY},
@@ -3345,23 +3957,69 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuFuncSetSharedMemConfig = (__typeof__(p->cuFuncSetSharedMemConfig))find(ctx, "cuFuncSetSharedMemConfig")) != NULL;
     n += (p->cuGetErrorName = (__typeof__(p->cuGetErrorName))find(ctx, "cuGetErrorName")) != NULL;
     n += (p->cuGetErrorString = (__typeof__(p->cuGetErrorString))find(ctx, "cuGetErrorString")) != NULL;
+    n += (p->cuGraphAddBatchMemOpNode = (__typeof__(p->cuGraphAddBatchMemOpNode))find(ctx, "cuGraphAddBatchMemOpNode")) != NULL;
+    n += (p->cuGraphAddChildGraphNode = (__typeof__(p->cuGraphAddChildGraphNode))find(ctx, "cuGraphAddChildGraphNode")) != NULL;
+    n += (p->cuGraphAddDependencies = (__typeof__(p->cuGraphAddDependencies))find(ctx, "cuGraphAddDependencies")) != NULL;
+    n += (p->cuGraphAddDependencies_v2 = (__typeof__(p->cuGraphAddDependencies_v2))find(ctx, "cuGraphAddDependencies_v2")) != NULL;
+    n += (p->cuGraphAddEmptyNode = (__typeof__(p->cuGraphAddEmptyNode))find(ctx, "cuGraphAddEmptyNode")) != NULL;
+    n += (p->cuGraphAddEventRecordNode = (__typeof__(p->cuGraphAddEventRecordNode))find(ctx, "cuGraphAddEventRecordNode")) != NULL;
+    n += (p->cuGraphAddEventWaitNode = (__typeof__(p->cuGraphAddEventWaitNode))find(ctx, "cuGraphAddEventWaitNode")) != NULL;
+    n += (p->cuGraphAddHostNode = (__typeof__(p->cuGraphAddHostNode))find(ctx, "cuGraphAddHostNode")) != NULL;
+    n += (p->cuGraphAddKernelNode_v2 = (__typeof__(p->cuGraphAddKernelNode_v2))find(ctx, "cuGraphAddKernelNode_v2")) != NULL;
+    n += (p->cuGraphAddMemcpyNode = (__typeof__(p->cuGraphAddMemcpyNode))find(ctx, "cuGraphAddMemcpyNode")) != NULL;
+    n += (p->cuGraphAddMemsetNode = (__typeof__(p->cuGraphAddMemsetNode))find(ctx, "cuGraphAddMemsetNode")) != NULL;
+    n += (p->cuGraphBatchMemOpNodeGetParams = (__typeof__(p->cuGraphBatchMemOpNodeGetParams))find(ctx, "cuGraphBatchMemOpNodeGetParams")) != NULL;
+    n += (p->cuGraphBatchMemOpNodeSetParams = (__typeof__(p->cuGraphBatchMemOpNodeSetParams))find(ctx, "cuGraphBatchMemOpNodeSetParams")) != NULL;
     n += (p->cuGraphChildGraphNodeGetGraph = (__typeof__(p->cuGraphChildGraphNodeGetGraph))find(ctx, "cuGraphChildGraphNodeGetGraph")) != NULL;
+    n += (p->cuGraphClone = (__typeof__(p->cuGraphClone))find(ctx, "cuGraphClone")) != NULL;
+    n += (p->cuGraphCreate = (__typeof__(p->cuGraphCreate))find(ctx, "cuGraphCreate")) != NULL;
     n += (p->cuGraphDestroy = (__typeof__(p->cuGraphDestroy))find(ctx, "cuGraphDestroy")) != NULL;
+    n += (p->cuGraphDestroyNode = (__typeof__(p->cuGraphDestroyNode))find(ctx, "cuGraphDestroyNode")) != NULL;
+    n += (p->cuGraphEventRecordNodeGetEvent = (__typeof__(p->cuGraphEventRecordNodeGetEvent))find(ctx, "cuGraphEventRecordNodeGetEvent")) != NULL;
+    n += (p->cuGraphEventRecordNodeSetEvent = (__typeof__(p->cuGraphEventRecordNodeSetEvent))find(ctx, "cuGraphEventRecordNodeSetEvent")) != NULL;
+    n += (p->cuGraphEventWaitNodeGetEvent = (__typeof__(p->cuGraphEventWaitNodeGetEvent))find(ctx, "cuGraphEventWaitNodeGetEvent")) != NULL;
+    n += (p->cuGraphEventWaitNodeSetEvent = (__typeof__(p->cuGraphEventWaitNodeSetEvent))find(ctx, "cuGraphEventWaitNodeSetEvent")) != NULL;
+    n += (p->cuGraphExecBatchMemOpNodeSetParams = (__typeof__(p->cuGraphExecBatchMemOpNodeSetParams))find(ctx, "cuGraphExecBatchMemOpNodeSetParams")) != NULL;
+    n += (p->cuGraphExecChildGraphNodeSetParams = (__typeof__(p->cuGraphExecChildGraphNodeSetParams))find(ctx, "cuGraphExecChildGraphNodeSetParams")) != NULL;
     n += (p->cuGraphExecDestroy = (__typeof__(p->cuGraphExecDestroy))find(ctx, "cuGraphExecDestroy")) != NULL;
+    n += (p->cuGraphExecEventRecordNodeSetEvent = (__typeof__(p->cuGraphExecEventRecordNodeSetEvent))find(ctx, "cuGraphExecEventRecordNodeSetEvent")) != NULL;
+    n += (p->cuGraphExecEventWaitNodeSetEvent = (__typeof__(p->cuGraphExecEventWaitNodeSetEvent))find(ctx, "cuGraphExecEventWaitNodeSetEvent")) != NULL;
     n += (p->cuGraphExecGetFlags = (__typeof__(p->cuGraphExecGetFlags))find(ctx, "cuGraphExecGetFlags")) != NULL;
+    n += (p->cuGraphExecHostNodeSetParams = (__typeof__(p->cuGraphExecHostNodeSetParams))find(ctx, "cuGraphExecHostNodeSetParams")) != NULL;
+    n += (p->cuGraphExecKernelNodeSetParams_v2 = (__typeof__(p->cuGraphExecKernelNodeSetParams_v2))find(ctx, "cuGraphExecKernelNodeSetParams_v2")) != NULL;
+    n += (p->cuGraphExecMemcpyNodeSetParams = (__typeof__(p->cuGraphExecMemcpyNodeSetParams))find(ctx, "cuGraphExecMemcpyNodeSetParams")) != NULL;
+    n += (p->cuGraphExecMemsetNodeSetParams = (__typeof__(p->cuGraphExecMemsetNodeSetParams))find(ctx, "cuGraphExecMemsetNodeSetParams")) != NULL;
     n += (p->cuGraphExecUpdate_v2 = (__typeof__(p->cuGraphExecUpdate_v2))find(ctx, "cuGraphExecUpdate_v2")) != NULL;
     n += (p->cuGraphGetEdges = (__typeof__(p->cuGraphGetEdges))find(ctx, "cuGraphGetEdges")) != NULL;
     n += (p->cuGraphGetEdges_v2 = (__typeof__(p->cuGraphGetEdges_v2))find(ctx, "cuGraphGetEdges_v2")) != NULL;
     n += (p->cuGraphGetNodes = (__typeof__(p->cuGraphGetNodes))find(ctx, "cuGraphGetNodes")) != NULL;
     n += (p->cuGraphGetRootNodes = (__typeof__(p->cuGraphGetRootNodes))find(ctx, "cuGraphGetRootNodes")) != NULL;
+    n += (p->cuGraphHostNodeGetParams = (__typeof__(p->cuGraphHostNodeGetParams))find(ctx, "cuGraphHostNodeGetParams")) != NULL;
+    n += (p->cuGraphHostNodeSetParams = (__typeof__(p->cuGraphHostNodeSetParams))find(ctx, "cuGraphHostNodeSetParams")) != NULL;
     n += (p->cuGraphInstantiateWithFlags = (__typeof__(p->cuGraphInstantiateWithFlags))find(ctx, "cuGraphInstantiateWithFlags")) != NULL;
     n += (p->cuGraphInstantiateWithParams = (__typeof__(p->cuGraphInstantiateWithParams))find(ctx, "cuGraphInstantiateWithParams")) != NULL;
+    n += (p->cuGraphKernelNodeCopyAttributes = (__typeof__(p->cuGraphKernelNodeCopyAttributes))find(ctx, "cuGraphKernelNodeCopyAttributes")) != NULL;
+    n += (p->cuGraphKernelNodeGetAttribute = (__typeof__(p->cuGraphKernelNodeGetAttribute))find(ctx, "cuGraphKernelNodeGetAttribute")) != NULL;
+    n += (p->cuGraphKernelNodeGetParams_v2 = (__typeof__(p->cuGraphKernelNodeGetParams_v2))find(ctx, "cuGraphKernelNodeGetParams_v2")) != NULL;
+    n += (p->cuGraphKernelNodeSetAttribute = (__typeof__(p->cuGraphKernelNodeSetAttribute))find(ctx, "cuGraphKernelNodeSetAttribute")) != NULL;
+    n += (p->cuGraphKernelNodeSetParams_v2 = (__typeof__(p->cuGraphKernelNodeSetParams_v2))find(ctx, "cuGraphKernelNodeSetParams_v2")) != NULL;
     n += (p->cuGraphLaunch = (__typeof__(p->cuGraphLaunch))find(ctx, "cuGraphLaunch")) != NULL;
+    n += (p->cuGraphMemcpyNodeGetParams = (__typeof__(p->cuGraphMemcpyNodeGetParams))find(ctx, "cuGraphMemcpyNodeGetParams")) != NULL;
+    n += (p->cuGraphMemcpyNodeSetParams = (__typeof__(p->cuGraphMemcpyNodeSetParams))find(ctx, "cuGraphMemcpyNodeSetParams")) != NULL;
+    n += (p->cuGraphMemsetNodeGetParams = (__typeof__(p->cuGraphMemsetNodeGetParams))find(ctx, "cuGraphMemsetNodeGetParams")) != NULL;
+    n += (p->cuGraphMemsetNodeSetParams = (__typeof__(p->cuGraphMemsetNodeSetParams))find(ctx, "cuGraphMemsetNodeSetParams")) != NULL;
+    n += (p->cuGraphNodeFindInClone = (__typeof__(p->cuGraphNodeFindInClone))find(ctx, "cuGraphNodeFindInClone")) != NULL;
     n += (p->cuGraphNodeGetDependencies = (__typeof__(p->cuGraphNodeGetDependencies))find(ctx, "cuGraphNodeGetDependencies")) != NULL;
     n += (p->cuGraphNodeGetDependencies_v2 = (__typeof__(p->cuGraphNodeGetDependencies_v2))find(ctx, "cuGraphNodeGetDependencies_v2")) != NULL;
     n += (p->cuGraphNodeGetDependentNodes = (__typeof__(p->cuGraphNodeGetDependentNodes))find(ctx, "cuGraphNodeGetDependentNodes")) != NULL;
     n += (p->cuGraphNodeGetDependentNodes_v2 = (__typeof__(p->cuGraphNodeGetDependentNodes_v2))find(ctx, "cuGraphNodeGetDependentNodes_v2")) != NULL;
+    n += (p->cuGraphNodeGetEnabled = (__typeof__(p->cuGraphNodeGetEnabled))find(ctx, "cuGraphNodeGetEnabled")) != NULL;
     n += (p->cuGraphNodeGetType = (__typeof__(p->cuGraphNodeGetType))find(ctx, "cuGraphNodeGetType")) != NULL;
+    n += (p->cuGraphNodeSetEnabled = (__typeof__(p->cuGraphNodeSetEnabled))find(ctx, "cuGraphNodeSetEnabled")) != NULL;
+    n += (p->cuGraphReleaseUserObject = (__typeof__(p->cuGraphReleaseUserObject))find(ctx, "cuGraphReleaseUserObject")) != NULL;
+    n += (p->cuGraphRemoveDependencies = (__typeof__(p->cuGraphRemoveDependencies))find(ctx, "cuGraphRemoveDependencies")) != NULL;
+    n += (p->cuGraphRemoveDependencies_v2 = (__typeof__(p->cuGraphRemoveDependencies_v2))find(ctx, "cuGraphRemoveDependencies_v2")) != NULL;
+    n += (p->cuGraphRetainUserObject = (__typeof__(p->cuGraphRetainUserObject))find(ctx, "cuGraphRetainUserObject")) != NULL;
     n += (p->cuGraphUpload = (__typeof__(p->cuGraphUpload))find(ctx, "cuGraphUpload")) != NULL;
     n += (p->cuInit = (__typeof__(p->cuInit))find(ctx, "cuInit")) != NULL;
     n += (p->cuIpcGetMemHandle = (__typeof__(p->cuIpcGetMemHandle))find(ctx, "cuIpcGetMemHandle")) != NULL;
@@ -3484,5 +4142,8 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
     n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
     n += (p->cuThreadExchangeStreamCaptureMode = (__typeof__(p->cuThreadExchangeStreamCaptureMode))find(ctx, "cuThreadExchangeStreamCaptureMode")) != NULL;
+    n += (p->cuUserObjectCreate = (__typeof__(p->cuUserObjectCreate))find(ctx, "cuUserObjectCreate")) != NULL;
+    n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;
+    n += (p->cuUserObjectRetain = (__typeof__(p->cuUserObjectRetain))find(ctx, "cuUserObjectRetain")) != NULL;
     return n;
 }

@@ -179,10 +179,17 @@ struct vcu_host_run {
 };
 /* A HOST_FUNC notification: queues the callback; called under the notify lock. */
 void vcu_hostfunc_post(const struct vcu_host_run *run);
-/* A function that a graph runs as often as it is launched; 0: no memory. Started threads serve it. */
-uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, CUresult *why);
-/* Nothing will run it any more. */
-void vcu_hostfunc_release(uint64_t cookie);
+/* A function that a graph runs as often as it is launched; 0: see *why. `gone` (or NULL) gets `user`
+   when nothing will run it any more. */
+uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why);
+/* A user object's destructor, to be run once, on behalf of that handle. */
+uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why);
+/* Takes one back after a call that failed; `gone` is not called. False: it is released already. */
+bool vcu_hostfunc_cancel(uint64_t cookie);
+/* A RELEASED notification; called under the notify lock. */
+void vcu_hostfunc_released(uint64_t cookie);
+/* What was kept; false: nothing of that cookie. */
+bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 /* So many runs are to come: a thread listens until they were. */
 void vcu_hostfunc_expect(uint32_t runs);
 

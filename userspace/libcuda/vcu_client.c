@@ -117,6 +117,9 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     case VGP_NOTIFY_HOST_FUNC:
         post_host_func(cookie, data, size);
         break;
+    case VGP_NOTIFY_RELEASED:
+        vcu_hostfunc_released(cookie);
+        break;
     case VGP_NOTIFY_ASYNC_ERROR:
         r = (CUresult)(uint32_t)cookie;
         if ((int)r <= 0 || (int)r > 9999)

@@ -45,8 +45,7 @@ static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y
     return e->addr + (z * e->height + y) * e->pitch;
 }
 
-/* Bytes from the first to the last byte touched; 0 = overflow. */
-static uint64_t extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
+uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 {
     uint64_t rows, bytes;
 
@@ -58,9 +57,8 @@ static uint64_t extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
     return bytes;
 }
 
-/* Copies rows between strided host memory and packed bytes. */
-static void pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
-                 uint64_t width, uint64_t rows, bool to_host)
+void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
+                   uint64_t width, uint64_t rows, bool to_host)
 {
     for (uint64_t i = 0; i < rows; i++) {
         uint8_t *row = (uint8_t *)(uintptr_t)row_address(e, z, y + i) + x;
@@ -105,7 +103,7 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
         uint8_t *p = packed;
 
         for (uint64_t z = 0; z < c->depth; z++) {
-            pack(p, &c->src, z, 0, 0, c->width, c->height, false);
+            vcu_copy_pack(p, &c->src, z, 0, 0, c->width, c->height, false);
             p += c->width * c->height;
         }
         data = packed;
@@ -189,7 +187,7 @@ static CUresult upload_staged(const struct vcu_copy *c)
             keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
         if (chunk == NULL)
             return vcu_ring_dead(&vcu.ring);
-        pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
+        vcu_copy_pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
         res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, VGP_COPY_DEVICE, VGP_COPY_STAGING,
                                row_address(&c->dst, p.z, p.y) + p.x, c->dst.pitch, p.rows,
                                vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
@@ -211,7 +209,7 @@ static CUresult upload_staged(const struct vcu_copy *c)
 static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
-    uint64_t dst_extent = extent(&c->dst, c);
+    uint64_t dst_extent = vcu_copy_extent(&c->dst, c);
     /* An address that we know needs no answer of the worker; others may be refused by it. */
     bool known = dst_extent != 0 && vcu_memory_is_device(c->dst.addr, dst_extent);
     uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
@@ -243,7 +241,7 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     if (res != CUDA_SUCCESS)
         return res;
     for (uint64_t z = 0; z < c->depth; z++)
-        pack(packed + z * c->width * c->height, &c->dst, z, 0, 0, c->width, c->height, true);
+        vcu_copy_pack(packed + z * c->width * c->height, &c->dst, z, 0, 0, c->width, c->height, true);
     return CUDA_SUCCESS;
 }
 
@@ -285,7 +283,7 @@ static CUresult download_staged(const struct vcu_copy *c)
         oldest = &under_way[head++ % IN_FLIGHT];
         keep_first(&all, vgp_recv_vgpCopy(vcu_chunk_submit(oldest->chunk), NULL, NULL));
         if (all == CUDA_SUCCESS)
-            pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
+            vcu_copy_pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
                  oldest->p.width, oldest->p.rows, true);
         else
             more = false;
@@ -297,7 +295,7 @@ static CUresult download_staged(const struct vcu_copy *c)
 static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
-    uint64_t src_extent = extent(&c->src, c);
+    uint64_t src_extent = vcu_copy_extent(&c->src, c);
     bool known = src_extent != 0 && vcu_memory_is_device(c->src.addr, src_extent);
 
     if (vcu_memory_in_place(c->dst.addr, dst_extent)) {
@@ -329,7 +327,7 @@ static CUresult host_to_host(const struct vcu_copy *c)
 
 static CUresult device_to_device(const struct vcu_copy *c)
 {
-    uint64_t to = extent(&c->dst, c), from = extent(&c->src, c);
+    uint64_t to = vcu_copy_extent(&c->dst, c), from = vcu_copy_extent(&c->src, c);
     bool known = to != 0 && from != 0 && vcu_memory_is_device(c->dst.addr, to) &&
                  vcu_memory_is_device(c->src.addr, from);
 
@@ -348,9 +346,25 @@ static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to,
         return vcu_capture_spoil(call, c->stream);
     if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
         (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                          "copies of pageable memory cannot be captured: use pinned memory");
+        return vcu_copy_capture_pageable(call, c);
     return send_whole(c, dst, src, VGP_WHEN_ISSUED);
+}
+
+CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from)
+{
+    *to = *from = 0;
+    if (c->width == 0 || c->height == 0 || c->depth == 0)
+        return CUDA_SUCCESS;
+    vcu_copy_simplify(c);
+    if ((c->height > 1 || c->depth > 1) && (c->dst.pitch < c->width || c->src.pitch < c->width))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
+    if (c->depth > 1 && (c->dst.height < c->height || c->src.height < c->height))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
+    *to = vcu_copy_extent(&c->dst, c);
+    *from = vcu_copy_extent(&c->src, c);
+    if (*to == 0 || *from == 0 || c->dst.addr == 0 || c->src.addr == 0)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    return CUDA_SUCCESS;
 }
 
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
@@ -362,17 +376,9 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
         return res;
     if (!vcu_stream_ok(c->stream))
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
-    if (c->width == 0 || c->height == 0 || c->depth == 0)
-        return CUDA_SUCCESS;
-    vcu_copy_simplify(c);
-    if ((c->height > 1 || c->depth > 1) && (c->dst.pitch < c->width || c->src.pitch < c->width))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
-    if (c->depth > 1 && (c->dst.height < c->height || c->src.height < c->height))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
-    to = extent(&c->dst, c);
-    from = extent(&c->src, c);
-    if (to == 0 || from == 0 || c->dst.addr == 0 || c->src.addr == 0)
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    res = vcu_copy_check(call, c, &to, &from);
+    if (res != CUDA_SUCCESS || to == 0)
+        return res;
     if (vcu_stream_captured(c->stream))
         return capture(call, c, to, from);
     if (c->dst.device && c->src.device)

@@ -25,6 +25,20 @@ CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool s
                          uint64_t src, uint64_t n, CUstream stream, bool async);
 /* Checks and runs a copy; context and stream are checked here. */
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
+/* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes
+   [x, x + width) of each. */
+void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
+                   uint64_t width, uint64_t rows, bool to_host);
+/* Bytes from the first to the last byte that one side touches; 0 = overflow. */
+uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c);
+/* What is refused at once: simplifies, and finds both extents. CUDA_SUCCESS with *to == 0: nothing to
+   copy. */
+CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from);
+/* The normal form of a 3D copy, with the checks of its parameters. */
+CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c);
+/* vcu_gcopy.c: captures a copy that touches pageable memory. */
+CUresult vcu_copy_capture_pageable(const char *call, const struct vcu_copy *c);
+
 /* Pure part, for the test: merges rows and planes that follow each other without a gap. */
 void vcu_copy_simplify(struct vcu_copy *c);
 

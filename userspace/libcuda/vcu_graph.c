@@ -215,7 +215,12 @@ CUresult vcu_cuGraphDestroy(CUgraph hGraph)
 
     if (res != CUDA_SUCCESS)
         return res;
-    return vcu_graph_ok(hGraph) ? vgp_call_vgpGraphDestroy(hGraph) : CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_graph_ok(hGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpGraphDestroy(hGraph);
+    if (res == CUDA_SUCCESS)
+        vcu_node_forget_graph(hGraph);
+    return res;
 }
 
 /*

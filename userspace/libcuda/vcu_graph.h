@@ -24,4 +24,42 @@ static inline bool vcu_exec_ok(CUgraphExec x)
     return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
 }
 
+/* Where a node is added, or which one is changed: the first parameters of the calls about nodes. */
+struct vcu_where {
+    uint32_t op; /* enum vgp_node_op */
+    CUgraph graph;
+    CUgraphNode target;
+    CUgraphExec exec;
+    const CUgraphNode *deps;
+    const CUgraphEdgeData *edges;
+    size_t ndeps;
+};
+#define VCU_WHERE(w)                                                                               \
+    (w)->op, (w)->graph, (w)->target, (w)->exec, (w)->deps, (uint32_t)(w)->ndeps, (w)->edges,     \
+        (w)->edges == NULL ? 0 : (uint32_t)((w)->ndeps * sizeof(CUgraphEdgeData))
+/* What every addition checks, in the driver's order. */
+CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, CUgraph graph,
+                       const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
+CUresult vcu_where_set(struct vcu_where *w, CUgraphNode node);
+CUresult vcu_where_exec(struct vcu_where *w, CUgraphExec exec, CUgraphNode node);
+
+/* One function per type of node, for adding and changing; *node is the new one's handle. */
+CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
+                         const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *node);
+CUresult vcu_memset_node(const struct vcu_where *w, const CUDA_MEMSET_NODE_PARAMS *p,
+                         CUcontext ctx, uint64_t *node);
+CUresult vcu_host_node(const struct vcu_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node);
+CUresult vcu_event_node(const struct vcu_where *w, CUevent event, bool wait, uint64_t *node);
+CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
+                        const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node);
+CUresult vcu_child_node(const struct vcu_where *w, CUgraph child, uint64_t *node);
+/* vcu_gcopy.c */
+CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_MEMCPY3D *p,
+                       CUcontext ctx, uint64_t *node);
+
+/* What was handed out about a node and lives as long as it: replaces what was kept; takes over. */
+bool vcu_node_keep(CUgraphNode node, CUgraph graph, void *storage);
+void vcu_node_forget(CUgraphNode node);
+void vcu_node_forget_graph(CUgraph graph);
+
 #endif

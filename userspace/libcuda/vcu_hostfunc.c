@@ -24,6 +24,8 @@ struct callback {
     CUstream stream;
     void *user;
     bool kept; /* a graph's: it may run any number of times */
+    void (*gone)(void *user); /* kept: when nothing will run it any more; may be NULL */
+    uint64_t object;          /* fn is the destructor of this user object */
 };
 
 /* One run that the worker asked for. */
@@ -31,6 +33,7 @@ struct task {
     struct task *next;
     struct callback c; /* a copy: a kept one may be released meanwhile */
     struct vcu_host_run run;
+    bool released; /* no run, but the end of it */
 };
 
 #define BUCKETS 256u
@@ -41,6 +44,7 @@ static struct callback *known[BUCKETS]; /* by cookie */
 static struct task *ready, **ready_end = &ready;
 static unsigned outstanding; /* runs that will be asked for, or are under way */
 static bool always;          /* ... and nobody knows how many more */
+static unsigned objects;     /* user objects, whose destructors may be asked for at any time */
 static unsigned started;     /* of the two threads */
 static uint64_t next_cookie;
 
@@ -80,6 +84,7 @@ void vcu_hostfunc_post(const struct vcu_host_run *r)
 
         task->c = *c;
         task->run = *r;
+        task->released = false;
         task->next = NULL;
         *ready_end = task;
         ready_end = &task->next;
@@ -94,11 +99,57 @@ void vcu_hostfunc_post(const struct vcu_host_run *r)
     free(task); /* an unknown cookie is the worker's mistake: ignored */
 }
 
+/* Is called by whoever reads the notification: the runner does what takes time. */
+void vcu_hostfunc_released(uint64_t cookie)
+{
+    struct task *task = malloc(sizeof(*task));
+    struct callback **p, *c;
+
+    if (task == NULL)
+        return; /* what it holds stays */
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    c = *p;
+    if (c != NULL) {
+        *p = c->next;
+        *task = (struct task){ .c = *c, .released = true };
+        *ready_end = task;
+        ready_end = &task->next;
+        task = NULL;
+        if (c->object != 0)
+            objects--;
+        pthread_cond_broadcast(&wake);
+    }
+    pthread_mutex_unlock(&lock);
+    free(c);
+    free(task);
+}
+
+static void end(const struct callback *c)
+{
+    struct vcu_thread *t = vcu_thread();
+
+    if (c->object == 0) {
+        if (c->gone != NULL)
+            c->gone(c->user);
+        return;
+    }
+    t->in_callback = true; /* nor may a destructor make CUDA calls */
+    c->fn(c->user);
+    t->in_callback = false;
+    vgp_call_vgpUserObjectDrop((CUuserObject)(uintptr_t)c->object);
+}
+
 static void run(const struct task *task)
 {
     const struct callback *c = &task->c;
     const struct vcu_host_run *r = &task->run;
     struct vcu_thread *t = vcu_thread();
+
+    if (task->released) {
+        end(c);
+        return;
+    }
 
     t->in_callback = true; /* CUDA calls inside are refused with NOT_PERMITTED */
     if (c->stream_fn != NULL)
@@ -131,11 +182,11 @@ static void *serve(void *arg)
             ready_end = &ready;
         pthread_mutex_unlock(&lock);
         run(task);
-        free(task);
         pthread_mutex_lock(&lock);
-        if (outstanding > 0)
+        if (outstanding > 0 && !task->released)
             outstanding--;
         pthread_mutex_unlock(&lock);
+        free(task);
     }
     return NULL;
 }
@@ -146,14 +197,14 @@ static void *hear(void *arg)
     (void)arg;
     for (;;) {
         pthread_mutex_lock(&lock);
-        while (outstanding == 0 && !always)
+        while (outstanding == 0 && objects == 0 && !always)
             pthread_cond_wait(&wake, &lock);
         pthread_mutex_unlock(&lock);
         if (vcu_ring_wait_notify(&vcu.ring, soon()))
             vcu_ring_drain(&vcu.ring);
         if (vcu_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
             pthread_mutex_lock(&lock);
-            outstanding = 0; /* nobody will ask for the others any more */
+            outstanding = objects = 0; /* nobody will ask for the others any more */
             always = false;
             pthread_mutex_unlock(&lock);
         }
@@ -200,10 +251,11 @@ static CUresult enter(const struct callback *init, uint64_t *cookie)
         bucket = &known[c->cookie % BUCKETS];
         c->next = *bucket;
         *bucket = c;
-        if (!c->kept) {
+        if (!c->kept)
             outstanding++;
-            pthread_cond_broadcast(&wake);
-        }
+        if (c->object != 0)
+            objects++;
+        pthread_cond_broadcast(&wake);
     }
     pthread_mutex_unlock(&lock);
     if (res != CUDA_SUCCESS)
@@ -212,34 +264,62 @@ static CUresult enter(const struct callback *init, uint64_t *cookie)
 }
 
 /* Takes a callback back that will not be asked for. */
-static void leave(uint64_t cookie)
+static bool leave(uint64_t cookie)
 {
     struct callback **p, *c;
+    bool found;
 
     pthread_mutex_lock(&lock);
     p = find_locked(cookie);
     c = *p;
-    if (c != NULL) {
+    found = c != NULL;
+    if (found) {
         *p = c->next;
         if (!c->kept && outstanding > 0)
             outstanding--;
+        if (c->object != 0 && objects > 0)
+            objects--;
     }
     pthread_mutex_unlock(&lock);
     free(c);
+    return found;
 }
 
-uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, CUresult *why)
+uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why)
 {
-    const struct callback init = { .fn = fn, .user = user, .kept = true };
+    const struct callback init = { .fn = fn, .user = user, .kept = true, .gone = gone };
     uint64_t cookie = 0;
 
     *why = enter(&init, &cookie);
     return cookie;
 }
 
-void vcu_hostfunc_release(uint64_t cookie)
+uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why)
 {
-    leave(cookie);
+    const struct callback init = { .fn = destroy, .user = user, .kept = true, .object = handle };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    return cookie;
+}
+
+bool vcu_hostfunc_cancel(uint64_t cookie)
+{
+    return leave(cookie);
+}
+
+bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user)
+{
+    struct callback *c;
+
+    pthread_mutex_lock(&lock);
+    c = *find_locked(cookie);
+    if (c != NULL) {
+        *fn = c->fn;
+        *user = c->user;
+    }
+    pthread_mutex_unlock(&lock);
+    return c != NULL;
 }
 
 void vcu_hostfunc_expect(uint32_t runs)
@@ -272,7 +352,7 @@ static CUresult launch(const struct callback *init)
 static CUresult capture(CUstream stream, CUhostFn fn, void *user)
 {
     CUresult res;
-    uint64_t cookie = vcu_hostfunc_keep(fn, user, &res);
+    uint64_t cookie = vcu_hostfunc_keep(fn, user, NULL, &res);
 
     if (cookie == 0)
         return res;

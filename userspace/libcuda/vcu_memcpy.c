@@ -159,33 +159,46 @@ CUresult vcu_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d("cuMemcpy2DAsync", pCopy, hStream, true);
 }
 
+CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c)
+{
+    CUresult res;
+
+    if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL ||
+        p->reserved1 != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, &c->src);
+    if (res == CUDA_SUCCESS)
+        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, &c->dst);
+    if (res != CUDA_SUCCESS)
+        return res;
+    c->width = p->WidthInBytes;
+    c->height = p->Height;
+    c->depth = p->Depth;
+    c->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
+    c->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
+    c->src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
+    c->dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
+    if (c->src.addr == 0 || c->dst.addr == 0) {
+        bool nothing = c->width == 0 || c->height == 0 || c->depth == 0;
+
+        return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    c->src.addr += (p->srcZ * c->src.height + p->srcY) * c->src.pitch + p->srcXInBytes;
+    c->dst.addr += (p->dstZ * c->dst.height + p->dstY) * c->dst.pitch + p->dstXInBytes;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 {
     struct vcu_copy c = { .stream = vcu_stream(stream), .async = async };
     CUresult res = vcu_check_context();
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL ||
-        p->reserved1 != NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, &c.src);
     if (res == CUDA_SUCCESS)
-        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, &c.dst);
+        res = vcu_copy_from_3d(call, p, &c);
     if (res != CUDA_SUCCESS)
         return res;
-    c.width = p->WidthInBytes;
-    c.height = p->Height;
-    c.depth = p->Depth;
-    c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
-    c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
-    c.src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
-    c.dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
-    if (c.src.addr == 0 || c.dst.addr == 0)
-        return c.width == 0 || c.height == 0 || c.depth == 0 ? CUDA_SUCCESS
-                                                             : CUDA_ERROR_INVALID_VALUE;
-    c.src.addr += (p->srcZ * c.src.height + p->srcY) * c.src.pitch + p->srcXInBytes;
-    c.dst.addr += (p->dstZ * c.dst.height + p->dstY) * c.dst.pitch + p->dstXInBytes;
+    if (c.width == 0 || c.height == 0 || c.depth == 0)
+        return CUDA_SUCCESS;
     return vcu_copy_run(call, &c);
 }
 

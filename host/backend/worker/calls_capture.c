@@ -43,6 +43,21 @@ static CUresult get_info(CUstream stream, struct info *i)
                                                   &i->n);
 }
 
+CUresult vgb_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last)
+{
+    struct info i;
+    CUresult r = get_info(stream, &i);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (i.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return i.status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_ERROR_ILLEGAL_STATE
+                                                         : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    *graph = i.graph;
+    *last = i.n == 1 ? i.deps[0] : NULL;
+    return CUDA_SUCCESS;
+}
+
 static bool provider_can(void)
 {
     return vgb_provider.cuStreamBeginCapture_v2 && vgb_provider.cuStreamEndCapture &&
@@ -88,7 +103,7 @@ CUresult vgb_do_vgpStreamBeginCapture(struct vgb_call *c,
         return vgb_malformed(c, "edge data does not fit the dependencies");
     r = vgb_graph_get(c, a->graph, &g);
     if (r == CUDA_SUCCESS)
-        r = vgb_gnodes_get(c, g, dependencies, a->dependencies_len, &deps);
+        r = vgb_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
     if (r != CUDA_SUCCESS)
         return r;
     r = vgb_provider.cuStreamBeginCaptureToGraph(
@@ -190,7 +205,7 @@ CUresult vgb_do_vgpStreamUpdateCaptureDependencies(
     if (!vgb_provider.cuStreamUpdateCaptureDependencies_v2 &&
         (edges || !vgb_provider.cuStreamUpdateCaptureDependencies))
         return vgb_missing(c, "cuStreamUpdateCaptureDependencies_v2");
-    r = vgb_gnodes_get(c, NULL, dependencies, a->dependencies_len, &deps);
+    r = vgb_gnodes_get(c, NULL, dependencies, a->dependencies_len, true, &deps);
     if (r != CUDA_SUCCESS)
         return r;
     if (vgb_provider.cuStreamUpdateCaptureDependencies_v2)
@@ -218,7 +233,9 @@ CUresult vgb_do_vgpStreamInvalidateCapture(struct vgb_call *c,
 CUresult vgb_do_vgpCaptureHostFunc(struct vgb_call *c, const struct vgp_args_vgpCaptureHostFunc *a)
 {
     struct vgb_host_func *f;
+    CUgraphNode last;
     CUstream stream;
+    CUgraph g;
     CUresult r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
 
     if (r != CUDA_SUCCESS)
@@ -227,11 +244,8 @@ CUresult vgb_do_vgpCaptureHostFunc(struct vgb_call *c, const struct vgp_args_vgp
         return vgb_missing(c, "cuLaunchHostFunc");
     if (!vgb_stream_captured(stream))
         return CUDA_ERROR_ILLEGAL_STATE; /* the capture has ended meanwhile */
-    f = vgb_host_func_new(c->w, a->cookie, false);
-    if (!f)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    r = vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f);
-    if (r != CUDA_SUCCESS)
-        vgb_host_func_free(f);
-    return r;
+    r = vgb_capture_front(stream, &g, &last);
+    if (r == CUDA_SUCCESS)
+        r = vgb_host_func_for(c->w, g, a->cookie, &f);
+    return r == CUDA_SUCCESS ? vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f) : r;
 }

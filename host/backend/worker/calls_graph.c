@@ -234,17 +234,32 @@ static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
     return v2 ? v2(node, l->from, l->edges, &l->n) : v1(node, l->from, &l->n);
 }
 
+/* The second half of a node, or the edge between the two halves: not for the client to see. */
+static bool hidden(const struct list *l, size_t i, uint32_t what)
+{
+    struct vgb_gnode *n = vgb_gnode_known(l->from[i]);
+
+    if (!n || n->in == n->out)
+        return false;
+    return what == VGP_LIST_EDGES ? vgb_gnode_known(l->to[i]) == n
+                                  : what == VGP_LIST_NODES && l->from[i] != n->object;
+}
+
 static CUresult fill(struct vgb_worker *w, struct vgb_graph *g, const struct list *l,
                      const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *ret,
                      struct vgp_outs_vgpGraphList *o)
 {
     uint32_t room = a->room < VGP_LIST_MAX ? a->room : VGP_LIST_MAX;
 
-    ret->total = l->n;
-    for (uint64_t i = a->first; i < l->n && ret->from_len < room; i++) {
-        struct vgb_gnode *from = vgb_gnode_of(w, g, l->from[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        struct vgb_gnode *from;
         uint32_t k = ret->from_len;
 
+        if (hidden(l, i, a->what))
+            continue;
+        if (ret->total++ < a->first || k == room)
+            continue;
+        from = vgb_gnode_of(w, g, l->from[i]);
         if (!from)
             return CUDA_ERROR_OUT_OF_MEMORY;
         o->from[k] = from->handle;
@@ -285,7 +300,9 @@ CUresult vgb_do_vgpGraphList(struct vgb_call *c, const struct vgp_args_vgpGraphL
         return r;
     if (n) {
         g = n->graph;
-        r = neighbours(n->object, a->what == VGP_LIST_DEPENDENTS, &l);
+        bool dependents = a->what == VGP_LIST_DEPENDENTS;
+
+        r = neighbours(dependents ? n->out : n->in, dependents, &l);
     } else if (a->what == VGP_LIST_NODES) {
         r = nodes_of(g->object, &l.from, &l.n);
     } else {

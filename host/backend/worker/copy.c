@@ -24,19 +24,25 @@ static bool mul(uint64_t a, uint64_t b, uint64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* Bytes from the first to the last one touched. False: the numbers make no sense. */
-static bool span(const struct copy *k, const struct side *s, uint64_t *bytes)
+bool vgb_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint64_t *bytes)
 {
     uint64_t rows, extent;
 
-    if (k->height > 1 || k->depth > 1) {
-        if (s->pitch < k->width || (k->depth > 1 && s->height < k->height))
+    if (size[1] > 1 || size[2] > 1) {
+        if (pitch < size[0] || (size[2] > 1 && height < size[1]))
             return false;
     }
-    if (!mul(k->depth - 1, s->height, &rows) ||
-        __builtin_add_overflow(rows, k->height - 1, &rows) || !mul(rows, s->pitch, &extent))
+    if (!mul(size[2] - 1, height, &rows) || __builtin_add_overflow(rows, size[1] - 1, &rows) ||
+        !mul(rows, pitch, &extent))
         return false;
-    return !__builtin_add_overflow(extent, k->width, bytes);
+    return !__builtin_add_overflow(extent, size[0], bytes);
+}
+
+static bool span(const struct copy *k, const struct side *s, uint64_t *bytes)
+{
+    const uint64_t size[3] = {k->width, k->height, k->depth};
+
+    return vgb_copy_span(size, s->pitch, s->height, bytes);
 }
 
 /* Finds the host memory of a staging or host side; NULL result = CUDA_ERROR_INVALID_VALUE. */

@@ -101,7 +101,7 @@ CUresult vgb_gnode_get(struct vgb_call *c, uint64_t handle, struct vgb_gnode **o
 }
 
 CUresult vgb_gnodes_get(struct vgb_call *c, const struct vgb_graph *g, const uint64_t *handles,
-                        uint32_t n, CUgraphNode **out)
+                        uint32_t n, bool from, CUgraphNode **out)
 {
     CUgraphNode *list = calloc(n + 1, sizeof(*list));
 
@@ -115,7 +115,7 @@ CUresult vgb_gnodes_get(struct vgb_call *c, const struct vgb_graph *g, const uin
             free(list);
             return CUDA_ERROR_INVALID_VALUE;
         }
-        list[i] = node->object;
+        list[i] = from ? node->out : node->in;
     }
     *out = list;
     return CUDA_SUCCESS;
@@ -164,7 +164,7 @@ struct vgb_gnode *vgb_gnode_of(struct vgb_worker *w, struct vgb_graph *g, CUgrap
     n = calloc(1, sizeof(*n));
     if (!n)
         return NULL;
-    n->object = object;
+    n->object = n->in = n->out = object;
     n->graph = g;
     n->handle = vgb_handles_mint(&w->handles, VGP_H_GRAPH_NODE, n);
     if (!n->handle || !map_put(&nodes, object, n)) {
@@ -179,6 +179,26 @@ struct vgb_gnode *vgb_gnode_of(struct vgb_worker *w, struct vgb_graph *g, CUgrap
     return n;
 }
 
+struct vgb_gnode *vgb_gnode_known(CUgraphNode object)
+{
+    return map_get(&nodes, object);
+}
+
+bool vgb_gnode_join(struct vgb_worker *w, struct vgb_graph *g, CUgraphNode object, CUgraphNode in,
+                    CUgraphNode out, uint64_t cookie, uint64_t *handle)
+{
+    struct vgb_gnode *n = vgb_gnode_of(w, g, object);
+    CUgraphNode other = in == object ? out : in;
+
+    if (!n || (other != object && !map_put(&nodes, other, n)))
+        return false;
+    n->in = in;
+    n->out = out;
+    n->cookie = cookie;
+    *handle = n->handle;
+    return true;
+}
+
 /* Takes a node out of its graph; its child is the caller's business. */
 static void drop_node(struct vgb_worker *w, struct vgb_gnode *n)
 {
@@ -189,6 +209,7 @@ static void drop_node(struct vgb_worker *w, struct vgb_gnode *n)
     if (n->next)
         n->next->prev = n->prev;
     map_drop(&nodes, n->object);
+    map_drop(&nodes, n->in == n->object ? n->out : n->in);
     vgb_handles_remove(&w->handles, n->handle, VGP_H_GRAPH_NODE);
     free(n);
 }

@@ -18,8 +18,14 @@ struct vgb_graph {
     bool client;              /* the guest may destroy it; else a capture or a node has it */
 };
 
+/*
+ * A node of the client is one of the provider, or two: a copy of memory that the worker cannot see
+ * goes through memory that it can, moved there or back by a host function before or after it.
+ */
 struct vgb_gnode {
-    CUgraphNode object;
+    CUgraphNode object;  /* what the client means */
+    CUgraphNode in, out; /* whom edges to it and from it belong to; usually object */
+    uint64_t cookie;     /* host function of a copy, 0 = none */
     uint64_t handle;
     struct vgb_graph *graph;
     struct vgb_gnode *next, *prev; /* in graph->nodes */
@@ -29,9 +35,15 @@ struct vgb_gnode {
 /* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
 CUresult vgb_graph_get(struct vgb_call *c, uint64_t handle, struct vgb_graph **out);
 CUresult vgb_gnode_get(struct vgb_call *c, uint64_t handle, struct vgb_gnode **out);
-/* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long. */
+/* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long.
+ * `from`: where edges begin, else where they end. */
 CUresult vgb_gnodes_get(struct vgb_call *c, const struct vgb_graph *g, const uint64_t *handles,
-                        uint32_t n, CUgraphNode **out);
+                        uint32_t n, bool from, CUgraphNode **out);
+/* Makes a copy and its host function one node. False: no memory. */
+bool vgb_gnode_join(struct vgb_worker *w, struct vgb_graph *g, CUgraphNode object, CUgraphNode in,
+                    CUgraphNode out, uint64_t cookie, uint64_t *handle);
+/* The record of a node when there is one. */
+struct vgb_gnode *vgb_gnode_known(CUgraphNode object);
 /* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
  * handles as one client may have. */
 struct vgb_graph *vgb_graph_of(struct vgb_worker *w, CUgraph object);
@@ -49,6 +61,8 @@ bool vgb_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgrap
 
 /* True while the stream is part of a capture, valid or not. */
 bool vgb_stream_captured(CUstream stream);
+/* The graph that it is captured into, and the node that is last when there is exactly one. */
+CUresult vgb_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
 /* Captures that the guest began and did not end; 0 = no stream needs asking. */
 extern unsigned vgb_captures;
 
@@ -60,6 +74,11 @@ extern uint64_t vgb_host_nodes_made;
 struct vgb_host_func;
 /* What the provider calls, and its argument. NULL: too many, or no memory. */
 struct vgb_host_func *vgb_host_func_new(struct vgb_worker *w, uint64_t cookie, bool one_time);
+/* One for nodes of graph g: it ends, and the guest is told, when no graph, clone or executable graph
+ * can run it any more. */
+CUresult vgb_host_func_for(struct vgb_worker *w, CUgraph g, uint64_t cookie,
+                           struct vgb_host_func **out);
+uint64_t vgb_host_func_cookie(const struct vgb_host_func *f);
 void vgb_host_func_free(struct vgb_host_func *f);
 void vgb_host_func_run(void *func);
 

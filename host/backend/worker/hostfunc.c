@@ -154,6 +154,111 @@ void vgb_host_func_free(struct vgb_host_func *f)
     free(f);
 }
 
+uint64_t vgb_host_func_cookie(const struct vgb_host_func *f)
+{
+    return f->cookie;
+}
+
+/* On a thread of the provider: the last reference has gone. */
+static void tell_released(uint64_t cookie)
+{
+    while (!vgb_notify(self, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 1000))
+        continue;
+}
+
+static void host_func_gone(void *arg)
+{
+    uint64_t cookie = ((struct vgb_host_func *)arg)->cookie;
+
+    vgb_host_func_free(arg);
+    tell_released(cookie);
+}
+
+/* A driver without user objects (before 11.3) keeps it for as long as the client lives. */
+CUresult vgb_host_func_for(struct vgb_worker *w, CUgraph g, uint64_t cookie,
+                           struct vgb_host_func **out)
+{
+    struct vgb_host_func *f = vgb_host_func_new(w, cookie, false);
+    CUuserObject object;
+    CUresult r;
+
+    if (!f)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = f;
+    if (!vgb_provider.cuUserObjectCreate || !vgb_provider.cuGraphRetainUserObject ||
+        !vgb_provider.cuUserObjectRelease)
+        return CUDA_SUCCESS;
+    r = vgb_provider.cuUserObjectCreate(&object, f, host_func_gone, 1,
+                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (r != CUDA_SUCCESS) {
+        vgb_host_func_free(f);
+        return r;
+    }
+    r = vgb_provider.cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (r != CUDA_SUCCESS)
+        vgb_provider.cuUserObjectRelease(object, 1);
+    return r;
+}
+
+/* ---- user objects of the client ---- */
+
+static void user_object_gone(void *arg)
+{
+    uint64_t cookie = *(uint64_t *)arg;
+
+    free(arg);
+    tell_released(cookie);
+}
+
+CUresult vgb_do_vgpUserObjectCreate(struct vgb_call *c,
+                                    const struct vgp_args_vgpUserObjectCreate *a)
+{
+    CUuserObject object = NULL;
+    CUresult r = vgb_handle_reserve(c, a->object, VGP_H_USER_OBJECT);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuUserObjectCreate)
+        return vgb_missing(c, "cuUserObjectCreate");
+    pthread_mutex_lock(&lock);
+    self = c->w;
+    pthread_mutex_unlock(&lock);
+    uint64_t *cookie = malloc(sizeof(*cookie));
+    if (!cookie)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *cookie = a->cookie;
+    r = vgb_provider.cuUserObjectCreate(&object, cookie, user_object_gone, a->references, a->flags);
+    if (r == CUDA_SUCCESS)
+        vgb_handle_put(c, a->object, VGP_H_USER_OBJECT, object);
+    else
+        free(cookie);
+    return r;
+}
+
+/* Its destructor has run, so the provider has forgotten it already. */
+CUresult vgb_do_vgpUserObjectDrop(struct vgb_call *c, const struct vgp_args_vgpUserObjectDrop *a)
+{
+    vgb_handle_drop(c, a->object, VGP_H_USER_OBJECT);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpGraphUserObject(struct vgb_call *c, const struct vgp_args_vgpGraphUserObject *a)
+{
+    struct vgb_graph *g;
+    CUuserObject object;
+    CUresult r = vgb_graph_get(c, a->graph, &g);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphRetainUserObject || !vgb_provider.cuGraphReleaseUserObject)
+        return vgb_missing(c, "cuGraphRetainUserObject");
+    if (a->release)
+        return vgb_provider.cuGraphReleaseUserObject(g->object, object, a->count);
+    return vgb_provider.cuGraphRetainUserObject(g->object, object, a->count, a->flags);
+}
+
 CUresult vgb_do_vgpLaunchHostFunc(struct vgb_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
 {
     CUstream stream;

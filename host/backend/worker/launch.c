@@ -8,8 +8,7 @@
 
 #define ATTRIBUTE_BYTES 64u
 
-/* Attributes whose value is plain data. Others hold events or host pointers of the guest. */
-static bool plain_attribute(uint32_t id)
+bool vgb_plain_attribute(uint32_t id)
 {
     switch (id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
@@ -38,7 +37,7 @@ CUresult vgb_launch_attributes(struct vgb_call *c, CUlaunchAttribute *attrs, con
         return vgb_malformed(c, "launch attributes without their values");
     memset(attrs, 0, VGB_LAUNCH_ATTRIBUTES_MAX * sizeof(*attrs));
     for (uint32_t i = 0; i < n; i++) {
-        if (!plain_attribute(ids[i])) {
+        if (!vgb_plain_attribute(ids[i])) {
             vgb_notify_detail(c->w, "launch: an attribute that is not plain data");
             return CUDA_ERROR_NOT_SUPPORTED;
         }

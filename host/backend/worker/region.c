@@ -159,3 +159,16 @@ void *vgb_region_address(struct vgb_worker *w, uint64_t va, uint64_t size, bool 
     }
     return NULL;
 }
+
+uint64_t vgb_region_guest_address(struct vgb_worker *w, const void *p, uint64_t size)
+{
+    for (unsigned i = 0; i < w->regions.n; i++) {
+        const struct vgb_region *r = &w->regions.list[i];
+        uint64_t offset = (uint64_t)((const uint8_t *)p - r->base);
+
+        if (r->base && r->mapped == r->length && (const uint8_t *)p >= r->base &&
+            vgp_range_ok(offset, size, r->length))
+            return r->guest_va + offset;
+    }
+    return 0;
+}

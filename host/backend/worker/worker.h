@@ -256,6 +256,21 @@ struct vgb_region *vgb_region_by_id(struct vgb_worker *w, uint32_t id);
  * (or it is read-only and `write`). */
 void *vgb_region_address(struct vgb_worker *w, uint64_t va, uint64_t size, bool write);
 
+/* The guest's address of host memory at [p, p + size), 0 when it is in no complete region. */
+uint64_t vgb_region_guest_address(struct vgb_worker *w, const void *p, uint64_t size);
+
+/* ---- copy.c ---- */
+
+/* Bytes from the first to the last one that a copy of size width x height x depth touches, with
+ * `pitch` bytes from row to row and `height` rows from plane to plane. False: the numbers make no
+ * sense, or overflow. */
+bool vgb_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint64_t *bytes);
+
+/* ---- launch.c ---- */
+
+/* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
+bool vgb_plain_attribute(uint32_t id);
+
 /* ---- blob.c ---- */
 
 #define VGB_BLOBS_MAX 16              /* unfinished blobs of one client */

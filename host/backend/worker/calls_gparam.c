@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: MIT */
+/* Nodes with parameters: kernels, copies, memsets, memory operations. */
+#include "gnode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- kernels ---- */
+
+static CUresult kernel_node(struct vgb_call *c, struct vgb_where *w,
+                            const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *handle)
+{
+    CUgraphNode node = NULL;
+    CUresult r;
+
+    if (!vgb_provider.cuGraphAddKernelNode_v2 || !vgb_provider.cuGraphKernelNodeSetParams_v2 ||
+        !vgb_provider.cuGraphExecKernelNodeSetParams_v2)
+        return vgb_missing(c, "cuGraphAddKernelNode_v2 and its kin");
+    if (w->op == VGP_NODE_SET)
+        return vgb_provider.cuGraphKernelNodeSetParams_v2(w->target->object, p);
+    if (w->op == VGP_NODE_EXEC)
+        return vgb_provider.cuGraphExecKernelNodeSetParams_v2(w->exec, w->target->object, p);
+    if (w->op != VGP_NODE_ADD)
+        return vgb_malformed(c, "launches are captured by other calls");
+    r = vgb_provider.cuGraphAddKernelNode_v2(&node, w->graph->object, w->deps, vgb_where_n(w), p);
+    return vgb_added(c, w, r, node, handle);
+}
+
+CUresult vgb_do_vgpGraphKernelNode(struct vgb_call *c, const struct vgp_args_vgpGraphKernelNode *a,
+                                   const uint64_t *dependencies, const void *edgeData,
+                                   const void *params, struct vgp_ret_vgpGraphKernelNode *ret)
+{
+    size_t size = a->params_len;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = a->gridX,
+                                 .gridDimY = a->gridY,
+                                 .gridDimZ = a->gridZ,
+                                 .blockDimX = a->blockX,
+                                 .blockDimY = a->blockY,
+                                 .blockDimZ = a->blockZ,
+                                 .sharedMemBytes = a->sharedBytes,
+                                 .extra = size ? extra : NULL};
+    CUfunction f;
+    struct vgb_where w;
+    CUresult r = VGB_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_func_get(c, a->func, &f);
+    if (r == CUDA_SUCCESS)
+        r = vgb_node_context(c, a->context, &p.ctx);
+    if (r == CUDA_SUCCESS) {
+        if (VGP_HANDLE_TYPE(a->func) == VGP_H_KERNEL)
+            p.kern = (CUkernel)f;
+        else
+            p.func = f;
+        r = kernel_node(c, &w, &p, &ret->node);
+    }
+    vgb_where_end(&w);
+    return r;
+}
+
+struct by_function {
+    CUfunction f;
+    uint64_t handle;
+};
+
+static void compare_function(struct vgb_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct by_function *s = arg;
+    CUfunction f = NULL;
+
+    if (!s->handle && vgb_provider.cuKernelGetFunction(&f, e->object) == CUDA_SUCCESS && f == s->f)
+        s->handle = handle;
+}
+
+/* The client's handle of what a node launches: a function, or the kernel that it belongs to. */
+static uint64_t name_function(struct vgb_worker *w, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    struct by_function s = {.f = p->func};
+
+    if (p->kern && !p->func)
+        return vgb_handle_of(w, VGP_H_KERNEL, p->kern);
+    s.handle = vgb_handle_of(w, VGP_H_FUNCTION, p->func);
+    if (!s.handle)
+        s.handle = vgb_handle_of(w, VGP_H_KERNEL, p->func);
+    if (!s.handle && vgb_provider.cuKernelGetFunction)
+        vgb_handles_each(&w->handles, VGP_H_KERNEL, compare_function, &s);
+    return s.handle;
+}
+
+#define PARAMS_MAX 32764u /* bytes of a launch's parameters */
+
+/* Packs what the provider lists one by one, by its own layout. */
+static CUresult pack_list(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
+{
+    for (size_t i = 0;; i++) {
+        size_t offset = 0, size = 0;
+        CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+        if (p->func && vgb_provider.cuFuncGetParamInfo)
+            r = vgb_provider.cuFuncGetParamInfo(p->func, i, &offset, &size);
+        else if (p->kern && vgb_provider.cuKernelGetParamInfo)
+            r = vgb_provider.cuKernelGetParamInfo(p->kern, i, &offset, &size);
+        if (r != CUDA_SUCCESS)
+            return CUDA_SUCCESS;
+        if (!vgp_range_ok(offset, size, PARAMS_MAX) || !p->kernelParams || !p->kernelParams[i])
+            return CUDA_ERROR_UNKNOWN;
+        memcpy(out + offset, p->kernelParams[i], size);
+        if (offset + size > *total)
+            *total = (uint32_t)(offset + size);
+    }
+}
+
+static CUresult pack(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
+{
+    const void *buffer = NULL;
+    size_t size = 0;
+
+    *total = 0;
+    if (!p->extra)
+        return pack_list(p, out, total);
+    for (void **e = p->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+        if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = e[1];
+        else if (*e == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = *(size_t *)e[1];
+        else
+            return CUDA_ERROR_UNKNOWN;
+    }
+    if (size > PARAMS_MAX || (size && !buffer))
+        return CUDA_ERROR_UNKNOWN;
+    if (size)
+        memcpy(out, buffer, size);
+    *total = (uint32_t)size;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpGraphKernelNodeGet(struct vgb_call *c,
+                                      const struct vgp_args_vgpGraphKernelNodeGet *a,
+                                      struct vgp_ret_vgpGraphKernelNodeGet *ret,
+                                      struct vgp_outs_vgpGraphKernelNodeGet *o)
+{
+    static uint8_t packed[PARAMS_MAX]; /* the dispatcher's */
+    CUDA_KERNEL_NODE_PARAMS p = {0};
+    struct vgb_gnode *n;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphKernelNodeGetParams_v2)
+        return vgb_missing(c, "cuGraphKernelNodeGetParams_v2");
+    r = vgb_provider.cuGraphKernelNodeGetParams_v2(n->object, &p);
+    if (r == CUDA_SUCCESS) {
+        memset(packed, 0, sizeof(packed));
+        r = pack(&p, packed, &ret->total);
+    }
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->func = name_function(c->w, &p);
+    ret->context = vgb_handle_of(c->w, VGP_H_CONTEXT, p.ctx);
+    ret->gridX = p.gridDimX;
+    ret->gridY = p.gridDimY;
+    ret->gridZ = p.gridDimZ;
+    ret->blockX = p.blockDimX;
+    ret->blockY = p.blockDimY;
+    ret->blockZ = p.blockDimZ;
+    ret->sharedBytes = p.sharedMemBytes;
+    if (a->first < ret->total) {
+        uint32_t left = ret->total - a->first;
+
+        ret->params_len = left < sizeof(o->params) ? left : (uint32_t)sizeof(o->params);
+        memcpy(o->params, packed + a->first, ret->params_len);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpGraphKernelNodeAttribute(struct vgb_call *c,
+                                            const struct vgp_args_vgpGraphKernelNodeAttribute *a,
+                                            const void *value,
+                                            struct vgp_ret_vgpGraphKernelNodeAttribute *ret,
+                                            struct vgp_outs_vgpGraphKernelNodeAttribute *o)
+{
+    CUkernelNodeAttrValue v;
+    struct vgb_gnode *n, *source;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphKernelNodeGetAttribute ||
+        !vgb_provider.cuGraphKernelNodeSetAttribute ||
+        !vgb_provider.cuGraphKernelNodeCopyAttributes)
+        return vgb_missing(c, "cuGraphKernelNodeSetAttribute and its kin");
+    memset(&v, 0, sizeof(v));
+    switch (a->op) {
+    case 0:
+        r = vgb_provider.cuGraphKernelNodeGetAttribute(n->object, (CUkernelNodeAttrID)a->attribute,
+                                                       &v);
+        memcpy(o->result, &v, sizeof(o->result));
+        ret->result_len = sizeof(o->result);
+        return r;
+    case 1:
+        if (a->value_len != sizeof(v))
+            return vgb_malformed(c, "an attribute's value has %zu bytes", sizeof(v));
+        if (!vgb_plain_attribute(a->attribute)) {
+            vgb_notify_detail(c->w, "kernel node: an attribute that is not plain data");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        memcpy(&v, value, sizeof(v));
+        return vgb_provider.cuGraphKernelNodeSetAttribute(n->object,
+                                                          (CUkernelNodeAttrID)a->attribute, &v);
+    case 2:
+        r = vgb_gnode_get(c, a->source, &source);
+        return r != CUDA_SUCCESS ? r : vgb_provider.cuGraphKernelNodeCopyAttributes(
+                                           n->object, source->object);
+    default:
+        return vgb_malformed(c, "no attribute operation number %u", a->op);
+    }
+}
+
+/* ---- copies ---- */
+
+/* The host memory of one side; 1: it is in no region. */
+static CUresult host_side(struct vgb_call *c, const uint64_t size[3], uint64_t address,
+                          uint64_t pitch, uint64_t height, bool write, void **host)
+{
+    uint64_t bytes;
+
+    if (!vgb_copy_span(size, pitch, height, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    *host = vgb_region_address(c->w, address, bytes, write);
+    if (!*host)
+        vgb_notify_detail(c->w, "copy node: host address is in no shared region");
+    return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult describe(struct vgb_call *c, const struct vgp_args_vgpGraphCopyNode *a,
+                         CUDA_MEMCPY3D *p)
+{
+    const uint64_t size[3] = {a->widthBytes, a->height, a->depth};
+    void *host = NULL;
+    CUresult r = CUDA_SUCCESS;
+
+    if ((a->dstKind != VGP_COPY_DEVICE && a->dstKind != VGP_COPY_HOST) ||
+        (a->srcKind != VGP_COPY_DEVICE && a->srcKind != VGP_COPY_HOST))
+        return vgb_malformed(c, "kinds of memory that a node cannot copy");
+    if (!size[0] || !size[1] || !size[2])
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(p, 0, sizeof(*p));
+    p->WidthInBytes = size[0];
+    p->Height = size[1];
+    p->Depth = size[2];
+    p->srcPitch = a->srcPitch;
+    p->srcHeight = a->srcHeight;
+    p->dstPitch = a->dstPitch;
+    p->dstHeight = a->dstHeight;
+    p->srcMemoryType = a->srcKind == VGP_COPY_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    p->dstMemoryType = a->dstKind == VGP_COPY_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    p->srcDevice = a->srcKind == VGP_COPY_HOST ? 0 : a->src;
+    p->dstDevice = a->dstKind == VGP_COPY_HOST ? 0 : a->dst;
+    if (a->srcKind == VGP_COPY_HOST) {
+        r = host_side(c, size, a->src, a->srcPitch, a->srcHeight, false, &host);
+        p->srcHost = host;
+    }
+    if (r == CUDA_SUCCESS && a->dstKind == VGP_COPY_HOST)
+        r = host_side(c, size, a->dst, a->dstPitch, a->dstHeight, true, &p->dstHost);
+    return r;
+}
+
+static bool can_copy(void)
+{
+    return vgb_provider.cuGraphAddMemcpyNode && vgb_provider.cuGraphMemcpyNodeSetParams &&
+           vgb_provider.cuGraphExecMemcpyNodeSetParams && vgb_provider.cuGraphAddHostNode &&
+           vgb_provider.cuGraphDestroyNode && vgb_provider.cuMemcpy3DAsync_v2 &&
+           vgb_provider.cuLaunchHostFunc;
+}
+
+/* Which halves a copy with a host function has. */
+struct halves {
+    bool copy, to_device;
+};
+
+/* Adds both halves, in their order. */
+static CUresult add_joined(struct vgb_call *c, struct vgb_where *w, const CUDA_MEMCPY3D *p,
+                           CUcontext ctx, uint64_t cookie, struct halves h, uint64_t *handle)
+{
+    CUDA_HOST_NODE_PARAMS host = {.fn = vgb_host_func_run};
+    CUgraph g = w->graph->object;
+    CUgraphNode func = NULL, copy = NULL;
+    struct vgb_host_func *f;
+    CUresult r;
+
+    if (w->edges) {
+        vgb_notify_detail(c->w, "copy of pageable memory after a programmatic edge");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    r = vgb_host_func_for(c->w, g, cookie, &f);
+    host.userData = f;
+    if (r == CUDA_SUCCESS && h.copy && !h.to_device)
+        r = vgb_provider.cuGraphAddMemcpyNode(&copy, g, w->deps, w->ndeps, p, ctx);
+    if (r == CUDA_SUCCESS && copy)
+        r = vgb_provider.cuGraphAddHostNode(&func, g, &copy, 1, &host);
+    else if (r == CUDA_SUCCESS)
+        r = vgb_provider.cuGraphAddHostNode(&func, g, w->deps, w->ndeps, &host);
+    if (r == CUDA_SUCCESS && h.copy && h.to_device)
+        r = vgb_provider.cuGraphAddMemcpyNode(&copy, g, &func, 1, p, ctx);
+    if (r == CUDA_SUCCESS) {
+        CUgraphNode in = h.copy && !h.to_device ? copy : func;
+        CUgraphNode out = h.copy && h.to_device ? copy : func;
+
+        if (vgb_gnode_join(c->w, w->graph, h.copy ? copy : func, in, out, cookie, handle))
+            return CUDA_SUCCESS;
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (copy)
+        vgb_provider.cuGraphDestroyNode(copy);
+    if (func)
+        vgb_provider.cuGraphDestroyNode(func);
+    return r;
+}
+
+/* One half into the capture; *node is what it became. */
+static CUresult capture_half(CUstream stream, const CUDA_MEMCPY3D *p, struct vgb_host_func *f,
+                             CUgraphNode *node)
+{
+    CUgraph g;
+    CUresult r = p ? vgb_provider.cuMemcpy3DAsync_v2(p, stream)
+                   : vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f);
+
+    return r == CUDA_SUCCESS ? vgb_capture_front(stream, &g, node) : r;
+}
+
+static CUresult capture_joined(struct vgb_call *c, CUstream stream, const CUDA_MEMCPY3D *p,
+                               uint64_t cookie, struct halves h)
+{
+    CUgraphNode func = NULL, copy = NULL, last;
+    struct vgb_host_func *f;
+    uint64_t handle;
+    CUgraph object;
+    CUresult r = vgb_capture_front(stream, &object, &last);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_host_func_for(c->w, object, cookie, &f);
+    if (r == CUDA_SUCCESS && h.copy && !h.to_device)
+        r = capture_half(stream, p, NULL, &copy);
+    if (r == CUDA_SUCCESS)
+        r = capture_half(stream, NULL, f, &func);
+    if (r == CUDA_SUCCESS && h.copy && h.to_device)
+        r = capture_half(stream, p, NULL, &copy);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgb_graph *g = vgb_graph_of(c->w, object);
+    CUgraphNode in = h.copy && !h.to_device ? copy : func;
+    CUgraphNode out = h.copy && h.to_device ? copy : func;
+    if (!g || !in || !out || !vgb_gnode_join(c->w, g, h.copy ? copy : func, in, out, cookie, &handle))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_node(struct vgb_call *c, struct vgb_where *w,
+                          const struct vgp_args_vgpGraphCopyNode *a, const CUDA_MEMCPY3D *p,
+                          uint64_t *handle)
+{
+    const struct halves h = {
+        .copy = a->dstKind == VGP_COPY_DEVICE || a->srcKind == VGP_COPY_DEVICE,
+        .to_device = a->dstKind == VGP_COPY_DEVICE,
+    };
+    CUgraphNode node = NULL;
+    CUcontext ctx;
+    CUstream stream;
+    CUresult r = vgb_node_context(c, a->context, &ctx);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (w->op == VGP_NODE_CAPTURE) {
+        if (!a->cookie)
+            return vgb_malformed(c, "plain copies are captured by another call");
+        r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+        return r != CUDA_SUCCESS ? r : capture_joined(c, stream, p, a->cookie, h);
+    }
+    if (w->op == VGP_NODE_ADD && a->cookie)
+        return add_joined(c, w, p, ctx, a->cookie, h, handle);
+    if (a->cookie || (w->target && w->target->cookie)) {
+        vgb_notify_detail(c->w, "the parameters of a copy of pageable memory cannot be changed");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (w->op == VGP_NODE_SET)
+        return vgb_provider.cuGraphMemcpyNodeSetParams(w->target->object, p);
+    if (w->op == VGP_NODE_EXEC)
+        return vgb_provider.cuGraphExecMemcpyNodeSetParams(w->exec, w->target->object, p, ctx);
+    r = vgb_provider.cuGraphAddMemcpyNode(&node, w->graph->object, w->deps, vgb_where_n(w), p, ctx);
+    return vgb_added(c, w, r, node, handle);
+}
+
+CUresult vgb_do_vgpGraphCopyNode(struct vgb_call *c, const struct vgp_args_vgpGraphCopyNode *a,
+                                 const uint64_t *dependencies, const void *edgeData,
+                                 struct vgp_ret_vgpGraphCopyNode *ret)
+{
+    CUDA_MEMCPY3D p = {0};
+    struct vgb_where w;
+    CUresult r = VGB_WHERE(&w);
+    bool both_host = a->dstKind == VGP_COPY_HOST && a->srcKind == VGP_COPY_HOST;
+
+    if (r == CUDA_SUCCESS && !can_copy())
+        r = vgb_missing(c, "cuGraphAddMemcpyNode and its kin");
+    if (r == CUDA_SUCCESS && !(both_host && a->cookie)) /* which the host function does alone */
+        r = describe(c, a, &p);
+    if (r == CUDA_SUCCESS)
+        r = copy_node(c, &w, a, &p, &ret->node);
+    vgb_where_end(&w);
+    return r;
+}
+
+static uint64_t guest_side(struct vgb_worker *w, const CUDA_MEMCPY3D *p, bool dst)
+{
+    const uint64_t size[3] = {p->WidthInBytes, p->Height, p->Depth};
+    const uint8_t *host = dst ? p->dstHost : p->srcHost;
+    uint64_t bytes;
+
+    if (!vgb_copy_span(size, dst ? p->dstPitch : p->srcPitch, dst ? p->dstHeight : p->srcHeight,
+                       &bytes))
+        return 0;
+    return vgb_region_guest_address(w, host, bytes);
+}
+
+CUresult vgb_do_vgpGraphCopyNodeGet(struct vgb_call *c,
+                                    const struct vgp_args_vgpGraphCopyNodeGet *a,
+                                    struct vgp_ret_vgpGraphCopyNodeGet *ret)
+{
+    CUDA_MEMCPY3D p = {0};
+    struct vgb_gnode *n;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->cookie = n->cookie;
+    if (n->cookie)
+        return CUDA_SUCCESS;
+    if (!vgb_provider.cuGraphMemcpyNodeGetParams)
+        return vgb_missing(c, "cuGraphMemcpyNodeGetParams");
+    r = vgb_provider.cuGraphMemcpyNodeGetParams(n->object, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->dstKind = p.dstMemoryType == CU_MEMORYTYPE_HOST ? VGP_COPY_HOST : VGP_COPY_DEVICE;
+    ret->srcKind = p.srcMemoryType == CU_MEMORYTYPE_HOST ? VGP_COPY_HOST : VGP_COPY_DEVICE;
+    ret->dst = ret->dstKind == VGP_COPY_HOST ? guest_side(c->w, &p, true) : p.dstDevice;
+    ret->src = ret->srcKind == VGP_COPY_HOST ? guest_side(c->w, &p, false) : p.srcDevice;
+    ret->dstPitch = p.dstPitch;
+    ret->dstHeight = p.dstHeight;
+    ret->srcPitch = p.srcPitch;
+    ret->srcHeight = p.srcHeight;
+    ret->widthBytes = p.WidthInBytes;
+    ret->height = p.Height;
+    ret->depth = p.Depth;
+    return CUDA_SUCCESS;
+}
+
+/* ---- memsets ---- */
+
+CUresult vgb_do_vgpGraphMemsetNode(struct vgb_call *c, const struct vgp_args_vgpGraphMemsetNode *a,
+                                   const uint64_t *dependencies, const void *edgeData,
+                                   struct vgp_ret_vgpGraphMemsetNode *ret)
+{
+    const CUDA_MEMSET_NODE_PARAMS p = {.dst = a->dst,
+                                       .pitch = a->pitch,
+                                       .value = a->value,
+                                       .elementSize = a->elementSize,
+                                       .width = a->width,
+                                       .height = a->height};
+    CUgraphNode node = NULL;
+    CUcontext ctx;
+    struct vgb_where w;
+    CUresult r = VGB_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_node_context(c, a->context, &ctx);
+    if (r == CUDA_SUCCESS && (!vgb_provider.cuGraphAddMemsetNode ||
+                              !vgb_provider.cuGraphMemsetNodeSetParams ||
+                              !vgb_provider.cuGraphExecMemsetNodeSetParams))
+        r = vgb_missing(c, "cuGraphAddMemsetNode and its kin");
+    if (r != CUDA_SUCCESS) {
+        vgb_where_end(&w);
+        return r;
+    }
+    switch (a->op) {
+    case VGP_NODE_SET:
+        r = vgb_provider.cuGraphMemsetNodeSetParams(w.target->object, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = vgb_provider.cuGraphExecMemsetNodeSetParams(w.exec, w.target->object, &p, ctx);
+        break;
+    case VGP_NODE_ADD:
+        r = vgb_provider.cuGraphAddMemsetNode(&node, w.graph->object, w.deps, vgb_where_n(&w), &p,
+                                              ctx);
+        r = vgb_added(c, &w, r, node, &ret->node);
+        break;
+    default:
+        r = vgb_malformed(c, "memsets are captured by other calls");
+        break;
+    }
+    vgb_where_end(&w);
+    return r;
+}
+
+CUresult vgb_do_vgpGraphMemsetNodeGet(struct vgb_call *c,
+                                      const struct vgp_args_vgpGraphMemsetNodeGet *a,
+                                      struct vgp_ret_vgpGraphMemsetNodeGet *ret)
+{
+    CUDA_MEMSET_NODE_PARAMS p = {0};
+    struct vgb_gnode *n;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphMemsetNodeGetParams)
+        return vgb_missing(c, "cuGraphMemsetNodeGetParams");
+    r = vgb_provider.cuGraphMemsetNodeGetParams(n->object, &p);
+    ret->dst = p.dst;
+    ret->pitch = p.pitch;
+    ret->value = p.value;
+    ret->elementSize = p.elementSize;
+    ret->width = p.width;
+    ret->height = p.height;
+    return r;
+}
+
+/* ---- memory operations of streams ---- */
+
+#define OPERATION_WORDS 4u
+
+static void unpack(const uint64_t *words, uint32_t n, CUstreamBatchMemOpParams *out)
+{
+    for (uint32_t i = 0; i < n; i++, words += OPERATION_WORDS) {
+        CUstreamBatchMemOpParams *p = &out[i];
+
+        memset(p, 0, sizeof(*p));
+        p->operation = (CUstreamBatchMemOpType)words[0];
+        switch (p->operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            p->waitValue.flags = (unsigned)words[1];
+            p->waitValue.address = words[2];
+            p->waitValue.value64 = words[3];
+            break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            p->writeValue.flags = (unsigned)words[1];
+            p->writeValue.address = words[2];
+            p->writeValue.value64 = words[3];
+            break;
+        default: /* the others have flags only */
+            p->flushRemoteWrites.flags = (unsigned)words[1];
+            break;
+        }
+    }
+}
+
+CUresult vgb_do_vgpGraphBatchMemOpNode(struct vgb_call *c,
+                                       const struct vgp_args_vgpGraphBatchMemOpNode *a,
+                                       const uint64_t *dependencies, const void *edgeData,
+                                       const uint64_t *operations,
+                                       struct vgp_ret_vgpGraphBatchMemOpNode *ret)
+{
+    CUstreamBatchMemOpParams list[256];
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.count = a->operations_len / OPERATION_WORDS,
+                                       .paramArray = list,
+                                       .flags = a->flags};
+    CUgraphNode node = NULL;
+    struct vgb_where w;
+    CUresult r = VGB_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->operations_len % OPERATION_WORDS)
+        r = vgb_malformed(c, "half a memory operation");
+    if (r == CUDA_SUCCESS)
+        r = vgb_node_context(c, a->context, &p.ctx);
+    if (r == CUDA_SUCCESS && (!vgb_provider.cuGraphAddBatchMemOpNode ||
+                              !vgb_provider.cuGraphBatchMemOpNodeSetParams ||
+                              !vgb_provider.cuGraphExecBatchMemOpNodeSetParams))
+        r = vgb_missing(c, "cuGraphAddBatchMemOpNode and its kin");
+    if (r != CUDA_SUCCESS) {
+        vgb_where_end(&w);
+        return r;
+    }
+    unpack(operations, p.count, list);
+    switch (a->op) {
+    case VGP_NODE_SET:
+        r = vgb_provider.cuGraphBatchMemOpNodeSetParams(w.target->object, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = vgb_provider.cuGraphExecBatchMemOpNodeSetParams(w.exec, w.target->object, &p);
+        break;
+    case VGP_NODE_ADD:
+        r = vgb_provider.cuGraphAddBatchMemOpNode(&node, w.graph->object, w.deps, vgb_where_n(&w),
+                                                  &p);
+        r = vgb_added(c, &w, r, node, &ret->node);
+        break;
+    default:
+        r = vgb_malformed(c, "memory operations are captured by other calls");
+        break;
+    }
+    vgb_where_end(&w);
+    return r;
+}
+
+CUresult vgb_do_vgpGraphBatchMemOpNodeGet(struct vgb_call *c,
+                                          const struct vgp_args_vgpGraphBatchMemOpNodeGet *a,
+                                          struct vgp_ret_vgpGraphBatchMemOpNodeGet *ret,
+                                          struct vgp_outs_vgpGraphBatchMemOpNodeGet *o)
+{
+    const uint32_t room = sizeof(o->operations) / sizeof(o->operations[0]) / OPERATION_WORDS;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {0};
+    struct vgb_gnode *n;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphBatchMemOpNodeGetParams)
+        return vgb_missing(c, "cuGraphBatchMemOpNodeGetParams");
+    r = vgb_provider.cuGraphBatchMemOpNodeGetParams(n->object, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->flags = p.flags;
+    ret->total = p.count;
+    for (uint32_t i = 0; i < room && a->first < p.count && i < p.count - a->first; i++) {
+        const CUstreamBatchMemOpParams *q = &p.paramArray[a->first + i];
+        uint64_t *words = &o->operations[i * OPERATION_WORDS];
+        bool has_value = q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                         q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+
+        words[0] = (uint64_t)q->operation;
+        words[1] = has_value ? q->waitValue.flags : q->flushRemoteWrites.flags;
+        words[2] = has_value ? q->waitValue.address : 0; /* as in writeValue */
+        words[3] = has_value ? q->waitValue.value64 : 0;
+        ret->operations_len += OPERATION_WORDS;
+    }
+    return CUDA_SUCCESS;
+}

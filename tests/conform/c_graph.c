@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT
+/* Graphs that are built call by call. */
+#include "conform.h"
+
+#include <unistd.h>
+
+#define N 1000u
+
+static CUcontext current(void)
+{
+    CUcontext c = NULL;
+    NEED(cuCtxGetCurrent(&c));
+    return c;
+}
+
+static CUstream new_stream(void)
+{
+    CUstream s = NULL;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    return s;
+}
+
+static CUdeviceptr words(unsigned n)
+{
+    CUdeviceptr p = 0;
+    NEED(cuMemAlloc(&p, n * 4));
+    NEED(cuMemsetD32(p, 0, n));
+    return p;
+}
+
+static CUresult run(CUgraph g, CUstream s, unsigned times)
+{
+    CUgraphExec x = NULL;
+    CUresult r = cuGraphInstantiate(&x, g, 0);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < times; i++)
+        r = cuGraphLaunch(x, s);
+    if (r == CUDA_SUCCESS)
+        r = cuStreamSynchronize(s);
+    if (x)
+        cuGraphExecDestroy(x);
+    return r;
+}
+
+static CUDA_KERNEL_NODE_PARAMS kernel(const char *name, void **params)
+{
+    CUDA_KERNEL_NODE_PARAMS k = {
+        .func = cf_func(name), .gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1,
+        .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params,
+    };
+    return k;
+}
+
+static CUDA_MEMCPY3D copy(CUmemorytype to, CUdeviceptr dst, CUmemorytype from, CUdeviceptr src,
+                          size_t n)
+{
+    CUDA_MEMCPY3D c = {.srcMemoryType = from, .dstMemoryType = to, .WidthInBytes = n, .Height = 1,
+                       .Depth = 1};
+    if (from == CU_MEMORYTYPE_HOST)
+        c.srcHost = (void *)src;
+    else
+        c.srcDevice = src;
+    if (to == CU_MEMORYTYPE_HOST)
+        c.dstHost = (void *)dst;
+    else
+        c.dstDevice = dst;
+    return c;
+}
+
+static void CUDA_CB count_up(void *p)
+{
+    __atomic_add_fetch((int *)p, 1, __ATOMIC_SEQ_CST);
+}
+
+CASE(graph_build, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N), q = words(N);
+    unsigned n = N, v = 3, w = 4;
+    void *fill[] = {&p, &n, &v}, *add[] = {&p, &n, &w};
+    CUDA_KERNEL_NODE_PARAMS k1 = kernel("k_fill", fill), k2 = kernel("k_add", add), back;
+    CUDA_MEMCPY3D c = copy(CU_MEMORYTYPE_DEVICE, q, CU_MEMORYTYPE_DEVICE, p, N * 4), cback;
+    CUDA_MEMSET_NODE_PARAMS m = {.dst = q + 4, .value = 9, .elementSize = 4, .width = 2,
+                                 .height = 1}, mback;
+    int calls = 0;
+    CUDA_HOST_NODE_PARAMS h = {count_up, &calls}, hback;
+    CUgraphNode a = NULL, b = NULL, d = NULL, e = NULL, f = NULL, none = NULL, list[8];
+    CUgraphNodeType type = -1;
+    CUgraph g = NULL;
+    size_t count = 0;
+
+    OK("create", cuGraphCreate(&g, 0));
+    RC("create_flags", cuGraphCreate(&g, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("create_null", cuGraphCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    OK("kernel", cuGraphAddKernelNode(&a, g, NULL, 0, &k1));
+    v = 77; /* the parameters were copied */
+    OK("kernel_2", cuGraphAddKernelNode(&b, g, &a, 1, &k2));
+    OK("copy", cuGraphAddMemcpyNode(&d, g, &b, 1, &c, current()));
+    OK("memset", cuGraphAddMemsetNode(&e, g, &d, 1, &m, current()));
+    OK("host", cuGraphAddHostNode(&f, g, &e, 1, &h));
+    OK("empty", cuGraphAddEmptyNode(&none, g, &f, 1));
+    RC("kernel_null", cuGraphAddKernelNode(&a, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("kernel_no_graph", cuGraphAddKernelNode(&a, NULL, NULL, 0, &k1), CUDA_ERROR_INVALID_VALUE);
+    RC("kernel_no_deps", cuGraphAddKernelNode(&a, g, NULL, 1, &k1), CUDA_ERROR_INVALID_VALUE);
+    RC("kernel_no_out", cuGraphAddKernelNode(NULL, g, NULL, 0, &k1), CUDA_ERROR_INVALID_VALUE);
+    RC("copy_null", cuGraphAddMemcpyNode(&d, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE);
+    RC("host_null", cuGraphAddHostNode(&f, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("count", cuGraphGetNodes(g, NULL, &count));
+    cf_u64("count_value", count, 6);
+    OK("type", cuGraphNodeGetType(d, &type));
+    cf_u64("type_value", type, CU_GRAPH_NODE_TYPE_MEMCPY);
+    OK("type_2", cuGraphNodeGetType(none, &type));
+    cf_u64("type_2_value", type, CU_GRAPH_NODE_TYPE_EMPTY);
+    RC("type_null", cuGraphNodeGetType(d, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("type_none", cuGraphNodeGetType(NULL, &type), CUDA_ERROR_INVALID_VALUE);
+    OK("kernel_get", cuGraphKernelNodeGetParams(a, &back));
+    cf_true("kernel_get_right", back.gridDimX == k1.gridDimX && back.blockDimX == 128 &&
+                                    back.kernelParams &&
+                                    *(CUdeviceptr *)back.kernelParams[0] == p &&
+                                    *(unsigned *)back.kernelParams[2] == 3);
+    RC("kernel_get_other", cuGraphKernelNodeGetParams(d, &back), CUDA_ERROR_INVALID_VALUE);
+    OK("copy_get", cuGraphMemcpyNodeGetParams(d, &cback));
+    cf_true("copy_get_right", cback.srcDevice == p && cback.dstDevice == q &&
+                                  cback.WidthInBytes == N * 4 && cback.Height == 1);
+    OK("memset_get", cuGraphMemsetNodeGetParams(e, &mback));
+    cf_true("memset_get_right", mback.dst == q + 4 && mback.value == 9 && mback.width == 2);
+    OK("host_get", cuGraphHostNodeGetParams(f, &hback));
+    cf_true("host_get_right", hback.fn == count_up && hback.userData == &calls);
+    OK("run", run(g, s, 3));
+    cf_u64("calls", (uint64_t)calls, 3);
+    cf_true("first", cf_filled(p, N, 7));
+    uint32_t word[4] = {0};
+    NEED(cuMemcpyDtoH(word, q, 16));
+    cf_true("second", word[0] == 7 && word[1] == 9 && word[2] == 9 && word[3] == 10);
+    OK("destroy_node", cuGraphDestroyNode(e));
+    RC("destroy_node_twice", cuGraphDestroyNode(e), CUDA_ERROR_INVALID_VALUE);
+    count = 8;
+    OK("nodes", cuGraphGetNodes(g, list, &count));
+    cf_u64("nodes_count", count, 5);
+    OK("edges", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+    cf_u64("edges_count", count, 3);
+    OK("destroy", cuGraphDestroy(g));
+    RC("destroy_twice", cuGraphDestroy(g), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemFree(p));
+    NEED(cuMemFree(q));
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(graph_edges, CF_CTX)
+{
+    CUgraph g = NULL, other = NULL, clone = NULL;
+    CUgraphNode n[4] = {0}, far = NULL, found = NULL, list[4];
+    size_t count = 4;
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphCreate(&other, 0));
+    for (int i = 0; i < 4; i++)
+        NEED(cuGraphAddEmptyNode(&n[i], g, NULL, 0));
+    NEED(cuGraphAddEmptyNode(&far, other, NULL, 0));
+    CUgraphNode from[] = {n[0], n[0], n[1]}, to[] = {n[1], n[2], n[3]};
+    OK("add", cuGraphAddDependencies(g, from, to, NULL, 3));
+    RC("add_twice", cuGraphAddDependencies(g, from, to, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("add_far", cuGraphAddDependencies(g, &far, to, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("add_null", cuGraphAddDependencies(g, NULL, to, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("dependents", cuGraphNodeGetDependentNodes(n[0], list, NULL, &count));
+    cf_u64("dependents_count", count, 2);
+    count = 4;
+    OK("dependencies", cuGraphNodeGetDependencies(n[3], list, NULL, &count));
+    cf_true("dependencies_right", count == 1 && list[0] == n[1]);
+    OK("clone", cuGraphClone(&clone, g));
+    OK("find", cuGraphNodeFindInClone(&found, n[3], clone));
+    cf_true("find_other", found && found != n[3]);
+    RC("find_far", cuGraphNodeFindInClone(&found, far, clone), CUDA_ERROR_INVALID_VALUE);
+    OK("remove", cuGraphRemoveDependencies(g, from, to, NULL, 1));
+    RC("remove_twice", cuGraphRemoveDependencies(g, from, to, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("count", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+    cf_u64("count_value", count, 2);
+    OK("clone_count", cuGraphGetEdges(clone, NULL, NULL, NULL, &count));
+    cf_u64("clone_count_value", count, 3);
+    OK("clone_destroy", cuGraphDestroy(clone));
+    RC("clone_after", cuGraphGetNodes(clone, NULL, &count), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphDestroy(g));
+    RC("node_after", cuGraphDestroyNode(n[0]), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphDestroy(other));
+}
+
+CASE(graph_change, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    unsigned n = N, v = 3;
+    void *fill[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_fill", fill);
+    CUgraphNode a = NULL;
+    CUgraphExec x = NULL;
+    CUgraph g = NULL;
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddKernelNode(&a, g, NULL, 0, &k));
+    NEED(cuGraphInstantiate(&x, g, 0));
+    v = 50;
+    OK("exec_set", cuGraphExecKernelNodeSetParams(x, a, &k));
+    NEED(cuGraphLaunch(x, s));
+    NEED(cuStreamSynchronize(s));
+    cf_true("exec_changed", cf_filled(p, N, 50));
+    v = 60;
+    OK("set", cuGraphKernelNodeSetParams(a, &k));
+    NEED(cuGraphLaunch(x, s));
+    NEED(cuStreamSynchronize(s));
+    cf_true("exec_not_changed", cf_filled(p, N, 50));
+    OK("run", run(g, s, 1));
+    cf_true("changed", cf_filled(p, N, 60));
+    RC("exec_null", cuGraphExecKernelNodeSetParams(x, a, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("exec_no_node", cuGraphExecKernelNodeSetParams(x, NULL, &k), CUDA_ERROR_INVALID_VALUE);
+    RC("exec_no_exec", cuGraphExecKernelNodeSetParams(NULL, a, &k), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphExecDestroy(x));
+    RC("exec_gone", cuGraphExecKernelNodeSetParams(x, a, &k), CUDA_ERROR_INVALID_VALUE);
+    RC("launch_gone", cuGraphLaunch(x, s), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphDestroy(g));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(graph_child, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    unsigned n = N, v = 2;
+    void *add[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_add", add);
+    CUgraphNode a = NULL, c = NULL, d = NULL;
+    CUgraph g = NULL, child = NULL, inner = NULL;
+    size_t count = 0;
+
+    NEED(cuMemsetD32(p, 0, N));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphCreate(&child, 0));
+    NEED(cuGraphAddKernelNode(&a, child, NULL, 0, &k));
+    OK("add", cuGraphAddChildGraphNode(&c, g, NULL, 0, child));
+    OK("add_2", cuGraphAddChildGraphNode(&d, g, &c, 1, child));
+    RC("add_null", cuGraphAddChildGraphNode(&d, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("get", cuGraphChildGraphNodeGetGraph(c, &inner));
+    cf_true("cloned", inner && inner != child);
+    OK("inner_nodes", cuGraphGetNodes(inner, NULL, &count));
+    cf_u64("inner_count", count, 1);
+    NEED(cuGraphDestroy(child));
+    OK("run", run(g, s, 2));
+    uint32_t first = 0;
+    NEED(cuMemcpyDtoH(&first, p, 4));
+    cf_u64("right", first, 8);
+    NEED(cuGraphDestroy(g));
+    RC("inner_gone", cuGraphGetNodes(inner, NULL, &count), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
+/* Ordinary memory in graphs is read and written when the graph runs, each time. */
+CASE(graph_pageable, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    static uint32_t in[N], out[N], third[N];
+    unsigned n = N, v = 1;
+    void *add[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_add", add);
+    CUDA_MEMCPY3D c = copy(CU_MEMORYTYPE_DEVICE, p, CU_MEMORYTYPE_HOST, (CUdeviceptr)in, N * 4), back;
+    CUDA_MEMCPY3D d = copy(CU_MEMORYTYPE_HOST, (CUdeviceptr)out, CU_MEMORYTYPE_DEVICE, p, N * 4);
+    CUgraphNode a = NULL, b = NULL, e = NULL, list[8], to[8];
+    CUgraphNodeType type = -1;
+    CUgraph g = NULL, clone = NULL;
+    CUgraphExec x = NULL;
+    size_t count = 0;
+    bool ok = true;
+
+    NEED(cuGraphCreate(&g, 0));
+    OK("in", cuGraphAddMemcpyNode(&a, g, NULL, 0, &c, current()));
+    OK("kernel", cuGraphAddKernelNode(&b, g, &a, 1, &k));
+    OK("out", cuGraphAddMemcpyNode(&e, g, &b, 1, &d, current()));
+    count = 8;
+    OK("nodes", cuGraphGetNodes(g, list, &count));
+    cf_u64("nodes_count", count, 3);
+    OK("type", cuGraphNodeGetType(a, &type));
+    cf_u64("type_value", type, CU_GRAPH_NODE_TYPE_MEMCPY);
+    count = 8;
+    OK("edges", cuGraphGetEdges(g, list, to, NULL, &count));
+    cf_u64("edges_count", count, 2);
+    count = 8;
+    OK("roots", cuGraphGetRootNodes(g, list, &count));
+    cf_true("root", count == 1 && list[0] == a);
+    count = 8;
+    OK("dependents", cuGraphNodeGetDependentNodes(a, list, NULL, &count));
+    cf_true("dependent", count == 1 && list[0] == b);
+    OK("get", cuGraphMemcpyNodeGetParams(a, &back));
+    cf_true("get_right", back.srcHost == in && back.dstDevice == p && back.WidthInBytes == N * 4);
+    OK("clone", cuGraphClone(&clone, g));
+    OK("clone_nodes", cuGraphGetNodes(clone, NULL, &count));
+    cf_u64("clone_count", count, 3);
+    OK("instantiate", cuGraphInstantiate(&x, clone, 0));
+    NEED(cuGraphDestroy(g));
+    NEED(cuGraphDestroy(clone));
+    for (unsigned r = 1; r < 4; r++) {
+        for (unsigned i = 0; i < N; i++)
+            in[i] = r * 100 + i;
+        NEED(cuGraphLaunch(x, s));
+        NEED(cuStreamSynchronize(s));
+        for (unsigned i = 0; i < N; i++)
+            ok &= out[i] == r * 100 + i + 1;
+    }
+    cf_true("bytes_of_each_launch", ok);
+    NEED(cuGraphExecDestroy(x));
+    /* The same by capture, and from host to host. */
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK("capture_in", cuMemcpyHtoDAsync(p, in, N * 4, s));
+    OK("capture_kernel", cf_launch(cf_func("k_add"), (N + 127) / 128, 128, 0, s, add));
+    OK("capture_out", cuMemcpyDtoHAsync(out, p, N * 4, s));
+    OK("capture_host", cuMemcpyAsync((CUdeviceptr)third, (CUdeviceptr)out, N * 4, s));
+    OK("capture_end", cuStreamEndCapture(s, &g));
+    OK("capture_nodes", cuGraphGetNodes(g, NULL, &count));
+    cf_u64("capture_count", count, 4);
+    NEED(cuGraphInstantiate(&x, g, 0));
+    NEED(cuGraphDestroy(g));
+    ok = true;
+    for (unsigned r = 1; r < 4; r++) {
+        for (unsigned i = 0; i < N; i++)
+            in[i] = r * 1000 + i;
+        NEED(cuGraphLaunch(x, s));
+        NEED(cuStreamSynchronize(s));
+        for (unsigned i = 0; i < N; i++)
+            ok &= third[i] == r * 1000 + i + 1;
+    }
+    cf_true("capture_right", ok);
+    NEED(cuGraphExecDestroy(x));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
+static int destroyed;
+
+static void CUDA_CB destroy(void *p)
+{
+    __atomic_add_fetch((int *)p, 1, __ATOMIC_SEQ_CST);
+}
+
+static bool soon(const int *p, int want)
+{
+    for (int i = 0; i < 2000 && __atomic_load_n(p, __ATOMIC_SEQ_CST) < want; i++)
+        usleep(1000);
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST) == want;
+}
+
+CASE(graph_user_object, CF_CTX)
+{
+    CUuserObject o = NULL, q = NULL;
+    CUstream s = new_stream();
+    CUgraph g = NULL;
+    CUgraphExec x = NULL;
+    CUgraphNode n;
+
+    destroyed = 0;
+    OK("create", cuUserObjectCreate(&o, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    RC("create_flags", cuUserObjectCreate(&q, &destroyed, destroy, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("create_none", cuUserObjectCreate(&q, &destroyed, NULL, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("create_zero", cuUserObjectCreate(&q, &destroyed, destroy, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddEmptyNode(&n, g, NULL, 0));
+    OK("retain", cuGraphRetainUserObject(g, o, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    RC("retain_null", cuGraphRetainUserObject(g, NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("retain_zero", cuGraphRetainUserObject(g, o, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphInstantiate(&x, g, 0));
+    NEED(cuGraphDestroy(g));
+    NEED(cuGraphLaunch(x, s));
+    NEED(cuStreamSynchronize(s));
+    cf_u64("still", (uint64_t)destroyed, 0);
+    NEED(cuGraphExecDestroy(x));
+    cf_true("gone", soon(&destroyed, 1));
+    OK("create_2", cuUserObjectCreate(&o, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK("retain_2", cuUserObjectRetain(o, 2));
+    OK("release_2", cuUserObjectRelease(o, 2));
+    cf_u64("still_2", (uint64_t)destroyed, 1);
+    OK("release_3", cuUserObjectRelease(o, 1));
+    cf_true("gone_2", soon(&destroyed, 2));
+    NEED(cuStreamDestroy(s));
+}
+
+/* Many operations behind a host function: its end must come through all the same. */
+static struct late {
+    int open, issued;
+} late;
+
+static void CUDA_CB wait_open(void *p)
+{
+    struct late *l = p;
+    int seen = -1;
+
+    /* Opens when all was issued, or when issuing has come to a halt. */
+    while (!__atomic_load_n(&l->open, __ATOMIC_SEQ_CST)) {
+        int now = __atomic_load_n(&l->issued, __ATOMIC_SEQ_CST);
+
+        if (now == seen && now > 0)
+            break;
+        seen = now;
+        usleep(300000);
+    }
+}
+
+CASE(graph_host_func_behind, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(4);
+    bool ok = true;
+
+    memset(&late, 0, sizeof(late));
+    NEED(cuLaunchHostFunc(s, wait_open, &late));
+    for (int i = 0; i < 20000; i++) {
+        ok &= cuMemsetD32Async(p, (unsigned)i, 1, s) == CUDA_SUCCESS;
+        __atomic_store_n(&late.issued, i + 1, __ATOMIC_SEQ_CST);
+    }
+    __atomic_store_n(&late.open, 1, __ATOMIC_SEQ_CST);
+    cf_true("issued", ok);
+    OK("sync", cuStreamSynchronize(s));
+    uint32_t last = 0;
+    NEED(cuMemcpyDtoH(&last, p, 4));
+    cf_u64("last", last, 19999);
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
