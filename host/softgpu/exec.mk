@@ -15,7 +15,7 @@ SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_init.c sg_ptx_ker
 	sg_jit_mem.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
-	sg_exec_ops_cvt.c sg_exec_ops_bulk.c
+	sg_exec_ops_cvt.c sg_exec_ops_bulk.c sg_exec_ops_mma2.c
 # handlers compiled per instruction set
 SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c \
 	sg_exec_ops_mma.c
@@ -63,7 +63,8 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec_op_avx2_test \
 	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
 	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test sg_exec_nvcc_test \
-	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_ldst_test \
+	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_mma2_test \
+	sg_exec_ldst_test \
 	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test \
 	sg_exec_sync_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -76,6 +77,7 @@ $(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ff
 
 $(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test \
 		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test \
+		$(O)/sg_exec_mma2_test \
 		$(O)/sg_exec_ldst_test $(O)/sg_exec_mat_test $(O)/sg_exec_sync_test: $(O)/%: $(O)/%.o \
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
@@ -102,6 +104,9 @@ $(O)/sg_exec_bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
 		-arch=sm_$* -o $@ $<
+$(O)/sg_exec_mma2_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
+$(O)/rare_%.ptx: $(SG_EXEC_DIR)/tests-ptx/rare.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/recursion_%.ptx: $(SG_EXEC_DIR)/tests-ptx/recursion.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)

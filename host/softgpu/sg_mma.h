@@ -58,4 +58,12 @@ static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type
 /* in->aux: index of the form; in->imm: 1: saturate (s32). The instruction holds the registers of a
  * in d a b c; three "ext" follow, with those of b, c and d in the same fields. */
 
+/* aux of mma.sub: elements of 4 bits, or of 1 bit combined by and or by xor. */
+#define SG_SUB_TALL 1u     /* 16 rows, else 8 */
+#define SG_SUB_DEEP 2u     /* two registers of depth, else one */
+#define SG_SUB_B1 4u
+#define SG_SUB_XOR 8u
+#define SG_SUB_A_SIGNED 16u
+#define SG_SUB_B_SIGNED 32u
+
 #endif

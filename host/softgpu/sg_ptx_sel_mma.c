@@ -58,6 +58,100 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
     return sg_emit_x(d, op, f, dst ? mask : 0, dst ? 0 : mask);
 }
 
+/* n registers of operand i, four to an instruction: the first is op, the others "ext". */
+static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t,
+                          bool dst)
+{
+    struct sg_opnd whole = d->ops[i];
+    uint32_t first = 0;
+
+    if (n <= 4)
+        return emit_regs(d, op, i, n, t, dst);
+    if (whole.kind != SG_O_VEC || whole.nel != n) {
+        sg_dec_syntax(d, "%s: operand %u: %u registers expected", d->oc.full, i + 1, n);
+        return 0;
+    }
+    for (uint32_t k = 0; k < n; k += 4) {
+        uint32_t at;
+
+        d->ops[i].nel = 4;
+        memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
+        at = emit_regs(d, k ? "ext" : op, i, 4, t, dst);
+        first = k ? first : at;
+    }
+    d->ops[i] = whole;
+    return first;
+}
+
+/* mma.m16n8k4, k8 and k16 of f64 */
+static int emit_mma_f64(struct sg_dec *d, uint32_t k)
+{
+    uint32_t i;
+
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    i = emit_many(d, "mma.f64.m16", 1, k / 2, SG_TY_F64, false);
+    emit_regs(d, "ext", 2, k / 4, SG_TY_F64, false);
+    emit_regs(d, "ext", 3, 4, SG_TY_F64, false);
+    emit_regs(d, "ext", 0, 4, SG_TY_F64, true);
+    if (!d->err)
+        d->insns[i].aux = k;
+    return d->err;
+}
+
+/* Elements of 4 bits and of 1 bit: the types are not ones that a register can have. */
+static int emit_mma_sub(struct sg_dec *d)
+{
+    static const struct {
+        const char *shape;
+        bool b1;
+        uint32_t aux;
+    } forms[] = {{"m8n8k32", false, 0}, {"m16n8k32", false, SG_SUB_TALL},
+                 {"m16n8k64", false, SG_SUB_TALL | SG_SUB_DEEP}, {"m8n8k128", true, 0},
+                 {"m16n8k128", true, SG_SUB_TALL}, {"m16n8k256", true, SG_SUB_TALL | SG_SUB_DEEP}};
+    uint32_t aux = 0, n = 0, i, f;
+    bool b1 = false, sat;
+
+    for (i = 0; i < d->oc.nmods; i++) {
+        const char *m = d->oc.mods[i];
+        bool s4 = !strcmp(m, "s4"), one = !strcmp(m, "b1");
+
+        if (!s4 && !one && strcmp(m, "u4"))
+            continue;
+        aux |= s4 ? n ? SG_SUB_B_SIGNED : SG_SUB_A_SIGNED : 0;
+        b1 |= one;
+        n++;
+        d->oc.used[i] = true;
+    }
+    if (n != 2 || d->oc.ntypes != 2 || sg_ty(d, 0) != SG_TY_S32 || sg_ty(d, 1) != SG_TY_S32 ||
+        d->nops != 4)
+        return sg_dec_refuse(d, NULL);
+    sg_mod(d, "row");
+    sg_mod(d, "col");
+    sat = sg_mod(d, "satfinite");
+    if (b1)
+        aux |= SG_SUB_B1 | (sg_mod(d, "xor") ? SG_SUB_XOR : 0);
+    if (b1 && ((!(aux & SG_SUB_XOR) && !sg_mod(d, "and")) || !sg_mod(d, "popc")))
+        return sg_dec_refuse(d, NULL);
+    for (f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+        if (forms[f].b1 == b1 && sg_mod(d, forms[f].shape))
+            break;
+    if (f == sizeof(forms) / sizeof(forms[0]))
+        return sg_dec_refuse(d, NULL);
+    aux |= forms[f].aux;
+    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    n = aux & SG_SUB_TALL ? 4 : 2;
+    i = emit_regs(d, "mma.sub", 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1),
+                  SG_TY_B32, false);
+    emit_regs(d, "ext", 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
+    emit_regs(d, "ext", 3, n, SG_TY_B32, false);
+    emit_regs(d, "ext", 0, n, SG_TY_B32, true);
+    if (!d->err) {
+        d->insns[i].aux = aux;
+        d->insns[i].imm = sat;
+    }
+    return d->err;
+}
+
 static int emit_mma(struct sg_dec *d)
 {
     int ta = mma_type(sg_ty(d, 1)), tb = mma_type(sg_ty(d, 2));
@@ -68,12 +162,21 @@ static int emit_mma(struct sg_dec *d)
     bool sat;
     uint32_t i;
 
+    if (d->oc.ntypes == 2 && sg_mod(d, "sync")) {
+        sg_mod(d, "aligned");
+        return emit_mma_sub(d);
+    }
     if (d->oc.ntypes != 4 || ta < 0 || tb < 0 || !c || td != tc || d->nops != 4)
         return sg_dec_refuse(d, NULL);
     if (!sg_mod(d, "sync") || !sg_mod(d, "row") || !sg_mod(d, "col"))
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
     sat = sg_mod(d, "satfinite");
+    if (c == 'd')
+        sg_mod(d, "rn");
+    for (i = 4; c == 'd' && ta == SG_MMA_F64 && tb == SG_MMA_F64 && i <= 16; i *= 2)
+        if (sg_mod(d, i == 4 ? "m16n8k4" : i == 8 ? "m16n8k8" : "m16n8k16"))
+            return emit_mma_f64(d, i);
     for (f = sg_mma_forms; f->shape; f++)
         if (f->a == ta && f->b == tb && f->c == c && sg_mod(d, f->shape))
             break;
@@ -264,15 +367,70 @@ static int wmma_mma(struct sg_dec *d, int shape)
     return d->err;
 }
 
+/* m8n8k4 of f64: the registers are those of mma.m8n8k4 */
+static int wmma_f64(struct sg_dec *d, bool load, bool store)
+{
+    char which = sg_mod(d, "a") ? 'a' : sg_mod(d, "b") ? 'b' : 'c';
+    uint32_t n = which == 'c' ? 2 : 1, f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
+    enum sg_space sp;
+    bool col;
+
+    if (!load && !store) {
+        sg_mod(d, "rn");
+        sg_mod(d, "row");
+        sg_mod(d, "col");
+        if (!sg_mod(d, "mma") || d->nops != 4 || d->oc.ntypes != 4)
+            return sg_dec_refuse(d, NULL);
+        i = emit_regs(d, "mma.f64", 1, 1, SG_TY_F64, false);
+        emit_regs(d, "ext", 2, 1, SG_TY_F64, false);
+        emit_regs(d, "ext", 3, 2, SG_TY_F64, false);
+        emit_regs(d, "ext", 0, 2, SG_TY_F64, true);
+        return d->err;
+    }
+    sg_mod(d, "c");
+    sg_mod(d, "d");
+    col = sg_mod(d, "col");
+    sg_mod(d, "row");
+    sp = sg_mod(d, "global") ? SG_SP_GLOBAL
+         : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED : SG_SP_GENERIC;
+    const struct sg_opnd *v = &d->ops[load ? 0 : 1];
+
+    if ((v->kind == SG_O_VEC ? v->nel : 1) != n)
+        return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, n);
+    f[1] = sg_flat_address(d, load ? 1 : 0, sp);
+    if (sp == SG_SP_SHARED) {
+        uint32_t wide = sg_temp(d, SG_TY_U64);
+
+        sg_emit(d, "cvt.u64.u32", wide, f[1], NONE, NONE);
+        f[1] = wide;
+    }
+    f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, which == 'c' || (which == 'b') != col
+                                                                     ? 8 : 4);
+    for (uint32_t k = 0; k < n; k++) {
+        struct sg_opel el = {v->kind, v->v, v->imm};
+
+        if (v->kind == SG_O_VEC)
+            el = v->el[k];
+        f[3 + k] = load ? sg_dst_el(d, &el, SG_TY_F64) : sg_src_el(d, &el, SG_TY_F64);
+    }
+    i = sg_emit_x(d, load ? "wmma.load.f64" : "wmma.store.f64", f, load ? SG_F_C | SG_F_E : 0,
+                  SG_F_A | SG_F_B | (load ? 0 : SG_F_C | SG_F_E));
+    if (!d->err)
+        d->insns[i].aux = SG_WMMA_AUX(0, which, 0, col, sp);
+    return d->err;
+}
+
 static int emit_wmma(struct sg_dec *d)
 {
-    bool load = sg_mod(d, "load"), store = sg_mod(d, "store");
+    bool load = sg_mod(d, "load"), store = sg_mod(d, "store"), f64 = sg_mod(d, "m8n8k4");
     int shape = wmma_shape(d);
 
-    if (!sg_mod(d, "sync") || shape < 0)
+    if (!sg_mod(d, "sync") || (f64 ? sg_ty(d, 0) != SG_TY_F64 : shape < 0))
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    if (f64)
+        return wmma_f64(d, load, store);
     if (load || store)
         return wmma_ldst(d, load, shape);
     return sg_mod(d, "mma") ? wmma_mma(d, shape) : sg_dec_refuse(d, NULL);
