@@ -361,7 +361,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
         struct mapping *m = mapping_at(at);
 
         /* Not of any context: it belongs to the device and outlives them. */
-        r = set_access(m, desc[count - 1].flags, 
+        r = set_access(m, desc[count - 1].flags,
                        sg_devices[m->phys->prop.location.id].primary);
         at += m->size;
     }
