@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 struct pool {
     struct sg_obj obj;
@@ -102,6 +102,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     if (!p || p->device != ctx->device)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_stream_get(ctx, stream, &s);
+    if (r == CUDA_SUCCESS && !s->legacy)
+        r = sg_capture_check_wait(s); /* allocation nodes are not offered */
     if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&p->lock);

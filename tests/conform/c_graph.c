@@ -423,3 +423,67 @@ CASE(graph_host_func_behind, CF_CTX)
     NEED(cuMemFree(p));
     NEED(cuStreamDestroy(s));
 }
+
+CASE(graph_events, CF_CTX)
+{
+    CUstream s = new_stream(), other = new_stream();
+    CUdeviceptr p = words(N), q = words(N);
+    unsigned n = N, v = 5;
+    void *fill[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_fill", fill);
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    CUkernelNodeAttrValue value = {.priority = 0};
+    CUgraphNode a = NULL, b = NULL, c = NULL;
+    CUevent e = NULL, back = NULL;
+    unsigned on = 9;
+    CUgraph g = NULL;
+    CUgraphExec x = NULL;
+
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddKernelNode(&a, g, NULL, 0, &k));
+    OK("record", cuGraphAddEventRecordNode(&b, g, &a, 1, e));
+    RC("record_null", cuGraphAddEventRecordNode(&b, g, &a, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("get", cuGraphEventRecordNodeGetEvent(b, &back));
+    cf_true("get_right", back == e);
+    RC("get_other", cuGraphEventWaitNodeGetEvent(b, &back), CUDA_ERROR_INVALID_VALUE);
+    any.memset.dst = q;
+    any.memset.value = 7;
+    any.memset.elementSize = 4;
+    any.memset.width = 4;
+    any.memset.height = 1;
+    any.memset.ctx = current();
+    OK("any", cuGraphAddNode(&c, g, &b, NULL, 1, &any));
+    any.reserved2 = 1;
+    RC("any_reserved", cuGraphAddNode(&c, g, &b, NULL, 1, &any), CUDA_ERROR_INVALID_VALUE);
+    any.reserved2 = 0;
+    RC("any_null", cuGraphAddNode(&c, g, &b, NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("attribute", cuGraphKernelNodeSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    OK("attribute_get", cuGraphKernelNodeGetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+    cf_u64("attribute_value", (uint64_t)value.priority, 0);
+    OK("instantiate", cuGraphInstantiate(&x, g, 0));
+    OK("enabled", cuGraphNodeGetEnabled(x, c, &on));
+    cf_u64("enabled_value", on, 1);
+    OK("disable", cuGraphNodeSetEnabled(x, c, 0));
+    OK("launch", cuGraphLaunch(x, s));
+    OK("wait", cuStreamWaitEvent(other, e, 0));
+    OK("sync", cuStreamSynchronize(other));
+    cf_true("ran_before", cf_filled(p, N, 5));
+    NEED(cuStreamSynchronize(s));
+    uint32_t word = 1;
+    NEED(cuMemcpyDtoH(&word, q, 4));
+    cf_u64("disabled", word, 0);
+    OK("enable", cuGraphNodeSetEnabled(x, c, 1));
+    NEED(cuGraphLaunch(x, s));
+    NEED(cuStreamSynchronize(s));
+    NEED(cuMemcpyDtoH(&word, q, 4));
+    cf_u64("enabled_again", word, 7);
+    OK("event_sync", cuEventSynchronize(e));
+    NEED(cuGraphExecDestroy(x));
+    NEED(cuGraphDestroy(g));
+    NEED(cuEventDestroy(e));
+    NEED(cuStreamDestroy(s));
+    NEED(cuStreamDestroy(other));
+    NEED(cuMemFree(p));
+    NEED(cuMemFree(q));
+}
