@@ -198,9 +198,6 @@ void vcu_hostfunc_expect(uint32_t runs);
 /* Captures of this process that have begun and not ended. While there are any, what is otherwise sent
    without waiting for an answer waits for it: its error belongs to the call itself. */
 extern _Atomic uint32_t vcu_captures;
-/* CUDA_SUCCESS, or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when the calling thread may not make
-   potentially unsafe calls now; the captures that forbid it are lost then. */
-CUresult vcu_capture_check_unsafe(const char *call);
 /* Is the stream part of a capture? Asks the worker while there are captures, else no. */
 bool vcu_stream_captured(CUstream stream);
 /* A call that no capture survives was made on a captured stream: UNSUPPORTED, and the capture is

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stream capture. The worker captures; what CUDA ties to threads is decided here: who may end a
- * capture, and which threads may make potentially unsafe calls meanwhile (the worker makes all calls
- * on one thread, and captures in relaxed mode).
+ * Stream capture. The worker captures, in relaxed mode, because it makes all calls on one thread; so
+ * who may end a capture is decided here.
  */
 #include "vcu_graph.h"
 
@@ -81,40 +80,6 @@ void vcu_capture_forget_context(uint64_t context)
 }
 
 /* ---- what may not happen meanwhile ----------------------------------------------------------- */
-
-/* Does this capture forbid the calling thread potentially unsafe calls? cuda.h,
-   cuThreadExchangeStreamCaptureMode. */
-static bool forbids(const struct capture *c, uint32_t thread)
-{
-    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-        return false;
-    if (c->thread == thread)
-        return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-CUresult vcu_capture_check_unsafe(const char *call)
-{
-    CUstream lost[16];
-    unsigned n = 0;
-    uint32_t thread;
-
-    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0)
-        return CUDA_SUCCESS;
-    thread = vcu_thread()->number;
-    pthread_mutex_lock(&lock);
-    for (struct capture *c = captures; c != NULL && n < 16; c = c->next) {
-        if (forbids(c, thread))
-            lost[n++] = c->stream;
-    }
-    pthread_mutex_unlock(&lock);
-    if (n == 0)
-        return CUDA_SUCCESS;
-    for (unsigned i = 0; i < n; i++)
-        vgp_call_vgpStreamInvalidateCapture(lost[i]);
-    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
-                      "not permitted while a stream is being captured; the capture is lost");
-}
 
 static CUresult ask(CUstream stream, uint32_t *status)
 {

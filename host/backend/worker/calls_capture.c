@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stream capture. Every call of the guest is made by the dispatcher thread, so what CUDA ties to
- * threads (which of them may make potentially unsafe calls, who may end a capture) cannot be left to
+ * threads (who may end a capture, what it forbids to whom) cannot be left to
  * the provider: the guest checks it, and the worker captures in relaxed mode.
  */
 #include "graph.h"
