@@ -35,4 +35,18 @@ for part in "vgpu:$vgpu" "provider:$provider" "libcuda.so.1:$(find "$top_build/u
         exit 0
     fi
 done
-exec timeout 900 "$vgpu" run --gpu "$gpu" "$build/bench" $quick --json "$json" --provider "$provider"
+result=0
+timeout 900 "$vgpu" run --gpu "$gpu" "$build/bench" $quick --json "$json" --provider "$provider" || result=1
+[ "$gpu" = soft ] || exit $result
+
+# What the software GPU costs: an instruction, and ggml's operations where its libraries are there
+# (GGML_DIR, or build/npm, which scripts/npm.sh fills).
+timeout 300 "$build/insn-bench" $quick --json "${json%.json}-insn.json" --provider "$provider" || result=1
+ggml=${GGML_DIR:-$top_build/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda}
+if [ -e "$ggml/libggml-cuda.so" ]; then
+    timeout 600 "$vgpu" run --gpu soft "$build/ggml-bench" $quick --dir "$ggml" \
+        --cuda "${CUDA_HOME:-/usr/local/cuda}" --json "${json%.json}-ggml.json" || result=1
+else
+    echo "not run: ggml-bench: $ggml has no libggml-cuda.so"
+fi
+exit $result
