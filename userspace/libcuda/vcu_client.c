@@ -203,6 +203,7 @@ static CUresult greet(void)
     uint64_t features = 0;
     int32_t count = 0, version = 0;
     char label[64];
+    int fewer;
     CUresult res;
 
     snprintf(label, sizeof(label), "%s", program_invocation_short_name);
@@ -218,6 +219,8 @@ static CUresult greet(void)
     vcu.device_count = count < VCU_MAX_DEVICES ? count : VCU_MAX_DEVICES;
     for (int i = 0; i < vcu.device_count && res == CUDA_SUCCESS; i++)
         res = learn_device(i);
+    if (vcu_fault_number("devices", NULL, &fewer) && fewer >= 0 && fewer < vcu.device_count)
+        vcu.device_count = fewer;
     return res;
 }
 

@@ -101,7 +101,6 @@ CUresult vcu_cuDeviceGet(CUdevice *device, int ordinal)
 
 CUresult vcu_cuDeviceGetCount(int *count)
 {
-    int fewer;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
@@ -110,8 +109,6 @@ CUresult vcu_cuDeviceGetCount(int *count)
     if (count == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *count = vcu.device_count;
-    if (vcu_fault_number("devices", NULL, &fewer) && fewer >= 0 && fewer < *count)
-        *count = fewer;
     return CUDA_SUCCESS;
 }
 

@@ -7,9 +7,9 @@
  *                      and leaves the caller's pointer alone
  *   table.XXXXXXXX=... the same for the table whose id starts with these eight hexadecimal digits
  *   call.NAME=CODE     NAME fails: cuInit, cuModuleGetLoadingMode, cuDeviceGetCount, cuDeviceGet,
- *                      cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem, cuDevicePrimaryCtxRetain
+ *                      cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem
  *   attribute.N=CODE   cuDeviceGetAttribute fails for attribute N
- *   devices=N          cuDeviceGetCount says N, at most as many as there are
+ *   devices=N          only N devices are shown, at most as many as there are
  *   integrity=CODE     the validity check of NVIDIA's runtime fails; "wrong": it gets a wrong answer
  * Without the variable each question is one predictable branch.
  */
