@@ -85,7 +85,7 @@ static void help(void)
            "  --ff N         elements of the feed-forward state, a multiple of 256 up to %d\n"
            "  --layers N     1 to 128\n"
            "  --context N    context length that the model names, 128 to 1048576 (default 2048)\n"
-           "  --seed N       seed of the weights (default 2)\n"
+           "  --seed N       seed of the weights (default 14)\n"
            "  --help         this text\n"
            "\n"
            "--tokens, --embd, --ff and --layers change the chosen size.\n", ROW_MAX, ROW_MAX);
@@ -486,7 +486,7 @@ static void parse_options(struct model *m, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct model m = { .s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 2 };
+    struct model m = { .s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 14 };
     struct ggml_init_params params = { 0 };
     size_t elements;
 
