@@ -3,13 +3,15 @@
 #
 # The short form: each type of weights over the socket, the client, one guest.
 #
-#   check.sh BUILD
+#   check.sh BUILD [PART...]    parts: generator types client limits guest (default: all, in this order;
+#                               client, limits and guest compare with what types left)
 
 set -u
 BUILD=$(cd "${1:?}" && pwd) || exit 1
 . "$(dirname "$0")/common.sh"
+. "$LLM/limits.sh"
 T=$OUT/check
-rm -rf "$T"
+[ $# -gt 1 ] || rm -rf "$T"
 mkdir -p "$T"
 cd "$T" || exit 1
 passed=0
@@ -91,13 +93,34 @@ client()
 
 guest()
 {
-    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 24 --follow q4_0.bin
-    run guest_q4_0 "$VGPU" vm run --gpu soft --memory 3072 --timeout 380 "${EVAL[@]}"
+    local node name status
+
+    for part in qemu/bin/qemu-system-x86_64 kernel/vgpu_drv.ko guest/initrd.cpio; do
+        [ -e "$BUILD/$part" ] && continue
+        echo "not run: guest: $part is not built"
+        skipped=$((skipped + 1))
+        return
+    done
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
+    killed guest_killed_while_decoding qemu-system-x86_64 "$VGPU" vm run --gpu soft --memory 2048 "${EVAL[@]}"
+    node=$("$SCRIPTS/npm.sh" --node)
+    run guest "$VGPU" vm run --gpu soft --memory 3072 --timeout 380 "$LLM/guest.sh" "$BUILD" "$node"
+    while read -r name status _; do
+        if [ "$status" = 0 ]; then
+            ok "$name"
+        else
+            bad "$name" "status $status: $(tail -n 3 "$name.log")"
+        fi
+    done < guest.txt
+    cmp -s client.json guest-client.json || bad guest_client "other tokens than over the socket"
 }
 
-generator
-types
-client
-guest
+VGPU_BUILD=$BUILD "$SCRIPTS/llama.sh" llama-bench llama-server || exit 1
+shift
+for part in "${@:-generator types client limits guest}"; do
+    for test in $part; do
+        "$test"
+    done
+done
 echo "llm: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

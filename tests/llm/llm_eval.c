@@ -32,7 +32,7 @@ struct saved_header {
 struct options {
     const char *backends, *device, *model, *prompt, *save, *follow;
     int tokens, threads, batch, context;
-    bool flash, quiet, verbose;
+    bool flash, grow, quiet, verbose;
     double nmse;
 };
 
@@ -76,6 +76,7 @@ static void help(void)
          "  --context N       context length in tokens (default: what prompt and --tokens need)\n"
          "  --threads N       threads of the CPU backend (default 2)\n"
          "  --no-flash        without flash attention\n"
+         "  --grow            first creates contexts until the device's memory is full, and says how many\n"
          "  --save FILE       writes tokens and logits\n"
          "  --follow FILE     takes the tokens of a saved run, compares the logits with it\n"
          "  --nmse X          normalised mean squared error that still counts as equal\n"
@@ -168,6 +169,26 @@ static void load(struct run *r)
     r->logits = calloc(logits, sizeof(*r->logits));
     if (!r->tokens || !r->logits)
         die("no memory for %zu logits", logits);
+}
+
+/* Creates contexts until the device has no memory for another, and frees them: this run's own context
+ * must work as before. */
+static void grow(struct run *r)
+{
+    struct llama_context *more[256];
+    struct llama_context_params cp = llama_context_default_params();
+    int n = 0;
+
+    cp.n_ctx = 8192;
+    cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    while (n < 256 && (more[n] = llama_init_from_model(r->model, cp)) != NULL)
+        n++;
+    printf("grow: %d further contexts of %u tokens, then %s\n", n, cp.n_ctx,
+           n < 256 ? "the device's memory was full" : "still no end");
+    for (int i = 0; i < n; i++)
+        llama_free(more[i]);
+    if (n == 256)
+        die("the device's memory has no end");
 }
 
 static int greatest(const float *v, int n)
@@ -337,6 +358,7 @@ static void parse_options(struct options *o, int argc, char **argv)
         { "backends", 1, NULL, 'b' }, { "device", 1, NULL, 'd' },  { "model", 1, NULL, 'm' },
         { "prompt", 1, NULL, 'p' },   { "tokens", 1, NULL, 'n' },  { "batch", 1, NULL, 'u' },
         { "context", 1, NULL, 'c' },  { "threads", 1, NULL, 't' }, { "no-flash", 0, NULL, 'F' },
+        { "grow", 0, NULL, 'g' },
         { "save", 1, NULL, 's' },     { "follow", 1, NULL, 'f' },  { "nmse", 1, NULL, 'e' },
         { "quiet", 0, NULL, 'q' },    { "verbose", 0, NULL, 'v' }, { "help", 0, NULL, 'h' },
         { NULL, 0, NULL, 0 },
@@ -354,6 +376,7 @@ static void parse_options(struct options *o, int argc, char **argv)
         case 'c': o->context = number("context", optarg, 64, 1 << 20); break;
         case 't': o->threads = number("threads", optarg, 1, 256); break;
         case 'F': o->flash = false; break;
+        case 'g': o->grow = true; break;
         case 's': o->save = optarg; break;
         case 'f': o->follow = optarg; break;
         case 'e': o->nmse = strtod(optarg, NULL); break;
@@ -385,6 +408,8 @@ int main(int argc, char **argv)
     load(&r);
     if (r.o.follow)
         read_saved(&r, &tokens, &logits);
+    if (r.o.grow)
+        grow(&r);
     generate(&r, tokens);
     printf("%s: prompt %d tokens, %.1f tokens/s; decoding %d tokens, %.2f tokens/s\n", r.o.device,
            r.n_prompt, r.n_prompt / r.prompt_s, r.o.tokens, (r.o.tokens - 1) / r.decode_s);

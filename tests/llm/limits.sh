@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+#
+# Wrong input and limits over the socket; sourced by check.sh. Each ends in the client's own error, the
+# trace names the call, and the next run works.
+
+# refused NAME STATUS CLIENT TRACE COMMAND...: the command ends with STATUS, says CLIENT (an extended
+# regular expression: the client's own error), and the trace of refusals says TRACE.
+refused()
+{
+    local name=$1 status=$2 client=$3 trace=$4 rc
+
+    shift 4
+    # In a shell of its own, which keeps "Aborted" to itself.
+    (timeout 200 "$VGPU" run --gpu soft --trace=refusals "$@" > "$name.log" 2>&1 < /dev/null; exit $?) 2> /dev/null
+    rc=$?
+    if [ $rc != "$status" ]; then
+        bad "$name" "status $rc, not $status: $(tail -n 2 "$name.log")"
+    elif ! grep -Eq "$client" "$name.log"; then
+        bad "$name" "the client does not say '$client': $(tail -n 2 "$name.log")"
+    elif ! grep -E "^vgpu\[" "$name.log" | grep -Eq "$trace"; then
+        bad "$name" "the trace does not say '$trace': $(grep '^vgpu\[' "$name.log" | tail -n 2)"
+    else
+        ok "$name"
+    fi
+}
+
+# After a limit: the same program with nothing in its way.
+next_run()
+{
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 8 --quiet --follow q4_0.bin
+    run "$1" "$VGPU" run --gpu soft "${EVAL[@]}"
+}
+
+memory()
+{
+    "$OUT/gguf_make" --vocab "$BUILD/llama/src/models/ggml-vocab-llama-spm.gguf" --text "$LLM/text.md" \
+        --size tiny --type f16 --tokens 0 --out big.gguf || bad big_model "cannot be made"
+    eval_cuda --model big.gguf --tokens 4
+    VGPU_SOFT_MEMORY=$((16 << 20)) refused model_larger_than_memory 2 '^llm_eval: cannot load' \
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+    rm -f big.gguf
+    # cuBLAS asks for 64 MiB with the first product: ggml gives up in its own words.
+    eval_cuda --model "$OUT/models/tiny-f16.gguf" --tokens 4
+    VGPU_SOFT_MEMORY=$((24 << 20)) refused memory_ends_at_first_product 134 'CUDA error: the resource allocation failed' \
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+    # A growing context: the client is told, frees, and its first context goes on as if nothing had been.
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 8 --grow --quiet --follow q4_0.bin
+    VGPU_SOFT_MEMORY=$((64 << 20)) refused memory_ends_in_the_middle 0 "grow: [1-9].*memory was full" \
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+    grep -q '^tokens: all' memory_ends_in_the_middle.log || bad memory_ends_in_the_middle "other tokens afterwards"
+}
+
+versions()
+{
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 4
+    VGPU_DRIVER_VERSION=12090 refused old_driver 2 'CUDA driver version is insufficient for CUDA runtime version' \
+        'Insufficient driver: 12090 < 13000' "${EVAL[@]}"
+}
+
+# The CUDA backend without its PTX: what is left runs on other GPUs only.
+sass_only()
+{
+    local f
+
+    mkdir -p sass
+    for f in "$BACKENDS"/*.so; do
+        [ "${f##*/}" = libggml-cuda.so ] || ln -sf "$f" sass/
+    done
+    "$OUT/no_ptx" "$BACKENDS/libggml-cuda.so" sass/libggml-cuda.so > no_ptx.log || {
+        bad sass_only "$(cat no_ptx.log)"
+        return
+    }
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 4 --backends "$PWD/sass"
+    LD_LIBRARY_PATH=$PWD/sass:$LD_LIBRARY_PATH refused sass_only 134 'CUDA error: (no kernel image|device kernel image)' \
+        'CUDA_ERROR_(NO_BINARY_FOR_GPU|INVALID_IMAGE)|SASS' "${EVAL[@]}"
+    rm -rf sass
+}
+
+two_at_once()
+{
+    eval_cuda --model "$OUT/models/tiny-q8_0.gguf" --tokens 24 --quiet --follow q8_0.bin
+    printf '%q ' "${EVAL[@]}" > two.sh
+    printf ' & one=$!\n' >> two.sh
+    eval_cuda --model "$OUT/models/tiny-q4_k.gguf" --tokens 24 --quiet --follow q4_k.bin
+    printf '%q ' "${EVAL[@]}" >> two.sh
+    printf ' & two=$!\nwait $one && wait $two\n' >> two.sh
+    run socket_two_at_once "$VGPU" run --gpu soft /bin/bash two.sh
+}
+
+# children PID: it and all processes below it.
+children()
+{
+    local child
+
+    echo "$1"
+    for child in $(pgrep -P "$1"); do
+        children "$child"
+    done
+}
+
+# killed NAME VICTIM COMMAND...: starts COMMAND, waits until it decodes (its output names the device and
+# a token), kills the process below it whose command line has VICTIM; nothing of it is left.
+killed()
+{
+    local name=$1 victim=$2 pid all p left i
+
+    shift 2
+    "$@" > "$name.log" 2>&1 < /dev/null &
+    pid=$!
+    for i in $(seq 600); do
+        [ "$(sed -n '/^device:/,$p' "$name.log" | wc -c)" -gt 150 ] && break
+        kill -0 $pid 2> /dev/null || break
+        sleep 0.2
+    done
+    all=$(children $pid)
+    left=
+    for p in $all; do
+        tr '\0' ' ' < "/proc/$p/cmdline" 2> /dev/null | grep -q "^[^ ]*$victim" && left="$left $p"
+    done
+    if [ -z "$left" ]; then
+        bad "$name" "it does not run: $(tail -n 2 "$name.log")"
+        kill $pid 2> /dev/null
+        return
+    fi
+    # shellcheck disable=SC2086
+    kill -KILL $left
+    wait $pid 2> /dev/null
+    for i in $(seq 100); do
+        left=
+        for p in $all; do
+            [ ! -d "/proc/$p" ] || left="$left $p"
+        done
+        [ -n "$left" ] || break
+        sleep 0.1
+    done
+    if [ -z "$left" ]; then
+        ok "$name"
+    else
+        bad "$name" "left behind: $(ps -o pid=,args= -p "${left# }" | head -n 3)"
+    fi
+}
+
+limits()
+{
+    memory
+    versions
+    sass_only
+    two_at_once
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
+    killed client_killed_while_decoding llm_eval "$VGPU" run --gpu soft "${EVAL[@]}"
+    next_run socket_next_run
+}
