@@ -34,7 +34,7 @@ bad()
 # run NAME COMMAND...: the test passes when the command does; its output is in NAME.log.
 run()
 {
-    if timeout 400 "${@:2}" > "$1.log" 2>&1 < /dev/null; then
+    if timeout 700 "${@:2}" > "$1.log" 2>&1 < /dev/null; then
         ok "$1"
     else
         bad "$1" "status $?"
@@ -104,8 +104,9 @@ guest()
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
     killed guest_killed_while_decoding qemu-system-x86_64 "$VGPU" vm run --gpu soft --memory 2048 "${EVAL[@]}"
     node=$("$SCRIPTS/npm.sh" --node)
-    run guest "$VGPU" vm run --gpu soft --memory 3072 --timeout 380 "$LLM/guest.sh" "$BUILD" "$node"
+    run guest "$VGPU" vm run --gpu soft --memory 3072 --timeout 680 "$LLM/guest.sh" "$BUILD" "$node"
     while read -r name status _; do
+        [ -n "$name" ] || continue
         if [ "$status" = 0 ]; then
             ok "$name"
         else

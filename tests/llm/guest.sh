@@ -16,7 +16,7 @@ in_guest()
 {
     local start=$SECONDS
 
-    timeout 200 "${@:2}" > "$1.log" 2>&1 < /dev/null
+    timeout 300 "${@:2}" > "$1.log" 2>&1 < /dev/null
     echo "$1 $? $((SECONDS - start))" | tee -a guest.txt
 }
 
