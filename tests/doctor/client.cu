@@ -8,11 +8,13 @@
  *   kernel    a kernel that writes where no memory is
  *   nothing   no call of CUDA at all
  *   fails     a kernel, its result, and exit status 7
+ *   waits     a kernel, "ready", and no end for a minute: for others to look at
  */
 #include <cstdio>
 #include <cstring>
 
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 __global__ void answer(int *p)
 {
@@ -78,5 +80,10 @@ int main(int argc, char **argv)
     if (strcmp(way, "kernel") == 0)
         return compute((int *)16, p);
     n = compute(p, p);
+    if (strcmp(way, "waits") == 0) {
+        printf("ready\n");
+        fflush(stdout);
+        sleep(60);
+    }
     return strcmp(way, "fails") == 0 ? 7 : n;
 }

@@ -60,5 +60,23 @@ else
     skipped=$((skipped + 1))
     echo "not run: permission and driver in a guest: the guest's root is needed"
 fi
+# vgpu trace --vm: both traces of a program in a guest are on the host afterwards, and the status is the program's.
+(cd "$work" && timeout 400 "$vgpu" trace --vm --gpu soft --json vm.json --output vm.txt "$out/client" fails) \
+    > "$work/vm.out" 2>&1
+rc=$?
+if [ $rc = 7 ] && grep -q '^42' "$work/vm.out" && totals "$work/vm.txt" && grep -qE "^cuLaunchKernel +1 +0 " "$work/vm.txt" &&
+    grep -qE "^[0-9]+ records were sent to the worker" "$work/vm.txt" && python3 - "$work/vm.json" <<'END'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+calls = [e for e in lines if e["type"] == "call"]
+assert len(calls) > 500 and all(e["us"] >= 0 and e["tid"] > 0 for e in calls), len(calls)
+assert [e["result"] for e in calls if e["call"] == "cuLaunchKernel"] == ["CUDA_SUCCESS"]
+assert lines[-1]["type"] == "ring", lines[-1]
+END
+then
+    ok "trace --vm: both traces, totals, exit status"
+else
+    bad "trace --vm" "status $rc: $(tail -n 3 "$work/vm.out"); $(tail -n 3 "$work/vm.txt")"
+fi
 verdict "a guest without the device" no-device 10 "neither" \
     timeout 300 "$vgpu" vm run --gpu none --timeout 280 "$vgpu" doctor

@@ -140,14 +140,28 @@ lines = [json.loads(line) for line in open(sys.argv[1])]
 calls = [e for e in lines if e["type"] == "call"]
 assert len(calls) > 500, len(calls)
 for key in ("time", "pid", "tid", "call", "args", "result", "code", "us"):
-    assert key in calls[0], key
+    assert all(key in e for e in calls), key
 assert any(e["result"] == "CUDA_ERROR_ILLEGAL_ADDRESS" for e in calls)
+ring = [e for e in lines if e["type"] == "ring"]
+assert len(ring) == 1 and int(ring[0]["text"].split("round_trips=")[1].split()[0]) > 0, ring
 END
     ok "trace --json: every line is JSON with all its parts"
 else
     bad "trace --json" "status $rc: $(tail -n 3 "$work/t.json")"
 fi
-if grep -q "cuLaunchKernel(.*) = CUDA_SUCCESS" "$work/t.txt" && grep -q "^all calls " "$work/t.txt" &&
+# totals FILE: the totals of the readable trace are those of its lines
+totals()
+{
+    awk '/^call  +count /         { table = 1; next }
+         /^all calls /            { all = $3; table = 0 }
+         table && $2 ~ /^[0-9]+$/ { said[$1] = $2; sum += $2 }
+         /^vgpu\[[0-9.]+\] [A-Za-z0-9_]+\(.* us$/ { name = $2; sub(/\(.*/, "", name); seen[name]++ }
+         END { for (n in said) if (said[n] != seen[n] && n !~ /^validity/) { print n, said[n], seen[n]; bad = 1 }
+               exit bad || !all || sum > all }' "$1"
+}
+if ! totals "$work/t.txt"; then
+    bad "trace: totals" "are not those of the lines"
+elif grep -q "cuLaunchKernel(.*) = CUDA_SUCCESS" "$work/t.txt" && grep -q "^all calls " "$work/t.txt" &&
     grep -qE "^cuMemcpyDtoH_v2 +1 +1 " "$work/t.txt"; then
     ok "trace --output: lines and totals"
 else
@@ -160,6 +174,7 @@ else
     bad "trace of a killed program" "$text"
 fi
 
+. "$here/smi.sh"
 . "$here/guest.sh"
 echo "doctor: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

@@ -170,7 +170,8 @@ __attribute__((destructor)) static void library_ends(void)
 {
     int ready = VCU_READY;
 
-    atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED);
+    if (atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED))
+        vcu_trace_ring(vcu.ring.records, vcu.ring.round_trips, vcu.ring.sleeps, vcu.ring.doorbells);
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */

@@ -252,8 +252,10 @@ static void publish_tail(struct vcu_ring *r)
 {
     __atomic_store_n(&r->shared->ring_tail, r->tail, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the worker's store of IDLE */
-    if (__atomic_load_n(&r->shared->worker_state, __ATOMIC_RELAXED) == VGP_WORKER_IDLE)
+    if (__atomic_load_n(&r->shared->worker_state, __ATOMIC_RELAXED) == VGP_WORKER_IDLE) {
+        r->doorbells++;
         r->transport->ops->doorbell(r->transport);
+    }
 }
 
 /* Bytes that may be written; refreshes the head. False: the worker moved it where it cannot be. */
@@ -403,6 +405,7 @@ void vcu_ring_publish(struct vcu_call *c)
     struct vcu_ring *r = c->ring;
 
     r->tail += c->total;
+    r->records++;
     publish_tail(r);
     c->phase = VCU_CALL_SENT;
     pthread_mutex_unlock(&r->lock);
@@ -501,6 +504,7 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
     *size = 0;
     if (c->phase != VCU_CALL_SENT || c->slot == VGP_NO_REPLY)
         return CUDA_ERROR_UNKNOWN;
+    atomic_fetch_add_explicit(&r->round_trips, 1, memory_order_relaxed);
     if (!poll_reply(c)) {
         while (!reply_there(c)) {
             uint64_t seen = vcu_ring_announce_sleep(r);
@@ -518,6 +522,7 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
                 vcu_ring_drain(r);
                 continue;
             }
+            atomic_fetch_add_explicit(&r->sleeps, 1, memory_order_relaxed);
             vcu_ring_sleep(r, seen, SLEEP_SLICE_NS);
         }
     }

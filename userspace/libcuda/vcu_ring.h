@@ -56,6 +56,10 @@ struct vcu_ring {
     _Atomic uint32_t spin_ns; /* adaptive: how long a reply is polled for without yielding */
     uint32_t spin_max_ns;
     _Atomic uint64_t crowded_until; /* CLOCK_MONOTONIC: until then yielding is not worth it */
+
+    /* For the trace: what went to the worker, and how often somebody waited for it. */
+    uint64_t records, doorbells; /* under the lock */
+    _Atomic uint64_t round_trips, sleeps;
 };
 
 /* A call between begin and end. */

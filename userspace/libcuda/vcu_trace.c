@@ -6,6 +6,7 @@
  *   {"type":"call","time":SECONDS,"pid":N,"tid":N,"call":NAME,"args":TEXT,"result":NAME,"code":N,
  *    "us":MICROSECONDS}
  *   {"type":"why"|"refusal"|"load",...,"call":NAME,"text":TEXT}
+ *   {"type":"ring",...,"call":"end","text":"records=N round_trips=N sleeps=N doorbells=N"} at the end
  * One line is one write(2), so lines of threads and processes do not mix.
  */
 #define _GNU_SOURCE
@@ -282,4 +283,19 @@ void vcu_trace_refusal(const char *name, const char *why)
 {
     if (vcu_trace_on && first_time(name))
         note("refusal", "", name, ": not supported: ", why);
+}
+
+void vcu_trace_ring(uint64_t records, uint64_t round_trips, uint64_t sleeps, uint64_t doorbells)
+{
+    char text[160];
+
+    if (vcu_trace_on != VCU_TRACE_ALL)
+        return;
+    snprintf(text, sizeof(text), "records=%llu round_trips=%llu sleeps=%llu doorbells=%llu",
+             (unsigned long long)records, (unsigned long long)round_trips,
+             (unsigned long long)sleeps, (unsigned long long)doorbells);
+    if (text_mode == VCU_TRACE_ALL)
+        note("ring", "", "end", ": ", text);
+    else
+        json_note("ring", "end", text);
 }

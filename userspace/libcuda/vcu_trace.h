@@ -17,6 +17,9 @@ void vcu_trace_result(const char *name, int result, uint64_t t0_ns, const char *
 void vcu_trace_refusal(const char *name, const char *why);
 /* Why something failed; does nothing when tracing is off. */
 void vcu_why(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The process ends: what it sent to its worker, how many replies it waited for, how often it slept
+ * while it waited, and how often it had to wake the worker up. */
+void vcu_trace_ring(uint64_t records, uint64_t round_trips, uint64_t sleeps, uint64_t doorbells);
 /* Reads VGPU_TRACE and VGPU_TRACE_JSON; called once from the library's constructor. */
 void vcu_trace_init(void);
 

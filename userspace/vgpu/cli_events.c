@@ -83,7 +83,9 @@ static bool parse(const char *line, struct vgpu_cli_event *e)
         e->code = ok ? atoi(code) : 0;
         e->us = ok ? atof(us) : 0;
     } else {
-        e->type = strcmp(type, "refusal") == 0 ? VGPU_EVENT_REFUSAL : VGPU_EVENT_WHY;
+        e->type = strcmp(type, "refusal") == 0 ? VGPU_EVENT_REFUSAL
+                  : strcmp(type, "ring") == 0  ? VGPU_EVENT_RING
+                                               : VGPU_EVENT_WHY;
         e->text = take_text(value_of(line, "text"));
     }
     free(type);
@@ -187,7 +189,7 @@ static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
         const struct vgpu_cli_event *e = &events->list[i];
         size_t k = 0;
 
-        if (e->type == VGPU_EVENT_CALL)
+        if (e->type == VGPU_EVENT_CALL || e->type == VGPU_EVENT_RING)
             continue;
         while (k < n && strcmp(seen[k], e->text) != 0)
             k++;
@@ -198,6 +200,28 @@ static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
                 e->type == VGPU_EVENT_REFUSAL ? "not supported: " : "", e->text);
     }
     free(seen);
+}
+
+/* What the processes said at their ends; one that was killed says nothing. */
+static void print_ring(const struct vgpu_cli_events *events, FILE *out)
+{
+    static const char *const names[4] = { "records", "round_trips", "sleeps", "doorbells" };
+    long sum[4] = { 0 };
+    bool any = false;
+
+    for (size_t i = 0; i < events->count; i++) {
+        if (events->list[i].type != VGPU_EVENT_RING)
+            continue;
+        any = true;
+        for (int k = 0; k < 4; k++) {
+            long value = vgpu_cli_event_number(&events->list[i], names[k]);
+
+            sum[k] += value > 0 ? value : 0;
+        }
+    }
+    if (any)
+        fprintf(out, "%ld records were sent to the worker, %ld replies were waited for (with %ld "
+                     "sleeps), %ld times the worker had to be woken up\n", sum[0], sum[1], sum[2], sum[3]);
 }
 
 void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
@@ -216,6 +240,7 @@ void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
         us += totals[i].us;
     }
     fprintf(out, "%-44s %9lu %7lu %12.1f\n", "all calls", count, errors, us);
+    print_ring(events, out);
     if (events->odd)
         fprintf(out, "%zu lines of the trace were not understood\n", events->odd);
     print_reasons(events, out);

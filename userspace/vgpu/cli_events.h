@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum vgpu_cli_event_type { VGPU_EVENT_CALL, VGPU_EVENT_WHY, VGPU_EVENT_REFUSAL };
+enum vgpu_cli_event_type { VGPU_EVENT_CALL, VGPU_EVENT_WHY, VGPU_EVENT_REFUSAL,
+                           VGPU_EVENT_RING };
 
 struct vgpu_cli_event {
     enum vgpu_cli_event_type type;
@@ -29,7 +30,7 @@ struct vgpu_cli_events {
  * rest of the process. At most 4 million lines are kept. */
 void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path);
 
-/* One value out of the arguments: "name=VALUE"; -1 when it is not there. */
+/* One value out of the arguments or the text: "name=VALUE"; -1 when it is not there. */
 long vgpu_cli_event_number(const struct vgpu_cli_event *e, const char *name);
 
 /* Prints per-call totals, most time first, then what was refused and why. */

@@ -13,7 +13,9 @@ enum smi_value {
     SMI_POWER_MAX, SMI_CLOCK_GR, SMI_CLOCK_SM, SMI_CLOCK_MEM, SMI_CLOCK_VIDEO, SMI_MAX_GR,
     SMI_MAX_SM, SMI_MAX_MEM, SMI_COMPUTE_MODE, SMI_PERSISTENCE, SMI_MIG, SMI_MIG_PENDING, SMI_ECC,
     SMI_ECC_PENDING, SMI_PCIE_GEN, SMI_PCIE_GEN_MAX, SMI_PCIE_WIDTH, SMI_PCIE_WIDTH_MAX, SMI_CC,
-    SMI_DISPLAY_ACTIVE, SMI_DISPLAY_MODE, SMI_VALUES
+    SMI_DISPLAY_ACTIVE, SMI_DISPLAY_MODE, SMI_TIMESTAMP, SMI_PCI_ID, SMI_PCI_SUB_ID,
+    SMI_CLOCK_REASONS, SMI_VALUES,
+    SMI_APP_PID, SMI_APP_NAME, SMI_APP_MEMORY /* of a process */
 };
 
 struct smi_process {
@@ -30,15 +32,30 @@ struct smi_gpu {
 };
 
 struct smi {
-    char driver[80], nvml[80];
+    char driver[80], nvml[80], when[40];
     int cuda;
     unsigned count;
     struct smi_gpu *gpus;
 };
 
-/* --query-gpu and --help-query-gpu. Returns an exit status. */
-int smi_query(const struct smi *s, const char *fields, const char *format);
-/* Prints the names that --query-gpu takes. */
-void smi_query_help(void);
+/* Opens NVML: 0, or the exit status after a message. */
+int smi_open(void);
+/* Asks for everything; only: a list of GPUs (number, UUID, place on the bus), or NULL for all. 0, or the
+ * exit status. What it allocates is freed by smi_free(). */
+int smi_gather(struct smi *s, const char *only);
+void smi_free(struct smi *s);
+void smi_close(void);
+
+void smi_print_table(const struct smi *s);
+void smi_print_list(const struct smi *s); /* -L */
+/* -q; only: the words of -d, or NULL for everything. */
+void smi_print_everything(const struct smi *s, const char *only);
+bool smi_displays_ok(const char *list); /* are all words of -d known? */
+
+/* --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the header.
+ * Returns an exit status. */
+int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first);
+/* Prints the names that --query-gpu or --query-compute-apps takes. */
+void smi_query_help(bool apps);
 
 #endif

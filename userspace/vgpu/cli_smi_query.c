@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu smi --query-gpu=...: names, units and CSV form of nvidia-smi. */
+/*
+ * vgpu smi --query-gpu=... and --query-compute-apps=...: names, units and CSV form of nvidia-smi. Names with
+ * SMI_VALUES are known to it and not served here: scripts that ask for them get [N/A], not an error.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +10,13 @@
 #include "cli_smi.h"
 #include "vgpu_cli.h"
 
-static const struct field {
+struct field {
     const char *name, *unit;
     enum smi_value value;
     const char *help;
-} fields_known[] = {
+};
+
+static const struct field gpu_fields[] = {
     { "index", NULL, SMI_INDEX, "number of the GPU, from 0" },
     { "count", NULL, SMI_COUNT, "number of GPUs" },
     { "name", NULL, SMI_NAME, "name that the GPU gives itself" },
@@ -64,24 +69,108 @@ static const struct field {
     { "pcie.link.width.max", NULL, SMI_PCIE_WIDTH_MAX, "" },
     { "display_active", NULL, SMI_DISPLAY_ACTIVE, "" },
     { "display_mode", NULL, SMI_DISPLAY_MODE, "" },
+    { "display_attached", NULL, SMI_DISPLAY_MODE, "" },
+    { "timestamp", NULL, SMI_TIMESTAMP, "when it was asked" },
+    { "pci.device_id", NULL, SMI_PCI_ID, "" },
+    { "pci.sub_device_id", NULL, SMI_PCI_SUB_ID, "" },
+    { "gpu_serial", NULL, SMI_SERIAL, "of the board" },
+    { "clocks.current.video", "MHz", SMI_CLOCK_VIDEO, "" },
+    { "clocks.max.graphics", "MHz", SMI_MAX_GR, "" },
+    { "clocks.max.memory", "MHz", SMI_MAX_MEM, "" },
+    { "clocks_event_reasons.active", NULL, SMI_CLOCK_REASONS, "" },
+    { "clocks_throttle_reasons.active", NULL, SMI_CLOCK_REASONS, "the same" },
+    { "pcie.link.gen.gpumax", NULL, SMI_PCIE_GEN_MAX, "" },
+    { "accounting.mode", NULL, SMI_VALUES, "" },
+    { "accounting.buffer_size", NULL, SMI_VALUES, "" },
+    { "addressing_mode", NULL, SMI_VALUES, "" },
+    { "driver_model.current", NULL, SMI_VALUES, "" },
+    { "driver_model.pending", NULL, SMI_VALUES, "" },
+    { "inforom.img", NULL, SMI_VALUES, "" },
+    { "inforom.oem", NULL, SMI_VALUES, "" },
+    { "inforom.ecc", NULL, SMI_VALUES, "" },
+    { "inforom.pwr", NULL, SMI_VALUES, "" },
+    { "gom.current", NULL, SMI_VALUES, "" },
+    { "gom.pending", NULL, SMI_VALUES, "" },
+    { "utilization.encoder", "%", SMI_VALUES, "" },
+    { "utilization.decoder", "%", SMI_VALUES, "" },
+    { "utilization.jpeg", "%", SMI_VALUES, "" },
+    { "utilization.ofa", "%", SMI_VALUES, "" },
+    { "encoder.stats.sessionCount", NULL, SMI_VALUES, "" },
+    { "encoder.stats.averageFps", NULL, SMI_VALUES, "" },
+    { "encoder.stats.averageLatency", NULL, SMI_VALUES, "" },
+    { "temperature.memory", NULL, SMI_VALUES, "" },
+    { "temperature.gpu.tlimit", NULL, SMI_VALUES, "" },
+    { "power.management", NULL, SMI_VALUES, "" },
+    { "power.draw.average", "W", SMI_VALUES, "" },
+    { "power.draw.instant", "W", SMI_VALUES, "" },
+    { "module.power.draw.average", "W", SMI_VALUES, "" },
+    { "module.power.draw.instant", "W", SMI_VALUES, "" },
+    { "clocks.applications.graphics", "MHz", SMI_VALUES, "" },
+    { "clocks.applications.gr", "MHz", SMI_VALUES, "" },
+    { "clocks.applications.memory", "MHz", SMI_VALUES, "" },
+    { "clocks.applications.mem", "MHz", SMI_VALUES, "" },
+    { "clocks.default_applications.graphics", "MHz", SMI_VALUES, "" },
+    { "clocks.default_applications.memory", "MHz", SMI_VALUES, "" },
+    { "retired_pages.single_bit_ecc.count", NULL, SMI_VALUES, "" },
+    { "retired_pages.double_bit.count", NULL, SMI_VALUES, "" },
+    { "retired_pages.pending", NULL, SMI_VALUES, "" },
+    { "remapped_rows.correctable", NULL, SMI_VALUES, "" },
+    { "remapped_rows.uncorrectable", NULL, SMI_VALUES, "" },
+    { "remapped_rows.pending", NULL, SMI_VALUES, "" },
+    { "remapped_rows.failure", NULL, SMI_VALUES, "" },
+    { "ecc.errors.corrected.volatile.total", NULL, SMI_VALUES, "" },
+    { "ecc.errors.corrected.volatile.device_memory", NULL, SMI_VALUES, "" },
+    { "ecc.errors.corrected.aggregate.total", NULL, SMI_VALUES, "" },
+    { "ecc.errors.uncorrected.volatile.total", NULL, SMI_VALUES, "" },
+    { "ecc.errors.uncorrected.volatile.device_memory", NULL, SMI_VALUES, "" },
+    { "ecc.errors.uncorrected.aggregate.total", NULL, SMI_VALUES, "" },
+    { "gsp.mode.current", NULL, SMI_VALUES, "" },
+    { "gsp.mode.default", NULL, SMI_VALUES, "" },
+    { "fabric.state", NULL, SMI_VALUES, "" },
+    { "fabric.status", NULL, SMI_VALUES, "" },
 };
-#define KNOWN (sizeof(fields_known) / sizeof(fields_known[0]))
+
+static const struct field app_fields[] = {
+    { "timestamp", NULL, SMI_TIMESTAMP, "" },
+    { "gpu_name", NULL, SMI_NAME, "" },
+    { "gpu_bus_id", NULL, SMI_BUS_ID, "" },
+    { "gpu_serial", NULL, SMI_SERIAL, "" },
+    { "gpu_uuid", NULL, SMI_UUID, "" },
+    { "pid", NULL, SMI_APP_PID, "of this guest" },
+    { "process_name", NULL, SMI_APP_NAME, "" },
+    { "name", NULL, SMI_APP_NAME, "the same" },
+    { "used_gpu_memory", "MiB", SMI_APP_MEMORY, "" },
+    { "used_memory", "MiB", SMI_APP_MEMORY, "the same" },
+};
 #define QUERY_MAX 128
 
-void smi_query_help(void)
+static const struct field *table_of(bool apps, size_t *n)
 {
-    printf("Names for --query-gpu, as nvidia-smi has them; [N/A] is what the GPU does not say:\n\n");
-    for (size_t i = 0; i < KNOWN; i++)
-        printf("  %-26s %s%s%s%s\n", fields_known[i].name, fields_known[i].help,
-               fields_known[i].unit ? " [" : "", fields_known[i].unit ? fields_known[i].unit : "",
-               fields_known[i].unit ? "]" : "");
+    *n = apps ? sizeof(app_fields) / sizeof(app_fields[0]) : sizeof(gpu_fields) / sizeof(gpu_fields[0]);
+    return apps ? app_fields : gpu_fields;
 }
 
-static const struct field *find(const char *name)
+void smi_query_help(bool apps)
 {
-    for (size_t i = 0; i < KNOWN; i++) {
-        if (strcmp(fields_known[i].name, name) == 0)
-            return &fields_known[i];
+    size_t n;
+    const struct field *list = table_of(apps, &n);
+
+    printf("Names for --query-%s, as nvidia-smi has them; [N/A] is what the GPU does not say:\n\n",
+           apps ? "compute-apps" : "gpu");
+    for (size_t i = 0; i < n; i++)
+        printf("  %-40s %s%s%s%s\n", list[i].name,
+               list[i].value == SMI_VALUES ? "not served: always [N/A]" : list[i].help,
+               list[i].unit ? " [" : "", list[i].unit ? list[i].unit : "", list[i].unit ? "]" : "");
+}
+
+static const struct field *find(const char *name, bool apps)
+{
+    size_t n;
+    const struct field *list = table_of(apps, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(list[i].name, name) == 0)
+            return &list[i];
     }
     return NULL;
 }
@@ -106,7 +195,40 @@ static bool parse_format(const char *format, bool *header, bool *units)
     return ok && csv;
 }
 
-int smi_query(const struct smi *s, const char *fields, const char *format)
+/* One line; p: the process of --query-compute-apps, or NULL. */
+static void print_line(const struct smi_gpu *g, const struct smi_process *p,
+                       const struct field *const *list, size_t n, bool units)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *value = "";
+        char number[32];
+
+        switch (list[i]->value) {
+        case SMI_APP_PID:
+            snprintf(number, sizeof(number), "%u", p->pid);
+            value = number;
+            break;
+        case SMI_APP_NAME:
+            value = p->name;
+            break;
+        case SMI_APP_MEMORY:
+            snprintf(number, sizeof(number), "%ld", p->memory_mib);
+            value = p->memory_mib < 0 ? "" : number;
+            break;
+        case SMI_VALUES:
+            break;
+        default:
+            value = g->value[list[i]->value];
+            break;
+        }
+        printf("%s%s%s%s", i ? ", " : "", *value ? value : "[N/A]",
+               units && list[i]->unit && *value ? " " : "",
+               units && list[i]->unit && *value ? list[i]->unit : "");
+    }
+    printf("\n");
+}
+
+int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first)
 {
     const struct field *list[QUERY_MAX];
     char *text = vgpu_cli_format("%s", fields), *save = NULL;
@@ -118,7 +240,7 @@ int smi_query(const struct smi *s, const char *fields, const char *format)
         return 2;
     }
     for (char *word = strtok_r(text, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
-        const struct field *f = find(word);
+        const struct field *f = find(word, apps);
 
         if (!f || n == QUERY_MAX) {
             printf("Field \"%s\" is not a valid field to query.\n", word);
@@ -128,23 +250,19 @@ int smi_query(const struct smi *s, const char *fields, const char *format)
     }
     free(text);
     if (!n) {
-        printf("No field to query; see vgpu smi --help-query-gpu\n");
+        printf("No field to query; see vgpu smi --help-query-%s\n", apps ? "compute-apps" : "gpu");
         return 2;
     }
-    for (size_t i = 0; header && i < n; i++)
+    for (size_t i = 0; first && header && i < n; i++)
         printf("%s%s%s%s%s", i ? ", " : "", list[i]->name, list[i]->unit ? " [" : "",
-               list[i]->unit ? list[i]->unit : "", list[i]->unit ? "]" : "");
-    if (header)
+               list[i]->unit ? list[i]->unit : "", list[i]->unit ? "]" : ""); /* with nounits, too */
+    if (first && header)
         printf("\n");
     for (unsigned g = 0; g < s->count; g++) {
-        for (size_t i = 0; i < n; i++) {
-            const char *value = s->gpus[g].value[list[i]->value];
-            bool unit = units && list[i]->unit && *value;
-
-            printf("%s%s%s%s", i ? ", " : "", *value ? value : "[N/A]", unit ? " " : "",
-                   unit ? list[i]->unit : "");
-        }
-        printf("\n");
+        if (!apps)
+            print_line(&s->gpus[g], NULL, list, n, units);
+        for (unsigned k = 0; apps && k < s->gpus[g].nprocesses; k++)
+            print_line(&s->gpus[g], &s->gpus[g].processes[k], list, n, units);
     }
     return 0;
 }
