@@ -3,7 +3,7 @@
  * Driver API: batches of copies. A batch promises stream order as a whole and no order inside, so
  * one copy after the other is a valid one.
  */
-#include "sg_int.h"
+#include "sg_array.h"
 
 static bool order_ok(CUmemcpySrcAccessOrder order)
 {
@@ -75,36 +75,82 @@ static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const si
     return r;
 }
 
-static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *e, CUdeviceptr *at,
-                        size_t *pitch, size_t *height)
+/* Bytes of an element of the arrays among the operands, whose extents are in elements; else 1. */
+static CUresult element(const CUDA_MEMCPY3D_BATCH_OP *op, size_t *elem)
 {
-    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copies with arrays");
-    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
-        (o->op.ptr.rowLength && o->op.ptr.rowLength < e->width) ||
+    const CUmemcpy3DOperand *o[] = {&op->src, &op->dst};
+
+    *elem = 1;
+    for (int i = 0; i < 2; i++) {
+        if (o[i]->type != CU_MEMCPY_OPERAND_TYPE_ARRAY)
+            continue;
+        SG_AUTO struct sg_array *a = SG_LOOKUP(o[i]->op.array.array, SG_T_ARRAY);
+
+        if (!a)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy to or from an array: no CUDA array");
+        *elem = a->elem;
+    }
+    return op->extent.width > SIZE_MAX / *elem ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* One side of a copy; what lies between source and destination in CUDA_MEMCPY3D differs by name. */
+struct batch_side {
+    CUmemorytype type;
+    CUdeviceptr at;
+    CUarray array;
+    size_t x, y, z, pitch, height;
+};
+
+static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *e, size_t elem,
+                        struct batch_side *out)
+{
+    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        if (o->op.array.offset.x > SIZE_MAX / elem)
+            return CUDA_ERROR_INVALID_VALUE;
+        *out = (struct batch_side){.type = CU_MEMORYTYPE_ARRAY, .array = o->op.array.array,
+                                   .x = o->op.array.offset.x * elem, .y = o->op.array.offset.y,
+                                   .z = o->op.array.offset.z};
+        return CUDA_SUCCESS;
+    }
+    size_t length = o->op.ptr.rowLength ? o->op.ptr.rowLength : e->width;
+
+    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER || length < e->width || length > SIZE_MAX / elem ||
         (o->op.ptr.layerHeight && o->op.ptr.layerHeight < e->height))
         return CUDA_ERROR_INVALID_VALUE;
-    *at = o->op.ptr.ptr;
-    *pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : e->width;
-    *height = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : e->height;
+    *out = (struct batch_side){.type = CU_MEMORYTYPE_UNIFIED, .at = o->op.ptr.ptr,
+                               .pitch = length * elem,
+                               .height = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : e->height};
     return CUDA_SUCCESS;
 }
 
 static CUresult one_3d(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream s)
 {
-    CUDA_MEMCPY3D p = {
-        .srcMemoryType = CU_MEMORYTYPE_UNIFIED, .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .WidthInBytes = op->extent.width, .Height = op->extent.height, .Depth = op->extent.depth,
-    };
+    struct batch_side src, dst;
+    size_t elem;
     CUresult r;
 
     if (!order_ok(op->srcAccessOrder) || !op->extent.width || !op->extent.height ||
         !op->extent.depth || op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
         return CUDA_ERROR_INVALID_VALUE;
-    r = operand(&op->src, &op->extent, &p.srcDevice, &p.srcPitch, &p.srcHeight);
+    r = element(op, &elem);
     if (r == CUDA_SUCCESS)
-        r = operand(&op->dst, &op->extent, &p.dstDevice, &p.dstPitch, &p.dstHeight);
+        r = operand(&op->src, &op->extent, elem, &src);
     if (r == CUDA_SUCCESS)
+        r = operand(&op->dst, &op->extent, elem, &dst);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUDA_MEMCPY3D p = {
+        .srcMemoryType = src.type, .srcDevice = src.at, .srcArray = src.array,
+        .srcXInBytes = src.x, .srcY = src.y, .srcZ = src.z,
+        .srcPitch = src.pitch, .srcHeight = src.height,
+        .dstMemoryType = dst.type, .dstDevice = dst.at, .dstArray = dst.array,
+        .dstXInBytes = dst.x, .dstY = dst.y, .dstZ = dst.z,
+        .dstPitch = dst.pitch, .dstHeight = dst.height,
+        .WidthInBytes = op->extent.width * elem, .Height = op->extent.height,
+        .Depth = op->extent.depth,
+    };
+
+    if (src.type != CU_MEMORYTYPE_ARRAY)
         r = before(op->srcAccessOrder, p.srcDevice, s);
     if (r == CUDA_SUCCESS)
         r = cuMemcpy3DAsync_v2(&p, s);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sg_array.h"
 #include "sg_graph.h"
 
 /* Up to here the caller does the work itself when nothing is in its way: it is cheaper than
@@ -27,6 +28,7 @@ struct copy {
     size_t width, height, depth;   /* bytes, rows, slices */
     size_t dst_pitch, dst_slice;   /* bytes from row to row, slice to slice */
     size_t src_pitch, src_slice;
+    struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see copy_new() */
 };
 
 struct copy_op {
@@ -49,12 +51,22 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
     return CUDA_SUCCESS;
 }
 
+/* Drops c's references to arrays. */
+static void copy_done(struct copy *c)
+{
+    if (c->dst_array)
+        sg_obj_put(&c->dst_array->obj);
+    if (c->src_array)
+        sg_obj_put(&c->src_array->obj);
+}
+
 static void copy_drop(struct sg_op *op)
 {
     struct copy_op *o = (struct copy_op *)op;
 
     atomic_fetch_sub(&staged_total, o->staged_bytes);
     free(o->staged);
+    copy_done(&o->c);
     free(o);
 }
 
@@ -84,6 +96,7 @@ static bool stage(struct copy_op *o)
     return true;
 }
 
+/* The operation has references of its own to the arrays of c. */
 static struct copy_op *copy_new(const struct copy *c)
 {
     struct copy_op *o = calloc(1, sizeof(*o));
@@ -93,6 +106,10 @@ static struct copy_op *copy_new(const struct copy *c)
         o->op.node_type = CU_GRAPH_NODE_TYPE_MEMCPY;
         o->op.drop = copy_drop;
         o->c = *c;
+        if (c->dst_array)
+            sg_obj_get(&c->dst_array->obj);
+        if (c->src_array)
+            sg_obj_get(&c->src_array->obj);
     }
     return o;
 }
@@ -341,20 +358,48 @@ static CUresult side_place(const struct side *s, enum place *place)
     case CU_MEMORYTYPE_UNIFIED:
         *place = ANY;
         return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_ARRAY:
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copy to or from a CUDA array: there are none");
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
 }
 
+/* The same for a side that is an array: base is its handle, pitch and rows are the array's. */
+static CUresult array_side(struct side *s, size_t w, size_t h, size_t d, uint64_t *addr,
+                           uint64_t *slice, struct sg_array **array)
+{
+    struct sg_array *a = SG_LOOKUP(s->base, SG_T_ARRAY);
+
+    *array = a; /* the caller's reference, also on failure */
+    if (!a)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy to or from 0x%llx: no CUDA array",
+                       (unsigned long long)s->base);
+    if (s->x % a->elem || w % a->elem)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x,
+                       a->elem);
+    if (w > a->pitch || s->x > a->pitch - w || h > a->height || s->y > a->height - h ||
+        d > a->depth || s->z > a->depth - d)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "copy of %zu bytes x %zu x %zu at (%zu, %zu, %zu) leaves an array of "
+                       "%zu x %zu x %zu", w, h, d, s->x, s->y, s->z, a->pitch, a->height, a->depth);
+    s->pitch = a->pitch;
+    s->rows = a->height;
+    *slice = a->slice;
+    *addr = PTR(a->data) + s->z * a->slice + s->y * a->pitch + s->x;
+    return CUDA_SUCCESS;
+}
+
 static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool write,
-                           uint64_t *addr, uint64_t *slice, bool *pageable)
+                           uint64_t *addr, uint64_t *slice, bool *pageable, struct sg_array **array)
 {
     uint64_t offset, span;
     enum place place = ANY;
-    CUresult r = side_place(s, &place);
+    CUresult r;
 
+    *pageable = false;
+    if (s->type == CU_MEMORYTYPE_ARRAY)
+        return array_side(s, w, h, d, addr, slice, array);
+    r = side_place(s, &place);
     if (r != CUDA_SUCCESS)
         return r;
     if (!s->base || !extent(s, w, h, d, &offset, &span, slice) ||
@@ -363,20 +408,28 @@ static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool wr
     return check_place(place, *addr, span, write, pageable);
 }
 
+/* On success c has references to arrays, which copy_done() drops. */
 static CUresult resolve(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
                         struct copy *c, bool *src_pageable, bool *dst_pageable)
 {
+    struct sg_array *darray = NULL, *sarray = NULL;
     uint64_t daddr, saddr, dslice, sslice;
-    CUresult r = check_side(dst, w, h, d, true, &daddr, &dslice, dst_pageable);
+    CUresult r = check_side(dst, w, h, d, true, &daddr, &dslice, dst_pageable, &darray);
 
     if (r == CUDA_SUCCESS)
-        r = check_side(src, w, h, d, false, &saddr, &sslice, src_pageable);
-    if (r != CUDA_SUCCESS)
+        r = check_side(src, w, h, d, false, &saddr, &sslice, src_pageable, &sarray);
+    if (r == CUDA_SUCCESS && darray && sarray && darray->elem != sarray->elem)
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy between arrays of elements of %u and %u bytes",
+                    sarray->elem, darray->elem);
+    if (r != CUDA_SUCCESS) {
+        copy_done(&(struct copy){.dst_array = darray, .src_array = sarray});
         return r;
+    }
     *c = (struct copy){.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
                        .width = w, .height = h, .depth = d,
                        .dst_pitch = dst->pitch, .dst_slice = dslice,
-                       .src_pitch = src->pitch, .src_slice = sslice};
+                       .src_pitch = src->pitch, .src_slice = sslice,
+                       .dst_array = darray, .src_array = sarray};
     return CUDA_SUCCESS;
 }
 
@@ -391,8 +444,18 @@ static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, 
     if (!w || !h || !d)
         return CUDA_SUCCESS;
     r = resolve(dst, src, w, h, d, &c, &src_pageable, &dst_pageable);
-    return r != CUDA_SUCCESS ? r : copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+    copy_done(&c);
+    return r;
 }
+
+/* What a side of that memory type is found by: an address, or the handle of an array. */
+#define BASE_OF(p, side)                                                                           \
+    ((p)->side##MemoryType == CU_MEMORYTYPE_HOST    ? PTR((p)->side##Host)                         \
+     : (p)->side##MemoryType == CU_MEMORYTYPE_ARRAY ? PTR((p)->side##Array)                        \
+                                                    : (p)->side##Device)
 
 static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream, bool async)
 {
@@ -402,13 +465,14 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream
         return CUDA_ERROR_INVALID_VALUE;
     size_t max = (size_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
 
-    if (limit_pitch && (p->srcPitch > max || p->dstPitch > max))
+    if (limit_pitch && ((p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->srcPitch > max) ||
+                        (p->dstMemoryType != CU_MEMORYTYPE_ARRAY && p->dstPitch > max)))
         return CUDA_ERROR_INVALID_VALUE;
     struct side src = {p->srcMemoryType,
-                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                       BASE_OF(p, src),
                        p->srcXInBytes, p->srcY, 0, p->srcPitch, 0};
     struct side dst = {p->dstMemoryType,
-                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                       BASE_OF(p, dst),
                        p->dstXInBytes, p->dstY, 0, p->dstPitch, 0};
 
     return strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
@@ -447,10 +511,10 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream stream
 static void sides3d(const CUDA_MEMCPY3D *p, struct side *dst, struct side *src)
 {
     *src = (struct side){p->srcMemoryType,
-                         p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                         BASE_OF(p, src),
                          p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
     *dst = (struct side){p->dstMemoryType,
-                         p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                         BASE_OF(p, dst),
                          p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
 }
 
@@ -470,6 +534,7 @@ CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
     if (r != CUDA_SUCCESS)
         return r;
     o = copy_new(&c);
+    copy_done(&c);
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = &o->op;
@@ -486,6 +551,15 @@ static void describe_side(const void *p, CUmemorytype *type, CUdeviceptr *device
     *host = is_device ? NULL : p;
 }
 
+static void array_place(const struct sg_array *a, const uint8_t *at, size_t *x, size_t *y, size_t *z)
+{
+    size_t offset = (size_t)(at - a->data);
+
+    *z = offset / a->slice;
+    *y = offset % a->slice / a->pitch;
+    *x = offset % a->pitch;
+}
+
 void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p)
 {
     const struct copy *c = &((struct copy_op *)op)->c;
@@ -498,6 +572,18 @@ void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p)
     p->WidthInBytes = c->width;
     p->Height = c->height;
     p->Depth = c->depth;
+    if (c->src_array) {
+        p->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->srcHost = NULL;
+        p->srcArray = SG_HANDLE(CUarray, c->src_array);
+        array_place(c->src_array, c->src, &p->srcXInBytes, &p->srcY, &p->srcZ);
+    }
+    if (c->dst_array) {
+        p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->dstHost = NULL;
+        p->dstArray = SG_HANDLE(CUarray, c->dst_array);
+        array_place(c->dst_array, c->dst, &p->dstXInBytes, &p->dstY, &p->dstZ);
+    }
     p->srcPitch = c->src_pitch ? c->src_pitch : c->width;
     p->dstPitch = c->dst_pitch ? c->dst_pitch : c->width;
     p->srcHeight = c->src_slice ? c->src_slice / p->srcPitch : c->height;
@@ -545,14 +631,14 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     SG_AUTO struct sg_ctx *sc = SG_LOOKUP(p->srcContext, SG_T_CTX);
     SG_AUTO struct sg_ctx *dc = SG_LOOKUP(p->dstContext, SG_T_CTX);
 
-    if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && !sc) ||
-        (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && !dc))
+    if ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED && !sc) ||
+        (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED && !dc))
         return CUDA_ERROR_INVALID_CONTEXT;
     struct side src = {p->srcMemoryType,
-                       p->srcMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->srcHost) : p->srcDevice,
+                       BASE_OF(p, src),
                        p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
     struct side dst = {p->dstMemoryType,
-                       p->dstMemoryType == CU_MEMORYTYPE_HOST ? PTR(p->dstHost) : p->dstDevice,
+                       BASE_OF(p, dst),
                        p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
 
     return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);

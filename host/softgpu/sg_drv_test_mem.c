@@ -152,7 +152,7 @@ static void test_copy_2d_3d(void **state)
     IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
     m.Height = 6;
     m.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    IS(cuMemcpy2D_v2(&m), NOT_SUPPORTED);
+    IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
     m.srcMemoryType = (CUmemorytype)9;
     IS(cuMemcpy2D_v2(&m), INVALID_VALUE);
     IS(cuMemcpy2D_v2(NULL), INVALID_VALUE);

@@ -2,7 +2,7 @@
 /*
  * The table of handles. A handle holds type, generation and index of a slot:
  *
- *   bits 44..47 type   28..43 generation   4..27 index   0..3 zero
+ *   bits 44..49 type   28..43 generation   4..27 index   0..3 zero
  *
  * so it is never 0, 1 or 2 (which mean the default streams) and never an address of ours. Freed
  * slots are reused first in, first out, which keeps a stale handle invalid as long as possible.

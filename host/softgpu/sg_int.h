@@ -88,6 +88,12 @@ enum sg_type {
     SG_T_NODE,
     SG_T_GEXEC,
     SG_T_UOBJ,
+    SG_T_ARRAY,
+    SG_T_MIPMAP,
+    SG_T_TEXOBJ,
+    SG_T_SURFOBJ,
+    SG_T_TEXREF,
+    SG_T_SURFREF,
 };
 
 struct sg_ctx;
