@@ -65,7 +65,7 @@ fi
     > "$work/vm.out" 2>&1
 rc=$?
 if [ $rc = 7 ] && grep -q '^42' "$work/vm.out" && totals "$work/vm.txt" && grep -qE "^cuLaunchKernel +1 +0 " "$work/vm.txt" &&
-    grep -qE "^[0-9]+ records were sent to the worker" "$work/vm.txt" && python3 - "$work/vm.json" <<'END'
+    grep -qE "^[0-9]+ records were sent to the worker" "$work/vm.txt" && /usr/bin/python3 - "$work/vm.json" <<'END'
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 calls = [e for e in lines if e["type"] == "call"]

@@ -15,7 +15,7 @@ form()
     fi
 }
 csv="--format=csv,noheader"
-form "the table" '^\| VGPU-SMI .*Driver Version: [0-9.]+ +CUDA Version: 13\.0 ' 
+form "the table" '^\| VGPU-SMI .*Driver Version: [0-9.]+ +CUDA Version: 13\.0 '
 form "-L" '^GPU 0: .*\(UUID: GPU-[0-9a-f-]{36}\)$' -L
 form "-q" '^ +Product Name +: .*software GPU' -q
 form "-q -d MEMORY: what is asked for" '^ +Total +: 4096 MiB' -q -d MEMORY

@@ -13,6 +13,7 @@ roundtrip are "OK", "FAIL", "SKIP" (by the test's own choice) or "died", device 
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -58,7 +59,54 @@ def run_arch(prefix, program, preload, name, env, timeout):
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             out = child.communicate()[0]
-    seconds = time.monotonic() - started
+    return _rows(name, out, child.returncode, time.monotonic() - started,
+                 "took longer than %d s" % timeout if hung else "")
+
+
+# In the guest: each architecture in a process, as many at once as there are processors.
+GUEST = """#!/bin/bash
+cd "$(dirname "$0")" || exit 1
+export VGPU_TEST_GPU_ONLY=1 LD_PRELOAD=%(preload)s
+one() {
+    start=$SECONDS
+    timeout %(timeout)d stdbuf -oL %(program)s -a "$1" -s %(seed)s > "$1.txt" 2>&1 < /dev/null
+    echo "$? $((SECONDS - start))" > "$1.end"
+}
+export -f one
+printf '%%s\\n' %(names)s | xargs -P "$(nproc)" -I{} bash -c 'one {}'
+"""
+
+
+def run_guest(prefix, program, preload, names, env, folder, timeout):
+    """Runs architectures in one guest (PREFIX starts it), on the GPU only; returns {name: rows}. FOLDER is
+    shared with the guest. TIMEOUT is for each of them."""
+    os.makedirs(folder, exist_ok=True)
+    for name in names:
+        for end in (".txt", ".end"):
+            if os.path.exists(os.path.join(folder, name + end)):
+                os.unlink(os.path.join(folder, name + end))
+    script = os.path.join(folder, "guest.sh")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(GUEST % {"preload": shlex.quote(preload), "program": shlex.quote(program), "timeout": timeout,
+                            "seed": SEED, "names": " ".join(shlex.quote(name) for name in names)})
+    done = subprocess.run(prefix + ["/bin/bash", script], env=env, cwd=folder, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", check=False)
+    result = {}
+    for name in names:
+        try:
+            with open(os.path.join(folder, name + ".txt"), encoding="utf-8", errors="replace") as file:
+                out = file.read()
+            with open(os.path.join(folder, name + ".end"), encoding="utf-8") as file:
+                status, seconds = file.read().split()
+        except (OSError, ValueError):
+            out, status, seconds = done.stdout, done.returncode or 1, 0
+        result[name] = _rows(name, out, int(status), float(seconds),
+                             "took longer than %d s" % timeout if int(status) == 124 else "")
+    return result
+
+
+def _rows(name, out, status, seconds, hung):
+    """The rows of the table that the test printed, and one for a process that did not end well."""
     rows, errors, open_row = [], [], None
     for line in COLOUR.sub("", out).splitlines():
         match = ROW.match(line)
@@ -73,12 +121,12 @@ def run_arch(prefix, program, preload, name, env, timeout):
             open_row = match
         if re.search(r"error|abort|assert|failed", line, re.I):
             errors.append(line.strip())
-    if child.returncode and not any("FAIL" in (row["nmse"], row["roundtrip"]) for row in rows):
+    if status and not any("FAIL" in (row["nmse"], row["roundtrip"]) for row in rows):
         config = open_row.group(3) if open_row else "?"
         device = _device(open_row.group(2)) if open_row else "GPU"
         rows.append({"arch": name, "config": config, "device": device, "nmse": "died", "error": "",
-                     "roundtrip": "died", "detail": "took longer than %d s" % timeout if hung else
-                     " | ".join(errors[:4])[:500] or "exit status %d" % child.returncode})
+                     "roundtrip": "died", "detail": hung or " | ".join(errors[:4])[:500] or
+                     "exit status %d" % status})
     for row in rows:
         row["seconds"] = round(seconds, 2)
     return rows

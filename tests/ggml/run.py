@@ -3,6 +3,7 @@
 """llama.cpp's own tests on the GPU of `vgpu run` or, a few of them, in a guest.
 
   run.py check --build DIR --cuda DIR [--gpu soft|nvidia]   a sample; the last line sums
+  run.py guest ... [--only REGEX] [--seconds N]                  test-llama-archs in guests, all of it; continues
   run.py full  ... [--tables DIR] [--only REGEX] [--seconds N]   every case; continues an earlier run
   run.py tables ... --tables DIR                            writes the tables of what was run
 
@@ -33,8 +34,11 @@ TABLES = re.compile(r"iq[123]_")
 # Architectures in `check`: families that differ in their operations.
 SAMPLE_ARCHS = ["llama", "gpt2", "bloom", "qwen3moe", "mamba2", "t5", "deepseek2", "gemma3", "gpt-oss", "falcon-h1",
                 "qwen3next", "llada"]
-# In the guest, where the CPU may be emulated.
+# In the guest, where the CPU may be emulated: test-llama-archs makes its weights and its reference there,
+# which takes minutes.
 GUEST_CASES = 12
+GUEST_ARCHS = ["gpt2", "mamba2"]
+GUEST_ARCH_SECONDS = 900
 CASE_SECONDS = 120
 ARCH_SECONDS = 300
 
@@ -153,6 +157,23 @@ def check_ops(place, sums):
                 sums.fail("%s: %s %s" % (case, status, detail))
 
 
+def sum_arch(name, rows, sums, where=""):
+    """Counts and prints one architecture's rows."""
+    gpu = [row for row in rows if row["device"] != "CPU"]
+    for row in gpu:
+        for what in ("nmse", "roundtrip"):
+            if row[what] == "OK":
+                sums.passed += 1
+            elif row[what] != "SKIP":
+                sums.fail("%s%s %s %s: %s %s %s %s" % (where, name, row["config"], row["device"], what, row[what],
+                                                       row["error"], row["detail"]))
+    if not any(row["nmse"] == "OK" for row in gpu if row["device"] == "GPU"):
+        sums.fail("%s%s: the GPU computed nothing" % (where, name))
+    print("%-30s %s, %.1f s" % (where + name, ", ".join(
+        "%s %s %s" % (row["config"], row["device"], row["error"]) for row in gpu if row["nmse"] == "OK"),
+        rows[0]["seconds"] if rows else 0), flush=True)
+
+
 def check_archs(place, sums):
     """Some architectures: logits and round trip, on the GPU alone and through ggml's Meta device."""
     known = archs.list_archs(place.llama_archs, place.listing_env())
@@ -161,27 +182,30 @@ def check_archs(place, sums):
             sums.fail("test-llama-archs does not know %s" % name)
             continue
         rows = archs.run_arch(place.prefix, place.llama_archs, place.load, name, place.env, ARCH_SECONDS)
-        gpu = [row for row in rows if row["device"] != "CPU"]
-        for row in gpu:
-            for what in ("nmse", "roundtrip"):
-                if row[what] == "OK":
-                    sums.passed += 1
-                elif row[what] != "SKIP":
-                    sums.fail("%s %s %s: %s %s %s %s" % (name, row["config"], row["device"], what, row[what],
-                                                         row["error"], row["detail"]))
-        if not any(row["nmse"] == "OK" for row in gpu if row["device"] == "GPU"):
-            sums.fail("%s: the GPU computed nothing" % name)
-        print("%-30s %s, %.1f s" % (name, ", ".join(
-            "%s %s %s" % (row["config"], row["device"], row["error"]) for row in gpu if row["nmse"] == "OK"),
-            rows[0]["seconds"] if rows else 0), flush=True)
+        sum_arch(name, rows, sums)
 
 
-def check_guest(place, sums):
-    """A few operations in a guest: the same program there, one process."""
+def guest_missing(place, sums):
+    """True, and counted, when no guest can be booted."""
     for part in ("qemu/bin/qemu-system-x86_64", "guest/initrd.cpio", "kernel/vgpu_drv.ko"):
         if not os.path.exists(os.path.join(place.build, part)):
             sums.not_run("guest", "build/%s is not built" % part)
-            return
+            return True
+    return False
+
+
+def guest_archs(place, names, seconds):
+    """Architectures in one guest; {name: rows}."""
+    limit = int(seconds * len(names) + 300)
+    prefix = [place.vgpu, "vm", "run", "--gpu", place.gpu, "--memory", "3072", "--timeout", str(limit)]
+    return archs.run_guest(prefix, place.llama_archs, place.load, names, place.env,
+                           os.path.join(place.out, "guest"), seconds)
+
+
+def check_guest(place, sums):
+    """A few operations and architectures in guests: the same programs there."""
+    if guest_missing(place, sums):
+        return
     chosen, _ = sample(place, 1)
     cases = [case for per_op in chosen.values() for case in per_op]
     cases = spread(cases, GUEST_CASES)
@@ -195,6 +219,34 @@ def check_guest(place, sums):
             sums.fail("in the guest: %s: %s %s" % (case, status, detail))
     runner.run(cases, 300, result)
     print("in a guest: %s: %.0f s" % (", ".join(ops.operation(case) for case in cases), time.monotonic() - started))
+    for name, rows in guest_archs(place, GUEST_ARCHS, GUEST_ARCH_SECONDS).items():
+        sum_arch(name, rows, sums, "in a guest: ")
+
+
+def guest_full(place, args, sums):
+    """Every architecture in guests, a few in each; results are kept as they come, and counted at the end."""
+    until = time.monotonic() + args.seconds
+    wanted = re.compile(args.only or "")
+    path = os.path.join(place.out, "guest-archs.jsonl")
+    names = [name for name in archs.list_archs(place.llama_archs, place.listing_env()) if wanted.search(name)]
+    if guest_missing(place, sums):
+        return
+    left = [name for name in names if name not in archs.load(path)]
+    while left and time.monotonic() < until:
+        some, left = left[:2 * (os.cpu_count() or 1)], left[2 * (os.cpu_count() or 1):]
+        for name, rows in guest_archs(place, some, 2 * GUEST_ARCH_SECONDS).items():
+            archs.store(path, rows or [{"arch": name, "config": "?", "device": "GPU", "nmse": "SKIP", "error": "",
+                                        "roundtrip": "SKIP", "seconds": 0, "detail": "not tested"}])
+            print("in a guest: %s: %s" % (name, ", ".join("%s %s" % (row["device"], row["nmse"]) for row in rows)),
+                  flush=True)
+    done = archs.load(path)
+    for name in names:
+        for row in done.get(name, []):
+            sums.passed += (row["nmse"] == "OK") + (row["roundtrip"] == "OK")
+            if not {row["nmse"], row["roundtrip"]} <= {"OK", "SKIP"}:
+                sums.fail("in a guest: %s %s %s: %s" % (name, row["config"], row["device"], row["detail"]))
+        if name not in done:
+            sums.not_run("in a guest: " + name, "no time was left")
 
 
 def full(place, args):
@@ -237,7 +289,7 @@ def write_tables(place, folder):
 def main():
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["check", "full", "tables"])
+    parser.add_argument("mode", choices=["check", "full", "guest", "tables"])
     parser.add_argument("--build", required=True)
     parser.add_argument("--cuda", required=True)
     parser.add_argument("--gpu", default="soft", choices=["soft", "nvidia"])
@@ -255,6 +307,9 @@ def main():
         check_ops(place, sums)
         check_archs(place, sums)
         check_guest(place, sums)
+        return sums.end()
+    if args.mode == "guest":
+        guest_full(place, args, sums)
         return sums.end()
     if args.mode == "full":
         full(place, args)

@@ -73,13 +73,38 @@ types()
     done
 }
 
+# graphs_and_pool NAME TRACE TOKENS: the trace for machines says that CUDA graphs and the VMM pool are on: a
+# graph is captured, made and launched for nearly each token, and the pool's memory is reserved and mapped.
+graphs_and_pool()
+{
+    if /usr/bin/python3 - "$2" "$3" > "$1.log" 2>&1 <<'END'
+import collections, json, sys
+calls = collections.Counter()
+for line in open(sys.argv[1], encoding="ascii"):
+    event = json.loads(line)
+    if event["type"] == "call" and event["code"] == 0:
+        calls[event["call"]] += 1
+print(calls)
+for name in ("cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuMemAddressReserve",
+             "cuMemCreate", "cuMemMap", "cuMemSetAccess"):
+    assert calls[name] > 0, name
+assert calls["cuGraphLaunch"] >= int(sys.argv[2]) - 4, "cuGraphLaunch"
+END
+    then
+        ok "$1"
+    else
+        bad "$1" "$(tail -n 1 "$1.log")"
+    fi
+}
+
 client()
 {
     local node
 
     node=$("$SCRIPTS/npm.sh" --node) || { bad client "no node"; return; }
-    run socket_client "$VGPU" run --gpu soft "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
+    run socket_client "$VGPU" trace --gpu soft --totals --json client-trace.json "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
         --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.md" --save client.json
+    graphs_and_pool client_graphs_and_pool client-trace.json 24
     # Without a GPU it must say so, not use the CPU.
     if timeout 200 "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 4 --model "$OUT/models/tiny-f16.gguf" \
         --prompt "$LLM/prompt.md" > client_alone.log 2>&1; then
@@ -113,6 +138,7 @@ guest()
             bad "$name" "status $status: $(tail -n 3 "$name.log")"
         fi
     done < guest.txt
+    graphs_and_pool guest_client_graphs_and_pool guest-trace.json 24
     cmp -s client.json guest-client.json || bad guest_client "other tokens than over the socket"
 }
 

@@ -41,5 +41,6 @@ export OUT LLM BACKENDS
 in_guest guest_two_at_once bash -c both
 in_guest guest_llama_bench "$BUILD/llama/bin/llama-bench" -m "$OUT/models/tiny-q4_0.gguf" -p 32 -n 8 -r 1 -ngl 99 -fa 1
 in_guest guest_llama_server "$LLM/server.sh" "$BUILD/llama/bin/llama-server" "$OUT/models/tiny-q4_0.gguf"
-in_guest guest_client "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
+rm -f guest-trace.json
+VGPU_TRACE_JSON=$PWD/guest-trace.json in_guest guest_client "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
     --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.md" --save guest-client.json

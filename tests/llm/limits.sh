@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 #
 # Wrong input and limits over the socket; sourced by check.sh. Each ends in the client's own error, the
-# trace names the call, and the next run works.
+# trace names the call, doctor names the cause, and the next run works.
 
-# refused NAME STATUS CLIENT TRACE COMMAND...: the command ends with STATUS, says CLIENT (an extended
-# regular expression: the client's own error), and the trace of refusals says TRACE.
+# refused NAME STATUS CLIENT TRACE VERDICT DOCTOR COMMAND...: the command ends with STATUS, says CLIENT (an
+# extended regular expression: the client's own error), the trace of refusals says TRACE, and vgpu
+# doctor's verdict of it is VERDICT, with DOCTOR in what it says.
 refused()
 {
-    local name=$1 status=$2 client=$3 trace=$4 rc
+    local name=$1 status=$2 client=$3 trace=$4 verdict=$5 doctor=$6 rc
 
-    shift 4
+    shift 6
     # In a shell of its own, which keeps "Aborted" to itself.
     (timeout 200 "$VGPU" run --gpu soft --trace=refusals "$@" > "$name.log" 2>&1 < /dev/null; exit $?) 2> /dev/null
     rc=$?
@@ -22,6 +23,13 @@ refused()
     else
         ok "$name"
     fi
+    # A shell between them keeps "Aborted" to itself here, too.
+    (timeout 200 "$VGPU" doctor --gpu soft "$@" > "$name.doctor.log" 2>&1 < /dev/null; exit $?) 2> /dev/null
+    if grep -q "^verdict: $verdict[ :]" "$name.doctor.log" && grep -Eq "$doctor" "$name.doctor.log"; then
+        ok "${name}_doctor"
+    else
+        bad "${name}_doctor" "no verdict $verdict with '$doctor': $(tail -n 3 "$name.doctor.log")"
+    fi
 }
 
 # After a limit: the same program with nothing in its way.
@@ -31,22 +39,37 @@ next_run()
     run "$1" "$VGPU" run --gpu soft "${EVAL[@]}"
 }
 
+# killed_doctor: a client that is killed while it decodes is no fault of ours, and doctor says so.
+killed_doctor()
+{
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
+    timeout 200 "$VGPU" doctor --gpu soft timeout --signal KILL 4 "${EVAL[@]}" > killed.doctor.log 2>&1 < /dev/null
+    if [ $? = 50 ] && grep -q '^verdict: program-failed' killed.doctor.log; then
+        ok client_killed_doctor
+    else
+        bad client_killed_doctor "$(tail -n 3 killed.doctor.log)"
+    fi
+}
+
 memory()
 {
     "$OUT/gguf_make" --vocab "$BUILD/llama/src/models/ggml-vocab-llama-spm.gguf" --text "$LLM/text.md" \
         --size tiny --type f16 --tokens 0 --out big.gguf || bad big_model "cannot be made"
     eval_cuda --model big.gguf --tokens 4
     VGPU_SOFT_MEMORY=$((16 << 20)) refused model_larger_than_memory 2 '^llm_eval: cannot load' \
-        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' out-of-memory 'bytes asked for, [0-9]+ of 16777216 left' "${EVAL[@]}"
     rm -f big.gguf
+    next_run model_larger_than_memory_next_run
     # cuBLAS asks for 64 MiB with the first product: ggml gives up in its own words.
     eval_cuda --model "$OUT/models/tiny-f16.gguf" --tokens 4
     VGPU_SOFT_MEMORY=$((24 << 20)) refused memory_ends_at_first_product 134 'CUDA error: the resource allocation failed' \
-        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' out-of-memory '67108864 bytes asked for' "${EVAL[@]}"
+    next_run memory_ends_at_first_product_next_run
     # A growing context: the client is told, frees, and its first context goes on as if nothing had been.
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 8 --grow --quiet --follow q4_0.bin
     VGPU_SOFT_MEMORY=$((64 << 20)) refused memory_ends_in_the_middle 0 "grow: [1-9].*memory was full" \
-        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' "${EVAL[@]}"
+        'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' ok 'cuMemAlloc_v2 gave CUDA_ERROR_OUT_OF_MEMORY, and the program went on' \
+        "${EVAL[@]}"
     grep -q '^tokens: all' memory_ends_in_the_middle.log || bad memory_ends_in_the_middle "other tokens afterwards"
 }
 
@@ -54,7 +77,8 @@ versions()
 {
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 4
     VGPU_DRIVER_VERSION=12090 refused old_driver 2 'CUDA driver version is insufficient for CUDA runtime version' \
-        'Insufficient driver: 12090 < 13000' "${EVAL[@]}"
+        'Insufficient driver: 12090 < 13000' driver-version 'driver version 12090 is too old' "${EVAL[@]}"
+    next_run old_driver_next_run
 }
 
 # The CUDA backend without its PTX: what is left runs on other GPUs only.
@@ -72,8 +96,9 @@ sass_only()
     }
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 4 --backends "$PWD/sass"
     LD_LIBRARY_PATH=$PWD/sass:$LD_LIBRARY_PATH refused sass_only 134 'CUDA error: (no kernel image|device kernel image)' \
-        'CUDA_ERROR_(NO_BINARY_FOR_GPU|INVALID_IMAGE)|SASS' "${EVAL[@]}"
+        'CUDA_ERROR_NO_BINARY_FOR_GPU' no-usable-code 'it has: SASS [0-9]+' "${EVAL[@]}"
     rm -rf sass
+    next_run sass_only_next_run
 }
 
 two_at_once()
@@ -148,5 +173,6 @@ limits()
     two_at_once
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
     killed client_killed_while_decoding llm_eval "$VGPU" run --gpu soft "${EVAL[@]}"
+    killed_doctor
     next_run socket_next_run
 }

@@ -286,6 +286,14 @@ static bool crashed(const struct view *v)
             WTERMSIG(v->end->status) == SIGILL || WTERMSIG(v->end->status) == SIGABRT);
 }
 
+/* What a runtime asks to find out, and goes on whatever the answer: is there a context already? has
+ * the driver an entry point without a name? */
+static bool is_probe(const struct vgpu_cli_event *e)
+{
+    return (e->code == 201 && strncmp(e->call, "cuCtxGet", 8) == 0) ||
+           (strncmp(e->call, "cuGetProcAddress", 16) == 0 && strncmp(e->text, "symbol= ", 8) == 0);
+}
+
 /* From cuInit to the first use: where did it stop? True: it did, and why was found. */
 static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t init)
 {
@@ -307,7 +315,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
                           "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
             return true;
         }
-        if (e->code != 0 && !bad)
+        if (e->code != 0 && !bad && !is_probe(e))
             bad = i;
     }
     /* An error was the last thing but for the clean-up: that is where it stopped. */
