@@ -8,6 +8,7 @@
 #define SG_ARRAY_H
 
 #include "sg_int.h"
+#include "sg_tex.h"
 
 /* Memory of one array, or of all levels of a mipmapped one. */
 struct sg_store {
@@ -30,8 +31,6 @@ struct sg_array {
     bool is_level;                /* of a mipmapped array: not destroyed by itself */
 };
 
-#define SG_LEVELS_MAX 18 /* 1 + log2 of the largest extent, 131072 */
-
 struct sg_mipmap {
     struct sg_obj obj;
     struct sg_ctx *ctx; /* compare only */
@@ -42,7 +41,6 @@ struct sg_mipmap {
 };
 
 /* What a format's elements are made of. */
-enum sg_texel_kind { SG_TEXEL_UINT, SG_TEXEL_SINT, SG_TEXEL_HALF, SG_TEXEL_FLOAT };
 struct sg_format {
     enum sg_texel_kind kind;
     unsigned bytes;      /* per channel: 1, 2 or 4 */
@@ -59,5 +57,24 @@ CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
                       struct sg_array **out);
 CUresult sg_mipmap_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
                        struct sg_mipmap **out);
+
+/* ---- texture and surface objects (sg_texobj.c), references (sg_drv_texref.c) ---- */
+
+struct sg_texobj {
+    struct sg_obj obj; /* SG_T_TEXOBJ or SG_T_SURFOBJ */
+    struct sg_ctx *ctx;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUDA_RESOURCE_VIEW_DESC view;
+    bool has_view;
+    struct sg_array *array;   /* a reference, or NULL */
+    struct sg_mipmap *mipmap; /* a reference, or NULL */
+    struct sg_texture t;
+};
+/* Makes an object that is not registered. view may be NULL. 1, 801, 2. */
+CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
+                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view,
+                       struct sg_texobj **out);
+CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out);
 
 #endif
