@@ -218,6 +218,52 @@ static void meets(void)
     tk_close(&t);
 }
 
+static int spread(int n, int seed)
+{
+    int s = 0;
+
+    for (int i = 0; i < n; i++)
+        s += (i * seed + n) * (i + 1);
+    return n <= 1 ? s : s + spread(n / 2, seed) + spread(n - 2, seed + 1);
+}
+
+static void allocas(void)
+{
+    int *out = tm_alloc(64 * 4);
+    struct { int *out; int n; } p = {out, 5};
+    struct sg_fault f = {0};
+    struct tk t;
+    bool ok = true;
+    int r;
+
+    if (!open(&t, "allocas"))
+        return;
+    r = tk_run(&t, 1, 64, &p, &f);
+    for (int i = 0; i < 64; i++) { /* eight times: what a function allocates ends with it */
+        int want = 0;
+
+        for (int k = 0; k < 100; k++)
+            want += 3 * (i % 5 + 1) + k;
+        ok &= out[i] == want;
+    }
+    check("alloca in an expanded function", ok, r, &f);
+    p.n = 1 << 20;
+    r = tk_run(&t, 1, 64, &p, &f);
+    t_result("alloca of too much", r == 714 && strstr(f.message, "CU_LIMIT_STACK_SIZE"),
+             "result %d %s", r, f.message);
+    tk_close(&t);
+    if (!open(&t, "spreads"))
+        return;
+    t_stack = 4096;
+    r = tk_run(&t, 1, 64, &out, &f);
+    t_stack = 0;
+    ok = true;
+    for (int i = 0; i < 64; i++)
+        ok &= out[i] == spread(i % 7, i);
+    check("alloca in a recursive function", ok, r, &f);
+    tk_close(&t);
+}
+
 static void overflow(void)
 {
     int *out = tm_alloc(16), depth[2];
@@ -325,6 +371,7 @@ int main(int argc, char **argv)
         pointers();
         trees();
         meets();
+        allocas();
         overflow();
     } else {
         t_skip("recursion_80.ptx", "no nvcc when the tests were built");

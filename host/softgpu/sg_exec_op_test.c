@@ -168,6 +168,12 @@ static void test_bits(void)
     T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0x96;", a ^ b ^ c);
     T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0x1b;", (a & ~b & ~c) | (~a & ~b) | (~a & b & c) ? (u32)(
       (~a & ~b & ~c) | (~a & ~b & c) | (~a & b & c) | (a & ~b & ~c)) : 0);
+    T("wwwp", "$ { .reg .pred p; lop3.or.b32 %d|p, %a, %b, 0, 0xc0, %c; selp.b32 %d, %d, -1, p; }",
+      (UA & UB) || c ? UA & UB : 0xffffffffu);
+    T("pwwp", "$ lop3.and.b32 _|%d, %a, %b, 0, 0xc0, %c;", (UA & UB) && c);
+    T("dd", "$ { .reg .b128 q, r; mov.b128 q, {%a, 7}; mov.b128 r, q; mov.b128 {_, %d}, r; }", 7);
+    T("ddd", "$ { .reg .b128 q<3>; .reg .b64 x; mov.b128 q1, {%a, %b}; mov.b128 {%d, x}, q1; "
+      "sub.s64 %d, x, %d; }", b - a);
     T("wwss", "$ { .reg .b32 x; and.b32 x, %b, 31; bmsk.clamp.b32 %d, x, %c; }",
       (u32)((UC > 31 ? 0xffffffffull : (1ull << UC) - 1) << (UB & 31)));
     T("wws", "szext.clamp.s32", b > 31 ? UA : !b ? 0 : (u32)((s32)(UA << (32 - b)) >> (32 - b)));

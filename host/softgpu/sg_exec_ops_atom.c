@@ -134,6 +134,67 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT;                                                      \
     }
 
+/* 16 bytes at once; *old is what was there. Processors without such an instruction take a lock, which
+ * makes them atomic among themselves. */
+static bool cas128(u64 *p, u64 old[2], const u64 next[2])
+{
+#ifdef __x86_64__
+    bool done;
+
+    __asm__ volatile("lock cmpxchg16b %1"
+                     : "=@ccz"(done), "+m"(*(unsigned __int128 *)(void *)p), "+a"(old[0]),
+                       "+d"(old[1])
+                     : "b"(next[0]), "c"(next[1])
+                     : "memory");
+    return done;
+#else
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    bool done;
+
+    pthread_mutex_lock(&lock);
+    done = p[0] == old[0] && p[1] == old[1];
+    old[0] = p[0];
+    old[1] = p[1];
+    if (done)
+        memcpy(p, next, 16);
+    pthread_mutex_unlock(&lock);
+    return done;
+#endif
+}
+
+/* d and e: the old value; b and c: compared with it, or stored; a and b of the "ext": stored */
+static int atom128(struct sg_warp *w, const struct sg_insn *in, bool cas)
+{
+    const u64 *lo = SRC(u64, b), *hi = SRC(u64, c);
+    const u64 *nlo = cas ? sg_src_ptr(w, in[1].a) : lo, *nhi = cas ? sg_src_ptr(w, in[1].b) : hi;
+    u64 *dlo = DST(u64, d), *dhi = DST(u64, e);
+
+    w->spin = true;
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+        u64 *p = atom_ptr(w, in, i, 16), old[2] = {lo[i], hi[i]};
+        const u64 next[2] = {nlo[i], nhi[i]};
+
+        if (!p)
+            return SG_FAULTED;
+        while (!cas128(p, old, next) && !cas)
+            ;
+        dlo[i] = old[0];
+        dhi[i] = old[1];
+    }
+    return SG_NEXT;
+}
+
+HANDLER(atom_cas_b128)
+{
+    return atom128(w, in, true);
+}
+
+HANDLER(atom_exch_b128)
+{
+    return atom128(w, in, false);
+}
+
 static inline u32 add_f32(u32 a, u32 b)
 {
     f32 x, y;
@@ -352,6 +413,7 @@ const struct sg_opdef sg_ops_atom[] = {
     ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2")
     ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
     ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async")
+    ROW(atom_cas_b128, "atom.cas.b128") ROW(atom_exch_b128, "atom.exch.b128")
     ROW(mbar_init, "mbar.init") ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
     ROW(mbar_expect, "mbar.expect")
     ROW(mbar_complete, "mbar.complete") ROW(mbar_test, "mbar.test") ROW(mbar_parity, "mbar.parity") ROW(mbar_pending, "mbar.pending")

@@ -313,17 +313,28 @@ static inline u32 *frames(const struct sg_warp *w)
     return (u32 *)(void *)(w->base[0] + w->cta->code->sreg_offset[SG_SR_FRAME]);
 }
 
+/* Where each lane's memory of alloca begins; NULL: the kernel has none. Only handlers use it. */
+static inline u32 *tops(const struct sg_warp *w)
+{
+    const struct sg_code *c = w->cta->code;
+
+    return sg_code_has_top(c) ? (u32 *)(void *)(w->base[0] + c->sreg_offset[SG_SR_TOP]) : NULL;
+}
+
+#define SAVED_WORDS 3 /* behind the registers: frame, index of the call, top */
+
 /* In front of the arguments of each call, which are written to the frame that the callee will have. */
 HANDLER(call_room)
 {
     const struct sg_cta *c = w->cta;
-    const u32 *call = c->code->calls + in->aux, *frame = frames(w);
+    const u32 *call = c->code->calls + in->aux, *frame = frames(w), *top = tops(w);
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        if (w->sp[i] + call[SG_CALL_WORDS] + 2 > c->stack_words ||
-            (u64)frame[i] + call[SG_CALL_CALLER] + call[SG_CALL_CALLEE] > c->local_bytes)
+        if (w->sp[i] + call[SG_CALL_WORDS] + SAVED_WORDS > c->stack_words ||
+            (u64)frame[i] + call[SG_CALL_CALLER] + call[SG_CALL_CALLEE] >
+                (top ? top[i] : c->local_bytes))
             return sg_fault_set(w, in, i, SG_ERR_STACK,
                                 "call stack overflow: the recursion is deeper than "
                                 "CU_LIMIT_STACK_SIZE allows");
@@ -335,6 +346,7 @@ HANDLER(call)
 {
     const u32 *call = w->cta->code->calls + in->aux;
     u32 *frame = frames(w);
+    const u32 *limit = tops(w);
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), sp = w->sp[i], top = sp + call[SG_CALL_WORDS];
@@ -342,7 +354,8 @@ HANDLER(call)
         move_saved(w, call, i, sp, true);
         *stack_word(w, i, top) = frame[i];
         *stack_word(w, i, top + 1) = (u32)(in - w->cta->code->insns);
-        w->sp[i] = top + 2;
+        *stack_word(w, i, top + 2) = limit ? limit[i] : 0;
+        w->sp[i] = top + SAVED_WORDS;
         frame[i] += call[SG_CALL_CALLER];
     }
     w->ip = in + in->imm;
@@ -356,15 +369,17 @@ HANDLER(return)
     const struct sg_code *code = w->cta->code;
     const struct sg_insn *to = NULL;
     bool same = true;
-    u32 *frame = frames(w);
+    u32 *frame = frames(w), *limit = tops(w);
 
     (void)in;
     for (u32 m = w->mask; m; m &= m - 1) {
-        const u32 i = (u32)__builtin_ctz(m), top = w->sp[i] - 2;
+        const u32 i = (u32)__builtin_ctz(m), top = w->sp[i] - SAVED_WORDS;
         const struct sg_insn *at = code->insns + *stack_word(w, i, top + 1);
         const u32 *call = code->calls + at->aux;
 
         frame[i] = *stack_word(w, i, top);
+        if (limit)
+            limit[i] = *stack_word(w, i, top + 2);
         w->sp[i] = top - call[SG_CALL_WORDS];
         move_saved(w, call, i, w->sp[i], false);
         same &= !to || to == at + 1;
@@ -384,6 +399,51 @@ HANDLER(return)
     }
     sg_warp_pick(w);
     return --w->budget <= 0 ? SG_YIELD : SG_JUMP;
+}
+
+/* d: where it is; a: size; aux: alignment; imm: what the running function's frame takes */
+HANDLER(alloca)
+{
+    u32 *top = tops(w);
+    const u32 *frame = frames(w);
+    const u64 *pa = SRC(u64, a);
+    u64 *d = DST(u64, d);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+        const u64 low = frame[i] + (u64)in->imm, room = top[i] > low ? top[i] - low : 0;
+
+        if (pa[i] > room || ((top[i] - (u32)pa[i]) & ~(in->aux - 1)) < low)
+            return sg_fault_set(w, in, i, SG_ERR_STACK,
+                                "stack overflow: alloca of more than CU_LIMIT_STACK_SIZE allows");
+        d[i] = top[i] = (top[i] - (u32)pa[i]) & ~(in->aux - 1);
+    }
+    return SG_NEXT;
+}
+
+HANDLER(stacksave)
+{
+    const u32 *top = tops(w);
+
+    for (u32 m = w->mask; m; m &= m - 1)
+        DST(u64, d)[__builtin_ctz(m)] = top[__builtin_ctz(m)];
+    return SG_NEXT;
+}
+
+HANDLER(stackrestore)
+{
+    u32 *top = tops(w);
+    const u64 *pa = SRC(u64, a);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        if (pa[i] < top[i] || pa[i] > w->cta->local_bytes)
+            return sg_fault_set(w, in, i, SG_ERR_STACK,
+                                "stackrestore of what stacksave did not give");
+        top[i] = (u32)pa[i];
+    }
+    return SG_NEXT;
 }
 
 HANDLER(malloc)
@@ -455,7 +515,8 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
     ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
     ROW(trap, "trap") ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
-    ROW(return, "return") ROW(malloc, "malloc") ROW(free, "free")
+    ROW(return, "return") ROW(alloca, "alloca") ROW(stacksave, "stacksave")
+    ROW(stackrestore, "stackrestore") ROW(malloc, "malloc") ROW(free, "free")
     ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

@@ -93,6 +93,50 @@ HANDLER(wmma_store_f64)
     return f64_move(w, in, false);
 }
 
+/* m8n8k32 and m8n8k128 in memory: 32 bits of a row of a (column of b), or two numbers of c. */
+static int sub_move(struct sg_warp *w, const struct sg_insn *in, bool load)
+{
+    const char which = SG_WMMA_WHICH(in->aux);
+    const u32 n = which == 'c' ? 2 : 1, field[2] = {in->c, in->e};
+    const u32 bits = SG_WMMA_TYPE(in->aux) ? 1 : 4; /* type: 1 where elements have one bit */
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 lane = (u32)__builtin_ctz(m);
+        const u64 base = SRC(u64, a)[lane], stride = SRC(u32, b)[lane];
+
+        for (u32 r = 0; r < n; r++) {
+            const u64 row = GROUP(lane), col = T(lane) * 2 + r;
+            const u64 at = base + (which != 'c' ? row * stride * bits / 8 + T(lane) * 4
+                                   : SG_WMMA_COL(in->aux) ? 4 * (col * stride + row)
+                                                          : 4 * (row * stride + col));
+            u32 local;
+            u32 *x = (u32 *)(uintptr_t)sg_src_ptr(w, field[r]) + lane;
+            u32 *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(in->aux), at, 4, 4, !load,
+                                &local);
+
+            if (!p)
+                return SG_FAULTED;
+            if (local)
+                return sg_fault_addr(w, in, lane, SG_ERR_ADDRESS_SPACE, SG_SP_LOCAL, at, 4, !load);
+            if (load)
+                *x = *p;
+            else
+                *p = *x;
+        }
+    }
+    return SG_NEXT;
+}
+
+HANDLER(wmma_load_sub)
+{
+    return sub_move(w, in, true);
+}
+
+HANDLER(wmma_store_sub)
+{
+    return sub_move(w, in, false);
+}
+
 /* Product of 8 elements of 4 bits, or of 32 of 1 bit. */
 static s32 dot(u32 a, u32 b, u32 aux)
 {
@@ -142,5 +186,6 @@ HANDLER(mma_sub)
 
 const struct sg_opdef sg_ops_mma2[] = {
     ROW(mma_f64_16, "mma.f64.m16") ROW(wmma_load_f64, "wmma.load.f64")
-    ROW(wmma_store_f64, "wmma.store.f64") ROW(mma_sub, "mma.sub") {NULL, NULL},
+    ROW(wmma_store_f64, "wmma.store.f64") ROW(mma_sub, "mma.sub")
+    ROW(wmma_load_sub, "wmma.load.sub") ROW(wmma_store_sub, "wmma.store.sub") {NULL, NULL},
 };

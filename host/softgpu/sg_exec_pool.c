@@ -156,7 +156,7 @@ static bool make_layout(const struct sg_run *run, struct layout *y)
     y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
     y->local_bytes = c->local_bytes;
     y->stack_words = 0;
-    if (c->calls) {
+    if (c->calls || sg_code_has_top(c)) {
         uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) *
                          SG_STACK_FACTOR;
 
@@ -164,7 +164,7 @@ static bool make_layout(const struct sg_run *run, struct layout *y)
         if (bytes > SG_WIN_LOCAL_SIZE / 2)
             bytes = SG_WIN_LOCAL_SIZE / 2;
         y->local_bytes += (uint32_t)bytes;
-        y->stack_words = (uint32_t)(bytes / 4);
+        y->stack_words = c->calls ? (uint32_t)(bytes / 4) : 0;
     }
     y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
     y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
@@ -239,6 +239,7 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c)
     sg_warp_set_mask(w, w->alive);
     memset(w->sp, 0, sizeof(w->sp));
     fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
+    fill(w, c->code, SG_SR_TOP, c->local_bytes);
     for (uint32_t k = 0; k < 3; k++)
         fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
 }

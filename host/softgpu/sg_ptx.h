@@ -252,9 +252,16 @@ enum sg_sreg {
     SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE, SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE,
     SG_SR_LANEMASK_GT, SG_SR_ENVREG1, SG_SR_ENVREG2,
     SG_SR_FRAME, /* where the frame of the running function begins in local memory */
+    SG_SR_TOP,   /* where the memory of alloca begins: it grows down from the end */
     SG_SR_DYN_SMEM, SG_SR_TOTAL_SMEM, SG_SR_ZERO, SG_SR_ONE, SG_SR_GRIDID,
     SG_SR_COUNT
 };
+
+/* Does the kernel use alloca? */
+static inline bool sg_code_has_top(const struct sg_code *c)
+{
+    return c->sreg_used[SG_SR_TOP / 32] >> (SG_SR_TOP % 32) & 1;
+}
 
 struct sg_kernel {
     struct sg_module *module;

@@ -32,12 +32,6 @@ static int declare_reg(struct sg_dec *d, const struct sg_decl *x)
 {
     if (x->vec != 1 || x->v.ndims)
         return syntax_here(d, "vector registers are not available");
-    if (x->v.type == SG_TY_B128) {
-        d->line = x->line;
-        d->col = x->col;
-        strcpy(d->oc.full, ".reg .b128");
-        return sg_dec_refuse(d, NULL);
-    }
     if (!x->range)
         return define(d, x, SG_K_REG, sg_new_vreg(d, x->v.type, false));
     if (!sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
@@ -171,7 +165,7 @@ static const struct sg_family *find_family(const char *base)
     static const struct sg_family *const tabs[] = {sg_families_int, sg_families_flt,
                                                    sg_families_mem, sg_families_warp,
                                                    sg_families_ctl, sg_families_mma,
-                                                   sg_families_bulk};
+                                                   sg_families_bulk, sg_families_video};
 
     for (size_t i = 0; i < sizeof(tabs) / sizeof(tabs[0]); i++)
         for (const struct sg_family *f = tabs[i]; f->base; f++)

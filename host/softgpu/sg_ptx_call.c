@@ -127,6 +127,68 @@ static int pass(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
     return sg_call_ret(d, o, p->type, t);
 }
 
+uint32_t sg_stack_save(struct sg_dec *d)
+{
+    uint32_t t = sg_temp(d, SG_TY_U64);
+
+    sg_sreg(d, SG_SR_FRAME);
+    sg_sreg(d, SG_SR_TOP);
+    sg_emit(d, "stacksave", t, NONE, NONE, NONE);
+    return t;
+}
+
+void sg_stack_restore(struct sg_dec *d, uint32_t saved)
+{
+    sg_emit(d, "stackrestore", NONE, saved, NONE, NONE);
+}
+
+/* alloca.type d, size{, alignment}; stacksave.type d; stackrestore.type a (PTX ISA 9.7.12) */
+int sg_emit_alloca(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool wide = t == SG_TY_U64, restore = d->oc.base[5] == 'r';
+    uint32_t a = NONE, r, i, align = 8;
+
+    if (t != SG_TY_U32 && t != SG_TY_U64)
+        return sg_dec_syntax(d, "%s: .u32 or .u64 expected", d->oc.full);
+    if (d->nops != (d->oc.base[0] != 'a' ? 1u : d->nops == 3 ? 3u : 2u))
+        return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
+    if (d->oc.base[0] == 'a' || restore) {
+        a = sg_src(d, restore ? 0 : 1, t);
+        if (!wide) {
+            r = sg_temp(d, SG_TY_U64);
+            sg_emit(d, "cvt.u64.u32", r, a, NONE, NONE);
+            a = r;
+        }
+    }
+    if (restore) {
+        sg_sreg(d, SG_SR_FRAME);
+        sg_sreg(d, SG_SR_TOP);
+        sg_stack_restore(d, a);
+        return d->err;
+    }
+    if (d->oc.base[0] != 'a') {
+        r = sg_stack_save(d);
+    } else {
+        if (d->nops == 3 && (d->ops[2].kind != SG_O_IMM || !d->ops[2].imm || d->ops[2].imm > 128 ||
+                             (d->ops[2].imm & (d->ops[2].imm - 1))))
+            return sg_dec_syntax(d, "alloca: an alignment of 1, 2, 4 ... 128 expected");
+        if (d->nops == 3)
+            align = d->ops[2].imm < 8 ? 8 : (uint32_t)d->ops[2].imm;
+        sg_sreg(d, SG_SR_FRAME);
+        sg_sreg(d, SG_SR_TOP);
+        r = sg_temp(d, SG_TY_U64);
+        i = sg_emit(d, "alloca", r, a, NONE, NONE);
+        if (d->err)
+            return d->err;
+        d->insns[i].aux = align;
+        if (d->proc)
+            add_site(d, i, UINT32_MAX, 0); /* imm: the frame's size */
+    }
+    sg_emit(d, wide ? "mov.b64" : "cvt.u32.u64", sg_dst(d, 0, t), r, NONE, NONE);
+    return d->err;
+}
+
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];

@@ -6,7 +6,8 @@
 #include "sg_ptx.h"
 
 /* Classes of registers. */
-enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_COUNT };
+enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_COUNT, SG_C_PAIR = SG_C_COUNT };
+/* SG_C_PAIR: a .b128 register has no slot; its halves are the next two, of class SG_C_64. */
 
 struct sg_vreg {
     uint8_t cls;
@@ -213,6 +214,8 @@ uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t);
 uint32_t sg_dst(struct sg_dec *d, uint32_t i, enum sg_type t);
 uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
+/* The two halves of operand i, which is a register of 128 bits or {low, high}. */
+int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
 /* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
@@ -239,7 +242,7 @@ struct sg_family {
 #define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u /* takes the predicate itself */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
-    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[];
+    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
 #define SG_MAX_ARGS 64
 /* The operands of a call. */
@@ -255,6 +258,10 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
                        uint32_t offset);
 /* ---- functions that are called, not expanded (sg_ptx_call.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
+/* The memory of alloca as it is now (a register), and given back to that. */
+uint32_t sg_stack_save(struct sg_dec *d);
+void sg_stack_restore(struct sg_dec *d, uint32_t saved);
+int sg_emit_alloca(struct sg_dec *d); /* alloca, stacksave, stackrestore */
 int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
 /* An address of the frame as an operand: offset is relative to it. */
 uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);

@@ -59,10 +59,14 @@ uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp)
         return SG_OPND_NONE;
     }
     v = &d->vregs[d->nvregs];
-    v->cls = (uint8_t)sg_class_of(type);
+    v->cls = type == SG_TY_B128 ? SG_C_PAIR : (uint8_t)sg_class_of(type);
     v->type = (uint8_t)type;
     v->temp = temp;
-    return d->nvregs++;
+    d->nvregs++;
+    if (type != SG_TY_B128)
+        return d->nvregs - 1;
+    sg_new_vreg(d, SG_TY_B64, temp);
+    return sg_new_vreg(d, SG_TY_B64, temp) == SG_OPND_NONE ? SG_OPND_NONE : d->nvregs - 3;
 }
 
 /* ---- constants: one slot of equal lanes for each value ---- */

@@ -504,6 +504,22 @@ static uint32_t reg_src(struct sg_dec *d, uint32_t v, enum sg_type t, uint8_t ki
     return v;
 }
 
+int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2])
+{
+    const struct sg_opnd *o = &d->ops[i];
+
+    if (o->kind == SG_O_VEC && o->nel == 2) {
+        memcpy(el, o->el, 2 * sizeof(el[0]));
+        return d->err;
+    }
+    if (o->kind == SG_O_SINK || (o->kind == SG_O_REG && d->vregs[o->v].type == SG_TY_B128)) {
+        el[0] = (struct sg_opel){o->kind, o->v + 1, 0};
+        el[1] = (struct sg_opel){o->kind, o->v + 2, 0};
+        return d->err;
+    }
+    return sg_dec_syntax(d, "%s: operand %u is no register of 128 bits", d->oc.full, i + 1);
+}
+
 uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t)
 {
     switch (el->kind) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Emitters: control flow, barriers, calls (PTX ISA 9.7.12, 9.7.13.1). */
+#define _GNU_SOURCE /* memmem */
 #include "sg_ptx_sel.h"
 
 #define MAX_INLINE_TEXT (256u << 20) /* bytes of function text read while expanding calls */
@@ -158,6 +159,8 @@ const struct sg_family sg_families_ctl[] = {
     {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
     {"membar", emit_fence, 0, 0, 0},          {"fence", emit_fence, 0, 1, 0},
     {"nanosleep", emit_nanosleep, 1, 1, 0},   {"griddepcontrol", emit_nothing, 0, 0, 0},
+    {"alloca", sg_emit_alloca, 2, 3, 0},      {"stacksave", sg_emit_alloca, 1, 1, 0},
+    {"stackrestore", sg_emit_alloca, 1, 1, 0},
     {"pmevent", emit_nothing, 1, 1, 0},       {"setmaxnreg", emit_nothing, 1, 1, 0},
     {NULL, NULL, 0, 0, 0},
 };
@@ -325,7 +328,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];
     uint32_t save_base = d->func_base, save_ret = d->ret_label;
-    uint32_t label, ret_regs[SG_MAX_ARGS], reg;
+    uint32_t label, ret_regs[SG_MAX_ARGS], reg, stack = NONE;
     struct sg_lex save = d->l;
 
     for (uint32_t i = 0; i < d->depth; i++)
@@ -358,10 +361,14 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     d->func_base = d->nscopes - 1;
     label = sg_new_label(d);
     d->ret_label = label + 1;
+    if (memmem(f->body, (size_t)(f->body_end - f->body), "alloca", 6))
+        stack = sg_stack_save(d); /* what it allocates ends with it */
     if (!d->err)
         sg_dec_body(d, f->body, f->body_end - 1, f->body_line);
     if (!d->err)
         sg_place_label(d, label);
+    if (stack != NONE)
+        sg_stack_restore(d, stack);
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
         if (ret_regs[i] == SG_OPND_FIXED) {
             struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name,

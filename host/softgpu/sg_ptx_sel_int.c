@@ -209,20 +209,31 @@ static int emit_prmt(struct sg_dec *d)
 
 static int emit_lop3(struct sg_dec *d)
 {
-    uint32_t a, b, c, i, dst;
-    bool boolop = sg_mod(d, "or") || sg_mod(d, "and");
+    const char *bop = sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : NULL;
+    uint32_t a, b, c, i, dst, p = NONE, q = NONE, t;
 
-    if (boolop || d->nops != 5)
-        return sg_dec_refuse(d, NULL);
+    if (d->nops != (bop ? 6u : 5u) || !bop != !d->ops[0].has_pq)
+        return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
     if (d->ops[4].kind != SG_O_IMM || d->ops[4].imm > 255)
         return sg_dec_syntax(d, "lop3: a constant of 8 bits expected");
     a = sg_src(d, 1, SG_TY_B32);
     b = sg_src(d, 2, SG_TY_B32);
     c = sg_src(d, 3, SG_TY_B32);
     dst = sg_dst(d, 0, SG_TY_B32);
+    if (bop) { /* d|p: p is whether d is not zero, combined with q */
+        struct sg_opel e = {SG_O_REG, d->ops[0].pq, 0};
+
+        p = sg_dst_el(d, &e, SG_TY_PRED);
+        q = sg_src(d, 5, SG_TY_PRED);
+    }
     i = sg_emit(d, "lop3.b32", dst, a, b, c);
     if (!d->err)
         d->insns[i].imm = (int64_t)d->ops[4].imm;
+    if (bop) {
+        t = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "setp.ne.b32", t, dst, sg_const32(d, 0), NONE);
+        sg_emit(d, bop, p, t, q, NONE);
+    }
     return d->err;
 }
 
@@ -453,49 +464,6 @@ static int emit_slct(struct sg_dec *d)
     return d->err;
 }
 
-/* vadd4 vsub4 vabsdiff4 vavrg4 vmin4 vmax4 (and 2): bytes or halves of one register each; with .add
- * the sum of the results is added to c */
-static int emit_simd(struct sg_dec *d)
-{
-    bool add = sg_mod(d, "add"), sat = sg_mod(d, "sat");
-    uint32_t i;
-    char op[40];
-
-    if (d->oc.ntypes != 3 || sg_ty(d, 0) != sg_ty(d, 1) || sg_ty(d, 1) != sg_ty(d, 2) ||
-        sg_type_size(sg_ty(d, 0)) != 4)
-        return sg_dec_refuse(d, NULL);
-    snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_su(sg_ty(d, 0)));
-    i = sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32),
-                sg_src(d, 3, SG_TY_B32));
-    if (!d->err)
-        d->insns[i].imm = (add ? 1 : 0) | (sat ? 2 : 0);
-    return d->err;
-}
-
-/* vshl, vshr on whole registers: the shift, then with .add the sum with c */
-static int emit_vshift(struct sg_dec *d)
-{
-    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap"), add = sg_mod(d, "add");
-    enum sg_type t = sg_ty(d, 1);
-    uint32_t a, b, r;
-
-    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 ||
-        sg_ty(d, 2) != SG_TY_U32 || (!wrap && !sg_mod(d, "clamp")) || add != (d->nops == 4))
-        return sg_dec_refuse(d, NULL);
-    a = sg_src(d, 1, SG_TY_B32);
-    b = sg_src(d, 2, SG_TY_U32);
-    if (wrap) {
-        r = sg_temp(d, SG_TY_B32);
-        sg_emit(d, "and.b32", r, b, sg_const32(d, 31), NONE);
-        b = r;
-    }
-    r = add ? sg_temp(d, SG_TY_B32) : sg_dst(d, 0, SG_TY_B32);
-    sg_emit(d, left ? "shl.b32" : sg_type_signed(t) ? "shr.s32" : "shr.u32", r, a, b, NONE);
-    if (add)
-        sg_emit(d, "add.b32", sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
-    return d->err;
-}
-
 /* ---- move ---- */
 
 /* mov.b64 {a, b}, x; and back */
@@ -533,6 +501,21 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
     return d->err;
 }
 
+/* mov.b128 d, a; d, {low, high}; {low, high}, a */
+static int emit_mov128(struct sg_dec *d)
+{
+    struct sg_opel to[2], from[2];
+    uint32_t x[2];
+
+    if (sg_halves128(d, 0, to) || sg_halves128(d, 1, from))
+        return d->err;
+    for (int k = 0; k < 2; k++)
+        x[k] = sg_src_el(d, &from[k], SG_TY_B64);
+    for (int k = 0; k < 2; k++)
+        sg_emit(d, "mov.b64", sg_dst_el(d, &to[k], SG_TY_B64), x[k], NONE, NONE);
+    return d->err;
+}
+
 static int emit_mov(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
@@ -540,10 +523,10 @@ static int emit_mov(struct sg_dec *d)
 
     if (need_type(d))
         return d->err;
+    if (t == SG_TY_B128)
+        return emit_mov128(d);
     if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
         return emit_pack(d, t);
-    if (t == SG_TY_B128)
-        return sg_dec_refuse(d, NULL);
     snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
     return sg_op1(d, op, t, t);
 }
@@ -570,12 +553,5 @@ const struct sg_family sg_families_int[] = {
     {"dp2a", emit_dp, 4, 4, 0},      {"setp", emit_setp, 3, 4, 0},
     {"set", emit_set, 3, 4, 0},      {"selp", emit_selp, 4, 4, 0},
     {"slct", emit_slct, 4, 4, 0},    {"mov", emit_mov, 2, 2, 0},
-    {"vshl", emit_vshift, 3, 4, 0},  {"vshr", emit_vshift, 3, 4, 0},
-    {"vadd4", emit_simd, 4, 4, 0},   {"vadd2", emit_simd, 4, 4, 0},
-    {"vsub4", emit_simd, 4, 4, 0},   {"vsub2", emit_simd, 4, 4, 0},
-    {"vmin4", emit_simd, 4, 4, 0},   {"vmin2", emit_simd, 4, 4, 0},
-    {"vmax4", emit_simd, 4, 4, 0},   {"vmax2", emit_simd, 4, 4, 0},
-    {"vavrg4", emit_simd, 4, 4, 0},  {"vavrg2", emit_simd, 4, 4, 0},
-    {"vabsdiff4", emit_simd, 4, 4, 0}, {"vabsdiff2", emit_simd, 4, 4, 0},
     {NULL, NULL, 0, 0, 0},
 };

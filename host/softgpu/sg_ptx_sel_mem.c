@@ -84,8 +84,8 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
     }
     x->op = o.v;
     x->off = (int64_t)o.imm;
-    if (d->vregs[o.v].cls == SG_C_PRED)
-        return sg_dec_syntax(d, "%s: a predicate is no address", d->oc.full);
+    if (d->vregs[o.v].cls != SG_C_32 && d->vregs[o.v].cls != SG_C_64)
+        return sg_dec_syntax(d, "%s: a register of this type is no address", d->oc.full);
     if (x->narrow && d->vregs[o.v].cls == SG_C_64) {
         /* The sum is what must be inside: the register alone may lie before the variable. */
         x->op = sg_temp(d, SG_TY_U32);
@@ -195,10 +195,17 @@ static int emit_ld(struct sg_dec *d)
 
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
-    if (size > 8 || (vec == 8 && size != 4))
+    if (t == SG_TY_B128 && vec == 1) { /* its two halves, aligned to 16 bytes */
+        if (address(d, 1, sp, &x) || sg_halves128(d, 0, el))
+            return d->err;
+        t = SG_TY_B64;
+        vec = 2;
+        size = 8;
+    } else if (size > 8 || (vec == 8 && size != 4)) {
         return sg_dec_refuse(d, NULL);
-    if (address(d, 1, sp, &x) || elements(d, 0, vec, el))
+    } else if (address(d, 1, sp, &x) || elements(d, 0, vec, el)) {
         return d->err;
+    }
     if (x.uniform_param && (x.off < 0 || (uint64_t)x.off + size * vec > d->k->param_bytes))
         return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
     if (vec < 8)
@@ -257,10 +264,16 @@ static int emit_st(struct sg_dec *d)
     vec = take_vec(d);
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
-    if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST)
+    if (t == SG_TY_B128 && vec == 1 && sp != SG_SP_CONST) {
+        if (address(d, 0, sp, &x) || sg_halves128(d, 1, el))
+            return d->err;
+        t = SG_TY_B64;
+        vec = 2;
+    } else if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST) {
         return sg_dec_refuse(d, NULL);
-    if (address(d, 0, sp, &x) || elements(d, 1, vec, el))
+    } else if (address(d, 0, sp, &x) || elements(d, 1, vec, el)) {
         return d->err;
+    }
     if (x.uniform_param)
         return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
     if (vec < 8)
@@ -268,6 +281,34 @@ static int emit_st(struct sg_dec *d)
     store(d, t, 4, el, &x, spin);
     x.off += 16;
     return store(d, t, 4, el + 4, &x, spin);
+}
+
+/* atom.cas.b128 d, [a], b, c and atom.exch.b128 d, [a], b; the last halves go into an "ext" */
+static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x)
+{
+    struct sg_opel to[2], b[2], c[2] = {{SG_O_IMM, 0, 0}, {SG_O_IMM, 0, 0}};
+    bool cas = !strcmp(what, "cas");
+    uint32_t f[5], g[5] = {NONE, NONE, NONE, NONE, NONE}, i;
+
+    if (!cas && strcmp(what, "exch"))
+        return sg_dec_refuse(d, NULL);
+    if (sg_halves128(d, 0, to) || sg_halves128(d, 2, b) || (cas && sg_halves128(d, 3, c)))
+        return d->err;
+    f[1] = x->op;
+    f[2] = sg_src_el(d, &b[0], SG_TY_B64);
+    f[3] = sg_src_el(d, &b[1], SG_TY_B64);
+    g[1] = sg_src_el(d, &c[0], SG_TY_B64);
+    g[2] = sg_src_el(d, &c[1], SG_TY_B64);
+    f[0] = sg_dst_el(d, &to[0], SG_TY_B64);
+    f[4] = sg_dst_el(d, &to[1], SG_TY_B64);
+    i = sg_emit_x(d, cas ? "atom.cas.b128" : "atom.exch.b128", f, SG_F_D | SG_F_E,
+                  SG_F_A | SG_F_B | SG_F_C);
+    sg_emit_x(d, "ext", g, 0, SG_F_A | SG_F_B);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(SG_TY_B64, 1, x, true, true);
+    return 0;
 }
 
 /* atom d, [a], b{, c} and red [a], b */
@@ -308,6 +349,8 @@ static int emit_atom(struct sg_dec *d)
         snprintf(op, sizeof(op), "atom.%s.%s", what, sg_bt(t));
     if (address(d, at, sp, &x))
         return d->err;
+    if (t == SG_TY_B128)
+        return vec > 1 || red ? sg_dec_refuse(d, NULL) : emit_atom128(d, what, &x);
     if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
         d->code->ordered = true; /* shared memory is one thread's here */
     f[1] = x.op;

@@ -367,12 +367,28 @@ static int wmma_mma(struct sg_dec *d, int shape)
     return d->err;
 }
 
+/* Operand i as an address of 64 bits, and the space that it is in. */
+static uint32_t wmma_address(struct sg_dec *d, uint32_t i, uint32_t *space)
+{
+    enum sg_space sp = sg_mod(d, "global") ? SG_SP_GLOBAL
+                       : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED
+                                                                         : SG_SP_GENERIC;
+    uint32_t a = sg_flat_address(d, i, sp), wide;
+
+    *space = sp;
+    if (sp != SG_SP_SHARED)
+        return a;
+    wide = sg_temp(d, SG_TY_U64);
+    sg_emit(d, "cvt.u64.u32", wide, a, NONE, NONE);
+    return wide;
+}
+
 /* m8n8k4 of f64: the registers are those of mma.m8n8k4 */
 static int wmma_f64(struct sg_dec *d, bool load, bool store)
 {
     char which = sg_mod(d, "a") ? 'a' : sg_mod(d, "b") ? 'b' : 'c';
     uint32_t n = which == 'c' ? 2 : 1, f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
-    enum sg_space sp;
+    uint32_t sp;
     bool col;
 
     if (!load && !store) {
@@ -391,19 +407,11 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
     sg_mod(d, "d");
     col = sg_mod(d, "col");
     sg_mod(d, "row");
-    sp = sg_mod(d, "global") ? SG_SP_GLOBAL
-         : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED : SG_SP_GENERIC;
     const struct sg_opnd *v = &d->ops[load ? 0 : 1];
 
     if ((v->kind == SG_O_VEC ? v->nel : 1) != n)
         return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, n);
-    f[1] = sg_flat_address(d, load ? 1 : 0, sp);
-    if (sp == SG_SP_SHARED) {
-        uint32_t wide = sg_temp(d, SG_TY_U64);
-
-        sg_emit(d, "cvt.u64.u32", wide, f[1], NONE, NONE);
-        f[1] = wide;
-    }
+    f[1] = wmma_address(d, load ? 1 : 0, &sp);
     f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, which == 'c' || (which == 'b') != col
                                                                      ? 8 : 4);
     for (uint32_t k = 0; k < n; k++) {
@@ -420,15 +428,59 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
     return d->err;
 }
 
+/* m8n8k32 of 4 bits and m8n8k128 of 1 bit: the registers are those of mma of the same shape. */
+static int wmma_sub(struct sg_dec *d, bool load, bool store)
+{
+    static const char *const elements[] = {"s4", "u4", "b1"};
+    bool a = sg_mod(d, "a"), b = sg_mod(d, "b"), b1, col, shape;
+    uint32_t n = a || b ? 1 : 2, f[5] = {NONE, NONE, NONE, NONE, NONE}, i, have = 0;
+    struct sg_opel el[2];
+    const struct sg_opnd *v;
+
+    if (!load && !store)
+        return sg_mod(d, "mma") ? emit_mma_sub(d) : sg_dec_refuse(d, NULL);
+    b1 = sg_mod(d, "m8n8k128");
+    shape = b1 || sg_mod(d, "m8n8k32");
+    for (i = 0; i < 3; i++)
+        have |= sg_mod(d, elements[i]) ? 1u << i : 0;
+    sg_mod(d, "c");
+    sg_mod(d, "d");
+    col = sg_mod(d, "col");
+    if (!shape || d->nops < 2 || (n == 1 ? have != (b1 ? 4u : have & 3u) || !have || col != b
+                                         : have || sg_ty(d, 0) != SG_TY_S32) ||
+        col == sg_mod(d, "row"))
+        return sg_dec_refuse(d, NULL);
+    v = &d->ops[load ? 0 : 1];
+    if ((v->kind == SG_O_VEC ? v->nel : 1) != n)
+        return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, n);
+    el[0] = (struct sg_opel){v->kind, v->v, v->imm};
+    if (v->kind == SG_O_VEC)
+        memcpy(el, v->el, n * sizeof(el[0]));
+    f[1] = wmma_address(d, load ? 1 : 0, &i);
+    f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, n == 2 ? 8 : b1 ? 128 : 32);
+    for (uint32_t k = 0; k < n; k++)
+        f[3 + k] = load ? sg_dst_el(d, &el[k], SG_TY_B32) : sg_src_el(d, &el[k], SG_TY_B32);
+    have = i;
+    i = sg_emit_x(d, load ? "wmma.load.sub" : "wmma.store.sub", f, load ? SG_F_C | SG_F_E : 0,
+                  SG_F_A | SG_F_B | (load ? 0 : SG_F_C | SG_F_E));
+    if (!d->err)
+        d->insns[i].aux = SG_WMMA_AUX(0, a ? 'a' : b ? 'b' : 'c', b1, col, have);
+    return d->err;
+}
+
 static int emit_wmma(struct sg_dec *d)
 {
-    bool load = sg_mod(d, "load"), store = sg_mod(d, "store"), f64 = sg_mod(d, "m8n8k4");
+    bool load = sg_mod(d, "load"), store = sg_mod(d, "store"), f64 = sg_mod(d, "m8n8k4"), sub = false;
     int shape = wmma_shape(d);
 
-    if (!sg_mod(d, "sync") || (f64 ? sg_ty(d, 0) != SG_TY_F64 : shape < 0))
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        sub |= !strcmp(d->oc.mods[i], "m8n8k32") || !strcmp(d->oc.mods[i], "m8n8k128");
+    if (!sg_mod(d, "sync") || (f64 ? sg_ty(d, 0) != SG_TY_F64 : !sub && shape < 0))
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    if (sub)
+        return wmma_sub(d, load, store);
     if (f64)
         return wmma_f64(d, load, store);
     if (load || store)

@@ -58,3 +58,63 @@ extern "C" __global__ void mma_bits(unsigned *a, unsigned *b, int *d)
         for (int r = 0; r < 4; r++)
             d[i * 128 + (g + r / 2 * 8) * 8 + t * 2 + r % 2] = c[i][r];
 }
+
+// 8 x 8 x 32 of 4 bits (rows of 4 words), 8 x 8 x 128 of bits: each d[64] of its own.
+using wmma::experimental::precision::b1;
+using wmma::experimental::precision::s4;
+using wmma::experimental::precision::u4;
+
+extern "C" __global__ void wmma_bits(unsigned *a, unsigned *b, int *d)
+{
+    __shared__ unsigned copy[32];
+    copy[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+    {
+        wmma::fragment<wmma::matrix_a, 8, 8, 32, s4, wmma::row_major> x;
+        wmma::fragment<wmma::matrix_b, 8, 8, 32, s4, wmma::col_major> y;
+        wmma::fragment<wmma::accumulator, 8, 8, 32, int> c;
+        wmma::load_matrix_sync(c, d, 8, wmma::mem_row_major);
+        wmma::load_matrix_sync(x, a, 32);
+        wmma::load_matrix_sync(y, b, 32);
+        wmma::mma_sync(c, x, y, c);
+        wmma::store_matrix_sync(d, c, 8, wmma::mem_row_major);
+    }
+    {
+        wmma::fragment<wmma::matrix_a, 8, 8, 32, u4, wmma::row_major> x;
+        wmma::fragment<wmma::matrix_b, 8, 8, 32, u4, wmma::col_major> y;
+        wmma::fragment<wmma::accumulator, 8, 8, 32, int> c;
+        wmma::load_matrix_sync(c, d + 64, 8, wmma::mem_col_major);
+        wmma::load_matrix_sync(x, copy, 32);
+        wmma::load_matrix_sync(y, b, 32);
+        wmma::mma_sync(c, x, y, c, true);
+        wmma::store_matrix_sync(d + 64, c, 8, wmma::mem_col_major);
+    }
+    {
+        wmma::fragment<wmma::matrix_a, 8, 8, 128, b1, wmma::row_major> x;
+        wmma::fragment<wmma::matrix_b, 8, 8, 128, b1, wmma::col_major> y;
+        wmma::fragment<wmma::accumulator, 8, 8, 128, int> c;
+        wmma::fill_fragment(c, 7);
+        wmma::load_matrix_sync(x, a, 128);
+        wmma::load_matrix_sync(y, b, 128);
+        wmma::bmma_sync(c, x, y, c);
+        wmma::bmma_sync(c, x, y, c, wmma::experimental::bmmaBitOpAND);
+        wmma::store_matrix_sync(d + 128, c, 8, wmma::mem_row_major);
+    }
+}
+
+// Sixteen bytes at once: each thread adds 1 to the high and 3 to the low half, under one name.
+extern "C" __global__ void wide(unsigned __int128 *p, unsigned __int128 *old)
+{
+#if __CUDA_ARCH__ >= 900
+    unsigned __int128 seen, next;
+    __nv_atomic_load(p, &seen, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+    do
+        next = seen + (((unsigned __int128)1 << 64) | 3);
+    while (!__nv_atomic_compare_exchange_n(p, &seen, next, false, __NV_ATOMIC_RELAXED,
+                                           __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE));
+    next = (unsigned __int128)threadIdx.x << 64 | blockIdx.x;
+    old[blockIdx.x * blockDim.x + threadIdx.x] =
+        __nv_atomic_exchange_n(p + 1, next, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE);
+    __nv_atomic_store(p + 2, &next, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_SYSTEM);
+#endif
+}

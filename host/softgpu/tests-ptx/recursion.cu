@@ -182,3 +182,40 @@ extern "C" __global__ void trees(double *out)
     const expr *r = threadIdx.x & 1 ? (const expr *)&e : (const expr *)&p;
     out[threadIdx.x] = r->eval(threadIdx.x);
 }
+
+// Memory that lives until the function that took it returns.
+static __device__ __noinline__ int triple(int n, int k)
+{
+    int *p = (int *)alloca(n * sizeof(int));
+    int s = 0;
+    for (int i = 0; i < n; i++)
+        p[i] = 3;
+    for (int i = 0; i < n; i++)
+        s += p[i];
+    return s + k;
+}
+
+extern "C" __global__ void allocas(int *out, int n)
+{
+    int s = 0;
+    for (int k = 0; k < 100; k++)
+        s += triple(n == 5 ? threadIdx.x % 5 + 1 : n, k);
+    out[threadIdx.x] = s;
+}
+
+static __device__ __noinline__ int spread(int n, int seed)
+{
+    int *p = (int *)alloca((n + 1) * sizeof(int));
+    int s = 0;
+    for (int i = 0; i < n; i++)
+        p[i] = i * seed + n;
+    int below = n <= 1 ? 0 : spread(n / 2, seed) + spread(n - 2, seed + 1);
+    for (int i = 0; i < n; i++)
+        s += p[i] * (i + 1);
+    return s + below;
+}
+
+extern "C" __global__ void spreads(int *out)
+{
+    out[threadIdx.x] = spread(threadIdx.x % 7, threadIdx.x);
+}
