@@ -158,8 +158,10 @@ struct sg_cta {
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
     uint32_t done_warps;
+    bool started; /* a block ran here in this launch: its special registers are there */
     struct sg_warp *warps;
     struct sg_barrier bar[SG_NBARRIERS];
+    uint32_t bars; /* one bit for each active barrier */
     uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
     struct sg_mem_range cache[SG_RANGE_CACHE];
     uint64_t icount;

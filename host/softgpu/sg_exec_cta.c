@@ -4,9 +4,6 @@
 #include "sg_ptx.h"
 
 #include <stdio.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 /* Writes what bar.red gives to the lanes of mask. */
 static void bar_result(struct sg_warp *w, const struct sg_insn *in, uint32_t mask,
@@ -45,6 +42,7 @@ static void bar_release(struct sg_cta *c, uint32_t id)
     }
     b->active = false;
     b->arrived = 0;
+    c->bars &= ~(1u << id);
 }
 
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
@@ -52,13 +50,14 @@ int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint
 {
     struct sg_cta *c = w->cta;
     struct sg_barrier *b = &c->bar[id & (SG_NBARRIERS - 1)];
-    uint32_t lanes = (uint32_t)__builtin_popcount(w->mask), p;
+    uint32_t lanes = w->mask == SG_FULL ? SG_LANES : (uint32_t)__builtin_popcount(w->mask), p;
 
     if (id >= SG_NBARRIERS)
         return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ILLEGAL_INSN,
                             "barrier number is above 15");
     if (!b->active) {
         *b = (struct sg_barrier){.active = true, .all = true, .expected = count};
+        c->bars |= 1u << id;
     }
     if (count && w->mask == w->alive)
         lanes = SG_LANES; /* CUDA counts whole warps */
@@ -90,9 +89,12 @@ void sg_bar_exit(struct sg_cta *c, uint32_t lanes)
 {
     c->alive -= lanes;
     sg_cluster_check(c);
-    for (uint32_t id = 0; id < SG_NBARRIERS; id++)
-        if (c->bar[id].active && !c->bar[id].expected && c->bar[id].arrived >= c->alive)
+    for (uint32_t m = c->bars; m; m &= m - 1) {
+        const uint32_t id = (uint32_t)__builtin_ctz(m);
+
+        if (!c->bar[id].expected && c->bar[id].arrived >= c->alive)
             bar_release(c, id);
+    }
 }
 
 static bool can_run(const struct sg_warp *w)
@@ -128,11 +130,7 @@ int sg_cta_slice(struct sg_cta *c)
 {
     bool ran = false;
     int r = SG_YIELD;
-#if defined(__x86_64__)
-    const unsigned save = _mm_getcsr();
 
-    _mm_setcsr(c->code->mxcsr);
-#endif
     for (uint32_t k = 0; k < c->nwarps; k++) {
         struct sg_warp *w = &c->warps[k];
         uint64_t before = c->icount;
@@ -147,9 +145,6 @@ int sg_cta_slice(struct sg_cta *c)
         ran |= c->icount != before;
         r = SG_YIELD;
     }
-#if defined(__x86_64__)
-    _mm_setcsr(save);
-#endif
     if (r == SG_FAULTED)
         return r;
     if (c->done_warps == c->nwarps)

@@ -29,7 +29,15 @@ static inline f32 f32b(u32 u)
 /* shift 0: low halves, 16: high halves */
 static inline void widen_f16(const u32 *src, int shift, f32 *dst)
 {
-#if defined(__F16C__) && defined(__AVX2__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    for (int k = 0; k < SG_LANES; k += 16) {
+        __m512i v = _mm512_loadu_si512(src + k);
+
+        if (shift)
+            v = _mm512_srli_epi32(v, 16);
+        _mm512_storeu_ps(dst + k, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)));
+    }
+#elif defined(__F16C__) && defined(__AVX2__)
     for (int k = 0; k < SG_LANES; k += 8) {
         __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(src + k));
         __m128i h;
@@ -46,7 +54,17 @@ static inline void widen_f16(const u32 *src, int shift, f32 *dst)
 
 static inline void narrow_f16(const f32 *src, u32 *dst)
 {
-#if defined(__F16C__) && defined(__AVX2__)
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    /* Whole registers to memory and back: parts would wait for each other there. */
+    for (int k = 0; k < SG_LANES; k += 16) {
+        const __m512 x = _mm512_loadu_ps(src + k);
+        const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        const __m512i h = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+
+        /* the canonical NaN of PTX */
+        _mm512_storeu_si512(dst + k, _mm512_mask_mov_epi32(h, nan, _mm512_set1_epi32(0x7fff)));
+    }
+#elif defined(__F16C__) && defined(__AVX2__)
     for (int k = 0; k < SG_LANES; k += 8) {
         __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(src + k), _MM_FROUND_TO_NEAREST_INT);
 

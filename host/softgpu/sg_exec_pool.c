@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #define MAX_THREADS 256
 #define MAX_ARENA (4ull << 30)    /* bytes of one launch on one thread */
@@ -223,7 +226,8 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
 }
 
-static void warp_start(struct sg_warp *w, struct sg_cta *c)
+/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
+static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
 {
     uint32_t first = w->index * SG_LANES;
     uint32_t n = c->nthreads - first;
@@ -237,11 +241,13 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c)
     w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
     w->ip = c->code->insns;
     sg_warp_set_mask(w, w->alive);
-    memset(w->sp, 0, sizeof(w->sp));
+    if (c->stack_words)
+        memset(w->sp, 0, sizeof(w->sp));
     fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
     fill(w, c->code, SG_SR_TOP, c->local_bytes);
     for (uint32_t k = 0; k < 3; k++)
-        fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
+        if (fresh >> k & 1)
+            fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
 }
 
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
@@ -293,17 +299,24 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
 static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
 {
     const struct sg_launch *l = run->l;
+    const uint32_t id[3] = {(uint32_t)(index % l->grid[0]),
+                            (uint32_t)(index / l->grid[0] % l->grid[1]),
+                            (uint32_t)(index / l->grid[0] / l->grid[1])};
+    uint32_t fresh = c->started ? 0 : 7;
 
-    c->ctaid[0] = (uint32_t)(index % l->grid[0]);
-    c->ctaid[1] = (uint32_t)(index / l->grid[0] % l->grid[1]);
-    c->ctaid[2] = (uint32_t)(index / l->grid[0] / l->grid[1]);
+    for (uint32_t k = 0; k < 3; k++) {
+        fresh |= (uint32_t)(c->ctaid[k] != id[k]) << k;
+        c->ctaid[k] = id[k];
+    }
+    c->started = true;
     c->alive = c->nthreads;
     c->done_warps = 0;
-    memset(c->bar, 0, sizeof(c->bar));
+    for (; c->bars; c->bars &= c->bars - 1)
+        c->bar[__builtin_ctz(c->bars)].active = false;
     c->cluster_arrived = 0;
     memset(c->shared, 0, c->shared_bytes);
     for (uint32_t i = 0; i < c->nwarps; i++)
-        warp_start(&c->warps[i], c);
+        warp_start(&c->warps[i], c, fresh);
 }
 
 static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
@@ -422,10 +435,18 @@ static void run_cooperative(struct sg_run *run, uint32_t worker)
 
 static void run_part(struct sg_run *run, uint32_t worker)
 {
+#if defined(__x86_64__)
+    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for what is under way */
+
+    _mm_setcsr(run->k->code.mxcsr);
+#endif
     if (run->l->cooperative)
         run_cooperative(run, worker);
     else
         run_ctas(run, worker);
+#if defined(__x86_64__)
+    _mm_setcsr(save);
+#endif
     arena_trim();
 }
 

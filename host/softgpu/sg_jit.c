@@ -339,11 +339,16 @@ static void jump_to(struct jit *j, size_t at, u32 insn)
 
 #define EXIT UINT32_MAX
 
+/* A handler is compiled code that uses SSE: with the upper halves of the registers in use, its first such
+ * instruction would take hundreds of cycles. No register's contents are kept across a call. */
 static void call_handler(struct jit *j, u32 insn)
 {
+    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     const struct sg_insn *in = &j->code->insns[insn];
     struct buf *b = B(j);
 
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
     alu_reg(b, true, 0x89, RDI, G_WARP);
     mov_imm64(b, RSI, (u64)(uintptr_t)in);
     mov_imm64(b, RAX, (u64)(uintptr_t)in->fn);
