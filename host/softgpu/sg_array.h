@@ -77,4 +77,32 @@ CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
                        struct sg_texobj **out);
 CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out);
 
+/* A texture or surface reference: of a module's .texref or .surfref, or of cuTexRefCreate. */
+struct sg_texref {
+    struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
+    struct sg_ctx *ctx;
+    pthread_mutex_t lock; /* guards the fields below */
+    bool bound;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUarray_format format; /* as cuTexRefSetFormat said; of linear memory */
+    unsigned channels;
+    CUdeviceptr address;   /* as cuTexRefSetAddress got it */
+};
+struct sg_texref *sg_texref_new(struct sg_ctx *ctx, bool surface); /* registered, with a reference */
+/* What a kernel that is launched now fetches through, with a reference; 1: nothing is bound. */
+CUresult sg_texref_object(struct sg_texref *t, struct sg_texobj **out);
+/* The handle of a module's variable; 500: no such. */
+CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint64_t *handle);
+
+/* What one launch has looked up. It stays until the launch has ended. */
+struct sg_texset {
+    struct sg_ctx *ctx;
+    pthread_mutex_t lock; /* guards the lists */
+    struct sg_texpin *pins[64];
+};
+void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx);
+const struct sg_texture *sg_texset_get(void *texset, uint64_t handle, bool surface);
+void sg_texset_clear(struct sg_texset *s);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sg_array.h"
 #include "sg_graph.h"
 
 /* What the forms of launch have in common. */
@@ -26,6 +27,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 {
     struct launch_op *o = (struct launch_op *)op;
     struct sg_fault fault = {0};
+    struct sg_texset textures;
     struct sg_launch l = {
         .kernel = o->func->kernel,
         .grid = {o->grid[0], o->grid[1], o->grid[2]},
@@ -39,8 +41,14 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .abort_flag = &s->ctx->abort,
         .print = sg_print,
         .print_error = sg_print_error,
+        .texture = sg_texset_get,
+        .textures = &textures,
     };
-    int r = sg_exec_launch(&l, &fault);
+    int r;
+
+    sg_texset_init(&textures, o->func->mod->ctx);
+    r = sg_exec_launch(&l, &fault);
+    sg_texset_clear(&textures);
 
     if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
         sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);

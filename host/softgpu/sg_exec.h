@@ -28,6 +28,7 @@ struct sg_diag {
     char message[SG_DIAG_MAX]; /* NUL-terminated, one line, names the symbol or opcode */
 };
 
+struct sg_texture; /* sg_tex.h */
 struct sg_module; /* a parsed PTX text: kernels are indexed, bodies decoded at first use */
 struct sg_kernel; /* owned by its module */
 
@@ -84,6 +85,12 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info);
 
 uint32_t sg_module_global_count(const struct sg_module *m);
 void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_global_info *info);
+/* Module-level .texref, .surfref and .samplerref variables: names of handles, not memory. */
+enum sg_opaque_kind { SG_OPAQUE_TEXREF, SG_OPAQUE_SURFREF, SG_OPAQUE_SAMPLERREF };
+uint32_t sg_module_opaque_count(const struct sg_module *m);
+const char *sg_module_get_opaque(const struct sg_module *m, uint32_t i, enum sg_opaque_kind *kind);
+/* What kernels get as the handle; like global addresses, before the first launch. */
+void sg_module_set_opaque_handle(struct sg_module *m, uint32_t i, uint64_t handle);
 /*
  * The driver half allocates each global (device memory of at least info.size, aligned) and says
  * where it lies; sg_module_init_globals() then writes the initialisers (with symbol addresses
@@ -115,6 +122,13 @@ struct sg_launch {
     /* Receives the lines of failed device asserts, which CUDA writes to stderr; called like print,
      * with print_ctx. NULL: they go where print output goes. */
     void (*print_error)(void *ctx, const char *text, size_t len);
+    /*
+     * The texture or surface behind a handle that the kernel uses, or NULL: no such object, and the
+     * kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS. Valid until the launch has ended. Called from
+     * many threads. NULL: there are no textures.
+     */
+    const struct sg_texture *(*texture)(void *textures, uint64_t handle, bool surface);
+    void *textures;
 };
 
 /* What ended a launch abnormally (a device-side error). */

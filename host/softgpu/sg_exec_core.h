@@ -138,6 +138,50 @@ struct sg_barrier {
     bool active;
 };
 
+/*
+ * Texture and surface instructions have more operands than an instruction has fields: they are put
+ * here by tex.arg and tex.val just before, and results are taken from here just behind. One warp of
+ * a block runs at a time and nothing comes between, so one of these a block is enough.
+ */
+enum sg_tex_arg { SG_TA_LAYER, SG_TA_COORD, SG_TA_LOD = 4, SG_TA_DX = 4, SG_TA_DY = 7,
+                  SG_TA_OFFSET = 10, SG_TA_COUNT = 13 };
+struct sg_tex_scratch {
+    uint32_t arg[SG_TA_COUNT][SG_LANES];
+    uint64_t val[4][SG_LANES];
+};
+#define SG_TEX_CACHE 8 /* power of two */
+struct sg_tex_cached {
+    uint64_t handle;
+    bool surface;
+    const struct sg_texture *t; /* NULL: not filled */
+};
+
+/* aux of texture and surface operations */
+#define SG_TX_DIMS(x) ((x) & 3u)
+#define SG_TX_CUBE 0x4u
+#define SG_TX_LAYERED 0x8u
+#define SG_TX_INT 0x10u      /* coordinates are integers */
+#define SG_TX_GRAD 0x20u
+#define SG_TX_F16 0x40u      /* results are halves */
+#define SG_TX_F16X2 0x80u    /* the same, two in a register */
+#define SG_TX_COMP(x) ((x) >> 8 & 3u) /* tld4 */
+/* surfaces: vector elements, bytes of each, what happens out of bounds, formatted */
+#define SG_TX_VEC(x) ((x) >> 10 & 7u)
+#define SG_TX_BYTES(x) (1u << ((x) >> 13 & 3u))
+#define SG_TX_MODE(x) ((x) >> 15 & 3u)
+#define SG_TX_FORMATTED 0x20000u
+#define SG_TX_OP(x) ((x) >> 18 & 7u) /* sured */
+#define SG_TX_SIGNED 0x200000u
+enum sg_tx_mode { SG_TX_TRAP, SG_TX_CLAMP, SG_TX_ZERO };
+enum sg_tx_op { SG_TX_ADD, SG_TX_MIN, SG_TX_MAX, SG_TX_AND, SG_TX_OR };
+/* imm of tex.query */
+enum sg_tx_query {
+    SG_TQ_WIDTH, SG_TQ_HEIGHT, SG_TQ_DEPTH, SG_TQ_CHANNEL_DATA_TYPE, SG_TQ_CHANNEL_ORDER,
+    SG_TQ_NORMALIZED_COORDS, SG_TQ_ARRAY_SIZE, SG_TQ_NUM_MIPMAP_LEVELS, SG_TQ_NUM_SAMPLES,
+    SG_TQ_FORCE_UNNORMALIZED_COORDS, SG_TQ_FILTER_MODE, SG_TQ_ADDR_MODE_0, SG_TQ_ADDR_MODE_1,
+    SG_TQ_ADDR_MODE_2, SG_TQ_MEMORY_LAYOUT
+};
+
 #define SG_NBARRIERS 16
 #define SG_RANGE_CACHE 256 /* power of two */
 
@@ -168,6 +212,9 @@ struct sg_cta {
     uint32_t worker; /* %smid */
     uint8_t *workspace; /* grid barrier of a cooperative launch (64 bytes) or NULL */
     struct sg_fault *fault;
+    const struct sg_launch *launch;
+    struct sg_tex_cached tex_cache[SG_TEX_CACHE];
+    struct sg_tex_scratch tex;
 };
 
 /* ---- sg_exec_warp.c: who runs ---- */

@@ -259,6 +259,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     c->run = run;
     c->code = code;
     c->mem = l->mem;
+    c->launch = l;
+    memset(c->tex_cache, 0, sizeof(c->tex_cache));
     c->warps = (struct sg_warp *)(void *)(mem + y->warps);
     c->shared = mem + y->shared;
     c->shared_bytes = code->static_shared + l->dynamic_shared;

@@ -432,6 +432,8 @@ struct sg_mod {
     bool ptx_is_libs; /* ptx is lib->meta and freed with it */
     uint64_t *globals; /* device addresses, one per module-level variable */
     uint32_t nglobals;
+    struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
+    uint32_t ntexrefs;
     uint32_t const_bytes;
     pthread_mutex_t lock;  /* guards funcs */
     struct sg_func *funcs; /* those with references; each unlinks itself at its end */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_int.h"
+#include "sg_array.h"
 
 /* ---- JIT options ---- */
 
@@ -159,6 +159,50 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
     return CUDA_SUCCESS;
 }
 
+/* Each texture and surface variable is a reference; its handle is what kernels see. */
+static CUresult place_texrefs(struct sg_mod *mod)
+{
+    uint32_t n = sg_module_opaque_count(mod->ptx);
+    enum sg_opaque_kind kind;
+
+    mod->texrefs = calloc(n ? n : 1, sizeof(*mod->texrefs));
+    if (!mod->texrefs)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (; mod->ntexrefs < n; mod->ntexrefs++) {
+        struct sg_texref **t = &mod->texrefs[mod->ntexrefs];
+
+        sg_module_get_opaque(mod->ptx, mod->ntexrefs, &kind);
+        *t = sg_texref_new(mod->ctx, kind == SG_OPAQUE_SURFREF);
+        if (!*t)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        sg_module_set_opaque_handle(mod->ptx, mod->ntexrefs, (*t)->obj.handle);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void release_texrefs(struct sg_mod *mod)
+{
+    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+        sg_obj_unregister(&mod->texrefs[i]->obj);
+        sg_obj_put(&mod->texrefs[i]->obj);
+    }
+    mod->ntexrefs = 0;
+}
+
+CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint64_t *handle)
+{
+    enum sg_opaque_kind kind;
+
+    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+        if (strcmp(sg_module_get_opaque(mod->ptx, i, &kind), name) ||
+            kind != (surface ? SG_OPAQUE_SURFREF : SG_OPAQUE_TEXREF))
+            continue;
+        *handle = mod->texrefs[i]->obj.handle;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
 static void release_globals(struct sg_mod *mod)
 {
     /* Once the context's incarnation has ended its memory is gone, and may be someone else's. */
@@ -174,7 +218,9 @@ static void mod_free(struct sg_obj *obj)
     struct sg_mod *mod = (struct sg_mod *)obj;
 
     release_globals(mod);
+    release_texrefs(mod);
     free(mod->globals);
+    free(mod->texrefs);
     if (mod->ptx && !mod->ptx_is_libs)
         sg_module_free(mod->ptx);
     pthread_mutex_destroy(&mod->lock);
@@ -206,6 +252,8 @@ CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_mo
         r = sg_ptx_parse(img, jit, &mod->ptx);
     if (r == CUDA_SUCCESS)
         r = place_globals(mod, jit);
+    if (r == CUDA_SUCCESS)
+        r = place_texrefs(mod);
     if (r == CUDA_SUCCESS && !sg_obj_register(&mod->obj))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
@@ -297,6 +345,7 @@ void sg_mod_unload(struct sg_mod *mod)
     }
     sg_ctx_drain(mod->ctx);
     release_globals(mod);
+    release_texrefs(mod);
 }
 
 CUresult sg_func_prepare(struct sg_func *f)

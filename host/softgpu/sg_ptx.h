@@ -139,7 +139,7 @@ enum sg_sym_kind { /* at module level and in bodies */
     SG_K_SHARED,     /* index: shared variable table */
     SG_K_FUNC,       /* index: funcs[] */
     SG_K_ENTRY,
-    SG_K_OPAQUE,     /* texture, surface, sampler: may not be used */
+    SG_K_OPAQUE,     /* texture, surface, sampler; index: opaques[] */
     SG_K_REG,        /* bodies: virtual register */
     SG_K_RANGE,      /* bodies: %r<n>; index: ranges[] */
     SG_K_LOCAL,      /* bodies: local or call parameter; index: lvars[] */
@@ -161,6 +161,13 @@ struct sg_var {
     uint32_t init_line;
     bool has_data;       /* of a cubin: its initial value lies at m->text + data_at */
     uint64_t data_at;
+};
+
+/* A module-level texture, surface or sampler variable. */
+struct sg_opaque {
+    char *name;
+    enum sg_opaque_kind kind;
+    uint64_t handle;
 };
 
 /* A parameter as declared. */
@@ -188,6 +195,7 @@ struct sg_func {
     bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
 };
 
+#define SG_RELOC_OPAQUE 0x40000000u /* in sg_reloc.global: of the opaques; nothing has so many */
 /* A place in the constant pool that holds the address of a global. */
 struct sg_reloc {
     uint32_t offset, global;
@@ -287,6 +295,8 @@ struct sg_module {
     struct sg_symtab symtab;
     struct sg_var *vars; /* globals and constants */
     uint32_t nvars, cap_vars;
+    struct sg_opaque *opaques;
+    uint32_t nopaques, cap_opaques;
     struct sg_var *shared; /* .shared at module level */
     uint32_t nshared, cap_shared;
     struct sg_func *funcs;
@@ -321,6 +331,7 @@ struct sg_decl {
     uint32_t range; /* %r<range>; 0: none */
     uint32_t vec;   /* .v2 .v4: 2, 4; else 1 */
     bool opaque;
+    enum sg_opaque_kind opaque_kind;
 };
 /* Parses qualifiers and type up to the first name; then one name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);

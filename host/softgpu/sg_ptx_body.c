@@ -165,7 +165,8 @@ static const struct sg_family *find_family(const char *base)
     static const struct sg_family *const tabs[] = {sg_families_int, sg_families_flt,
                                                    sg_families_mem, sg_families_warp,
                                                    sg_families_ctl, sg_families_mma,
-                                                   sg_families_bulk, sg_families_video};
+                                                   sg_families_bulk, sg_families_video,
+                                                   sg_families_tex};
 
     for (size_t i = 0; i < sizeof(tabs) / sizeof(tabs[0]); i++)
         for (const struct sg_family *f = tabs[i]; f->base; f++)

@@ -55,6 +55,10 @@ struct sg_opnd {
     uint32_t v;      /* vreg, special register, or index of the symbol */
     uint32_t pq;     /* second register of p|q */
     uint64_t imm;    /* value; offset of an address */
+    bool coords;     /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
+    bool has_sampler; /* ADDR: b, in sampler */
+    bool sampler_sym; /* it is a symbol */
+    uint32_t sampler; /* register, or index of the symbol */
     const char *name;
     uint32_t name_len;
     uint32_t nel;
@@ -192,6 +196,8 @@ static inline uint32_t sg_temp(struct sg_dec *d, enum sg_type type)
 uint32_t sg_const32(struct sg_dec *d, uint32_t v);
 uint32_t sg_const64(struct sg_dec *d, uint64_t v);
 uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend);
+/* The handle of a .texref, .surfref or .samplerref: index in the module's opaques. */
+uint32_t sg_const_opaque(struct sg_dec *d, uint32_t opaque);
 uint32_t sg_sreg(struct sg_dec *d, uint32_t sr);
 /* Address of dynamic shared memory, filled in when the static part is known. */
 uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend);
@@ -242,7 +248,8 @@ struct sg_family {
 #define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u /* takes the predicate itself */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
-    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[];
+    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[],
+    sg_families_video[], sg_families_tex[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
 #define SG_MAX_ARGS 64
 /* The operands of a call. */

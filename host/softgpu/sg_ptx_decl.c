@@ -155,6 +155,9 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") ||
                    sg_tok_eq(t, ".samplerref")) {
             d->opaque = true;
+            d->opaque_kind = sg_tok_eq(t, ".texref")    ? SG_OPAQUE_TEXREF
+                             : sg_tok_eq(t, ".surfref") ? SG_OPAQUE_SURFREF
+                                                        : SG_OPAQUE_SAMPLERREF;
             d->v.type = SG_TY_B64;
         } else if (ty != SG_TY_NONE) {
             d->v.type = ty;

@@ -184,6 +184,11 @@ uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend)
     return SG_OPND_CONST | off;
 }
 
+uint32_t sg_const_opaque(struct sg_dec *d, uint32_t opaque)
+{
+    return sg_const_sym(d, SG_RELOC_OPAQUE | opaque, 0);
+}
+
 #define DYN32 UINT32_MAX /* as sg_reloc.global: not a variable */
 #define DYN64 (UINT32_MAX - 1)
 
@@ -231,7 +236,9 @@ void sg_code_relocate(struct sg_module *m, struct sg_code *c)
 {
     for (uint32_t i = 0; i < c->nrelocs; i++) {
         const struct sg_reloc *r = &c->relocs[i];
-        uint64_t v = m->vars[r->global].address + (uint64_t)r->addend;
+        uint64_t v = r->global & SG_RELOC_OPAQUE
+                         ? m->opaques[r->global & ~SG_RELOC_OPAQUE].handle
+                         : m->vars[r->global].address + (uint64_t)r->addend;
 
         for (uint32_t k = 0; k < SG_LANES; k++)
             memcpy(c->pool + r->offset + k * 8, &v, 8);

@@ -44,6 +44,23 @@ void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_globa
     info->is_extern = v->is_extern;
 }
 
+uint32_t sg_module_opaque_count(const struct sg_module *m)
+{
+    return m->nopaques;
+}
+
+const char *sg_module_get_opaque(const struct sg_module *m, uint32_t i, enum sg_opaque_kind *kind)
+{
+    *kind = m->opaques[i].kind;
+    return m->opaques[i].name;
+}
+
+void sg_module_set_opaque_handle(struct sg_module *m, uint32_t i, uint64_t handle)
+{
+    if (i < m->nopaques)
+        m->opaques[i].handle = handle;
+}
+
 void sg_module_set_global_address(struct sg_module *m, uint32_t i, uint64_t device_address)
 {
     if (i < m->nvars)

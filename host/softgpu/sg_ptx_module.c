@@ -80,6 +80,24 @@ static char *name_dup(const char *s, uint32_t len)
     return n;
 }
 
+static int add_opaque(struct parse *p, const struct sg_decl *d)
+{
+    struct sg_module *m = p->m;
+    char *name;
+
+    if (d->v.ndims || m->nopaques >= SG_RELOC_OPAQUE - 1)
+        return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
+                          "arrays of texture, surface and sampler variables");
+    if (!sg_grow(&m->opaques, &m->cap_opaques, m->nopaques, sizeof(*m->opaques)))
+        return nomem(p);
+    name = name_dup(d->name, d->name_len);
+    if (!name)
+        return nomem(p);
+    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0};
+    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0
+                                                                                        : nomem(p);
+}
+
 /* Copies of a declaration (.extern first, definition later) share one entry. */
 static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var *v)
 {
@@ -106,7 +124,7 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
         return 0;
     }
     if (kind == SG_K_OPAQUE)
-        return sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, 0) ? 0 : nomem(p);
+        return add_opaque(p, d);
     if (!sg_grow(tab, cap, *n, sizeof(**tab)))
         return nomem(p);
     name = name_dup(d->name, d->name_len);
@@ -533,6 +551,9 @@ void sg_module_free(struct sg_module *m)
         free(m->vars[i].name);
     for (uint32_t i = 0; i < m->nshared; i++)
         free(m->shared[i].name);
+    for (uint32_t i = 0; i < m->nopaques; i++)
+        free(m->opaques[i].name);
+    free(m->opaques);
     free(m->kernels);
     free(m->funcs);
     free(m->vars);

@@ -264,6 +264,42 @@ static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
     return 0;
 }
 
+/* Behind the texture or surface in an address: {sampler,} coordinates. */
+static int parse_coords(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_opnd x = {0};
+    int r;
+
+    sg_lex_next(&d->l);
+    o->coords = true;
+    if (d->l.tok.kind == SG_T_ID) {
+        r = parse_name(d, &x);
+        if (r)
+            return r;
+        if (!sg_tok_is(&d->l, ',')) { /* one coordinate, without braces */
+            o->nel = 1;
+            o->el[0] = (struct sg_opel){x.kind, x.v, x.imm};
+            return x.kind == SG_O_SYM || x.kind == SG_O_NAME
+                       ? sg_dec_syntax(d, "a coordinate expected")
+                       : 0;
+        }
+        if (x.kind != SG_O_REG && (x.kind != SG_O_SYM || x.symkind != SG_K_OPAQUE))
+            return sg_dec_syntax(d, "a sampler expected");
+        o->has_sampler = true;
+        o->sampler_sym = x.kind == SG_O_SYM;
+        o->sampler = x.v;
+        sg_lex_next(&d->l);
+    }
+    if (!sg_tok_is(&d->l, '{'))
+        return sg_dec_syntax(d, "coordinates expected");
+    r = parse_vector(d, &x);
+    if (r)
+        return r;
+    o->nel = x.nel;
+    memcpy(o->el, x.el, sizeof(o->el));
+    return 0;
+}
+
 static int parse_address(struct sg_dec *d, struct sg_opnd *o)
 {
     int r;
@@ -288,11 +324,37 @@ static int parse_address(struct sg_dec *d, struct sg_opnd *o)
     r = parse_offset(d, &o->imm);
     if (r)
         return r;
-    if (sg_tok_is(&d->l, ','))
-        return sg_dec_refuse(d, "texture and tensor addresses are not available");
+    if (sg_tok_is(&d->l, ',')) {
+        r = parse_coords(d, o);
+        if (r)
+            return r;
+    }
     if (!sg_tok_is(&d->l, ']'))
         return sg_dec_syntax(d, "']' expected");
     sg_lex_next(&d->l);
+    return 0;
+}
+
+/* |q behind p or a vector */
+static int parse_second(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_opnd q = {0};
+    int r;
+
+    if (!sg_tok_is(&d->l, '|'))
+        return 0;
+    sg_lex_next(&d->l);
+    if (d->l.tok.kind != SG_T_ID)
+        return sg_dec_syntax(d, "a predicate expected behind '|'");
+    r = parse_name(d, &q);
+    if (r)
+        return r;
+    if (q.kind == SG_O_SINK)
+        q.v = sg_temp(d, SG_TY_PRED);
+    else if (q.kind != SG_O_REG || d->vregs[q.v].cls != SG_C_PRED)
+        return sg_dec_syntax(d, "a predicate expected behind '|'");
+    o->has_pq = true;
+    o->pq = q.v;
     return 0;
 }
 
@@ -301,8 +363,10 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
     int r;
 
     memset(o, 0, offsetof(struct sg_opnd, el));
-    if (sg_tok_is(&d->l, '{'))
-        return parse_vector(d, o);
+    if (sg_tok_is(&d->l, '{')) {
+        r = parse_vector(d, o);
+        return r ? r : parse_second(d, o);
+    }
     if (sg_tok_is(&d->l, '['))
         return parse_address(d, o);
     if (sg_tok_is(&d->l, '!')) {
@@ -327,23 +391,7 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
         return r;
     if (o->kind == SG_O_SYM)
         return parse_offset(d, &o->imm);
-    if (sg_tok_is(&d->l, '|')) { /* p|q */
-        struct sg_opnd q = {0};
-
-        sg_lex_next(&d->l);
-        if (d->l.tok.kind != SG_T_ID)
-            return sg_dec_syntax(d, "a predicate expected behind '|'");
-        r = parse_name(d, &q);
-        if (r)
-            return r;
-        if (q.kind == SG_O_SINK)
-            q.v = sg_temp(d, SG_TY_PRED);
-        else if (q.kind != SG_O_REG || d->vregs[q.v].cls != SG_C_PRED)
-            return sg_dec_syntax(d, "a predicate expected behind '|'");
-        o->has_pq = true;
-        o->pq = q.v;
-    }
-    return 0;
+    return parse_second(d, o);
 }
 
 int sg_opcode_parse(struct sg_opcode *oc, const char *text)
@@ -458,8 +506,13 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
     case SG_K_ENTRY:
         v = sg_func_address(o->v) + o->imm;
         break;
+    case SG_K_OPAQUE: /* a handle, wherever an address of one is written */
+        if (wide && !o->imm)
+            return sg_const_opaque(d, o->v);
+        sg_dec_syntax(d, "'%.*s' is a handle of 64 bits", (int)o->name_len, o->name);
+        return SG_OPND_CONST;
     default:
-        sg_dec_refuse(d, "textures, surfaces and samplers are not available");
+        sg_dec_syntax(d, "'%.*s' has no address", (int)o->name_len, o->name);
         return SG_OPND_CONST;
     }
     return wide ? sg_const64(d, v) : sg_const32(d, (uint32_t)v);

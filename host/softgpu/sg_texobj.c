@@ -316,3 +316,71 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
     o->t.surface = true;
     return done(o, r, out);
 }
+
+/* ---- what a launch looks up ---- */
+
+struct sg_texpin {
+    struct sg_texpin *next;
+    uint64_t handle;
+    bool surface;
+    struct sg_texobj *o; /* a reference */
+};
+
+void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx)
+{
+    memset(s, 0, sizeof(*s));
+    s->ctx = ctx;
+    pthread_mutex_init(&s->lock, NULL);
+}
+
+/* The object behind a handle, also behind that of a reference, when it is of the context. */
+static struct sg_texobj *find(struct sg_ctx *ctx, uint64_t handle, bool surface)
+{
+    struct sg_texobj *o = sg_lookup(handle, surface ? SG_T_SURFOBJ : SG_T_TEXOBJ);
+
+    if (!o) {
+        SG_AUTO struct sg_texref *t = sg_lookup(handle, surface ? SG_T_SURFREF : SG_T_TEXREF);
+
+        if (!t || sg_texref_object(t, &o) != CUDA_SUCCESS)
+            return NULL;
+    }
+    if (o->ctx == ctx)
+        return o;
+    sg_obj_put(&o->obj);
+    return NULL;
+}
+
+const struct sg_texture *sg_texset_get(void *texset, uint64_t handle, bool surface)
+{
+    struct sg_texset *s = texset;
+    struct sg_texpin **list = &s->pins[(handle >> 4) & 63], *p;
+
+    pthread_mutex_lock(&s->lock);
+    for (p = *list; p && (p->handle != handle || p->surface != surface); p = p->next)
+        ;
+    if (!p && (p = malloc(sizeof(*p)))) {
+        *p = (struct sg_texpin){*list, handle, surface, find(s->ctx, handle, surface)};
+        if (p->o) {
+            *list = p;
+        } else {
+            free(p);
+            p = NULL;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return p ? &p->o->t : NULL;
+}
+
+void sg_texset_clear(struct sg_texset *s)
+{
+    for (size_t i = 0; i < sizeof(s->pins) / sizeof(s->pins[0]); i++) {
+        while (s->pins[i]) {
+            struct sg_texpin *p = s->pins[i];
+
+            s->pins[i] = p->next;
+            sg_obj_put(&p->o->obj);
+            free(p);
+        }
+    }
+    pthread_mutex_destroy(&s->lock);
+}
