@@ -227,7 +227,7 @@ static void one_level(const struct ref *r, int l, const double x[3], size_t slic
     }
     for (int k = 0; k < 3; k++) {
         base[k] = floor(x[k] - 0.5);
-        frac[k] = round((x[k] - 0.5 - base[k]) * 256) / 256;
+        frac[k] = rint((x[k] - 0.5 - base[k]) * 256) / 256; /* ties are not specified */
     }
     for (int i = 0; i < 1 << r->dims; i++) {
         double w = 1;
@@ -269,7 +269,7 @@ static void expected(const struct ref *r, const float s[4], double lod, size_t s
         return;
     }
     l = (int)floor(lod);
-    w = round((lod - l) * 256) / 256;
+    w = rint((lod - l) * 256) / 256;
     position(r, l, s, x);
     one_level(r, l, x, slice, out);
     if (w == 0)
