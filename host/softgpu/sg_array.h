@@ -82,13 +82,15 @@ struct sg_texref {
     struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
     struct sg_ctx *ctx;
     pthread_mutex_t lock; /* guards the fields below */
-    bool bound;
+    bool bound, sampler; /* sampler: desc alone, nothing to bind */
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC desc;
     CUarray_format format; /* as cuTexRefSetFormat said; of linear memory */
     unsigned channels;
     CUdeviceptr address;   /* as cuTexRefSetAddress got it */
 };
+/* An object that is a sampler alone: nothing can be fetched through it. */
+CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struct sg_texobj **out);
 struct sg_texref *sg_texref_new(struct sg_ctx *ctx, bool surface); /* registered, with a reference */
 /* What a kernel that is launched now fetches through, with a reference; 1: nothing is bound. */
 CUresult sg_texref_object(struct sg_texref *t, struct sg_texobj **out);

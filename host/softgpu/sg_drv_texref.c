@@ -37,6 +37,8 @@ CUresult sg_texref_object(struct sg_texref *t, struct sg_texobj **out)
     CUDA_TEXTURE_DESC desc;
     bool bound;
 
+    if (t->sampler)
+        return sg_sampler_new(t->ctx, &t->desc, out);
     pthread_mutex_lock(&t->lock);
     bound = t->bound;
     res = t->res;

@@ -89,6 +89,14 @@ void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_globa
 enum sg_opaque_kind { SG_OPAQUE_TEXREF, SG_OPAQUE_SURFREF, SG_OPAQUE_SAMPLERREF };
 uint32_t sg_module_opaque_count(const struct sg_module *m);
 const char *sg_module_get_opaque(const struct sg_module *m, uint32_t i, enum sg_opaque_kind *kind);
+/* The initialiser of a sampler variable (independent texture mode); without one: all zero, wrap. */
+struct sg_sampler_init {
+    int address[3];            /* numbers of CUaddress_mode */
+    bool linear, unnormalized; /* filter_mode = linear, force_unnormalized_coords = 1 */
+};
+/* 0, or 218 with diag filled when the initialiser is not understood. */
+int sg_module_get_sampler(const struct sg_module *m, uint32_t i, struct sg_sampler_init *out,
+                          struct sg_diag *diag);
 /* What kernels get as the handle; like global addresses, before the first launch. */
 void sg_module_set_opaque_handle(struct sg_module *m, uint32_t i, uint64_t handle);
 /*

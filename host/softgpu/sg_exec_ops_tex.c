@@ -29,6 +29,8 @@ const struct sg_texture *sg_tex_of(struct sg_warp *w, const struct sg_insn *in, 
     const struct sg_texture *t = sg_tex_peek(w, handle, surface);
     char text[80];
 
+    if (t && !t->nlevels) /* a sampler alone */
+        t = NULL;
     if (!t) {
         snprintf(text, sizeof(text), "0x%llx is no %s", (unsigned long long)handle,
                  surface ? "surface" : "texture");
@@ -142,6 +144,27 @@ static void put_result(struct sg_warp *w, const struct sg_insn *in, u32 lane,
         val[k][lane] = in->aux & SG_TX_F16 ? to_half(t, v[k]) : v[k].u;
 }
 
+/* The texture of one handle with the sampler of another (independent mode). */
+static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t,
+                        const struct sg_texture *s)
+{
+    *mix = *t;
+    memcpy(mix->border, s->border, sizeof(mix->border));
+    mix->linear = s->linear && sg_tex_is_float(t) && !t->buffer;
+    mix->mip_linear = s->mip_linear;
+    mix->normalized = t->normalized && s->normalized;
+    for (int k = 0; k < 3; k++) {
+        mix->address[k] = s->address[k];
+        if (t->cube || (!mix->normalized && s->address[k] != SG_BORDER))
+            mix->address[k] = SG_CLAMP;
+    }
+    if (s->nlevels) { /* a sampler variable has no levels of detail of its own */
+        mix->bias = s->bias;
+        mix->min_lod = s->min_lod;
+        mix->max_lod = s->max_lod;
+    }
+}
+
 /* in->b: the handle whose sampler is used (independent mode); the same as in->a otherwise. */
 static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
 {
@@ -158,18 +181,10 @@ static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
         if (!t)
             return SG_FAULTED;
         if (hs[i] != h[i]) {
-            s = sg_tex_of(w, in, i, hs[i], false);
+            s = sg_tex_peek(w, hs[i], false);
             if (!s)
-                return SG_FAULTED;
-            mix = *t;
-            memcpy(mix.address, s->address, sizeof(mix.address));
-            memcpy(mix.border, s->border, sizeof(mix.border));
-            mix.linear = s->linear && sg_tex_is_float(t);
-            mix.mip_linear = s->mip_linear;
-            mix.normalized = s->normalized;
-            mix.bias = s->bias;
-            mix.min_lod = s->min_lod;
-            mix.max_lod = s->max_lod;
+                return sg_fault_set(w, in, i, SG_ERR_ADDRESS, "no sampler");
+            mix_sampler(&mix, t, s);
             t = &mix;
         }
         gather_args(w, in, i, &at);
@@ -265,14 +280,16 @@ HANDLER(tex_query)
     return SG_NEXT;
 }
 
-/* imm: enum sg_opaque_kind. No handle is a sampler alone. */
+/* imm: enum sg_opaque_kind. A texture has a sampler, but is none. */
 HANDLER(tex_is)
 {
     const u64 *h = SRC(u64, a);
     u32 r = 0;
 
     EACH(w->mask) {
-        if (in->imm != SG_OPAQUE_SAMPLERREF && sg_tex_peek(w, h[i], in->imm == SG_OPAQUE_SURFREF))
+        const struct sg_texture *t = sg_tex_peek(w, h[i], in->imm == SG_OPAQUE_SURFREF);
+
+        if (t && (in->imm == SG_OPAQUE_SAMPLERREF) == !t->nlevels)
             r |= 1u << i;
     }
     sg_set_pred(w, in->d, r);

@@ -160,15 +160,35 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
 }
 
 /* Each texture and surface variable is a reference; its handle is what kernels see. */
-static CUresult place_texrefs(struct sg_mod *mod)
+static CUresult place_sampler(struct sg_mod *mod, uint32_t i, struct sg_texref *t,
+                              struct sg_jit *jit)
 {
+    struct sg_sampler_init s;
+    struct sg_diag diag = {0};
+    CUresult r = (CUresult)sg_module_get_sampler(mod->ptx, i, &s, &diag);
+
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(jit, diag.message);
+        return sg_fail(r, "PTX line %u: %s", diag.line, diag.message);
+    }
+    t->sampler = true;
+    for (int k = 0; k < 3; k++)
+        t->desc.addressMode[k] = (CUaddress_mode)s.address[k];
+    t->desc.filterMode = s.linear ? CU_TR_FILTER_MODE_LINEAR : CU_TR_FILTER_MODE_POINT;
+    t->desc.flags = s.unnormalized ? 0 : CU_TRSF_NORMALIZED_COORDINATES;
+    return CUDA_SUCCESS;
+}
+
+static CUresult place_texrefs(struct sg_mod *mod, struct sg_jit *jit)
+{
+    CUresult r = CUDA_SUCCESS;
     uint32_t n = sg_module_opaque_count(mod->ptx);
     enum sg_opaque_kind kind;
 
     mod->texrefs = calloc(n ? n : 1, sizeof(*mod->texrefs));
     if (!mod->texrefs)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (; mod->ntexrefs < n; mod->ntexrefs++) {
+    for (; mod->ntexrefs < n && r == CUDA_SUCCESS; mod->ntexrefs++) {
         struct sg_texref **t = &mod->texrefs[mod->ntexrefs];
 
         sg_module_get_opaque(mod->ptx, mod->ntexrefs, &kind);
@@ -176,8 +196,10 @@ static CUresult place_texrefs(struct sg_mod *mod)
         if (!*t)
             return CUDA_ERROR_OUT_OF_MEMORY;
         sg_module_set_opaque_handle(mod->ptx, mod->ntexrefs, (*t)->obj.handle);
+        if (kind == SG_OPAQUE_SAMPLERREF)
+            r = place_sampler(mod, mod->ntexrefs, *t, jit);
     }
-    return CUDA_SUCCESS;
+    return r;
 }
 
 static void release_texrefs(struct sg_mod *mod)
@@ -253,7 +275,7 @@ CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_mo
     if (r == CUDA_SUCCESS)
         r = place_globals(mod, jit);
     if (r == CUDA_SUCCESS)
-        r = place_texrefs(mod);
+        r = place_texrefs(mod, jit);
     if (r == CUDA_SUCCESS && !sg_obj_register(&mod->obj))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {

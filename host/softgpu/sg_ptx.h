@@ -168,6 +168,8 @@ struct sg_opaque {
     char *name;
     enum sg_opaque_kind kind;
     uint64_t handle;
+    const char *init; /* text of the initialiser or NULL */
+    uint32_t init_line;
 };
 
 /* A parameter as declared. */
@@ -342,6 +344,8 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 /* Decodes the body of a kernel into k->code (sg_ptx_body.c). */
 int sg_decode(struct sg_kernel *k, struct sg_diag *diag);
 void sg_code_free(struct sg_code *c);
+/* The address or handle that a place needs, without the addend; 0: not known yet. */
+uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r);
 void sg_code_relocate(struct sg_module *m, struct sg_code *c);
 
 #endif

@@ -207,6 +207,9 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
     if (d->nops < f->min_ops || d->nops > f->max_ops)
         return sg_dec_syntax(d, "%s: %u operands, %u%s expected", d->oc.full, d->nops, f->min_ops,
                              f->max_ops != f->min_ops ? " or more" : "");
+    for (uint32_t i = 0; i < d->nops; i++)
+        if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
+            return sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
     if (around) {
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);

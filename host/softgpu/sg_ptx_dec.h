@@ -247,6 +247,7 @@ struct sg_family {
 };
 #define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u /* takes the predicate itself */
+#define SG_FAM_COORDS 4u /* takes coordinates in an address */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
     sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[],
     sg_families_video[], sg_families_tex[];

@@ -232,13 +232,17 @@ uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var)
     return d->shared_offset[var];
 }
 
+uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r)
+{
+    return r->global & SG_RELOC_OPAQUE ? m->opaques[r->global & ~SG_RELOC_OPAQUE].handle
+                                       : m->vars[r->global].address;
+}
+
 void sg_code_relocate(struct sg_module *m, struct sg_code *c)
 {
     for (uint32_t i = 0; i < c->nrelocs; i++) {
         const struct sg_reloc *r = &c->relocs[i];
-        uint64_t v = r->global & SG_RELOC_OPAQUE
-                         ? m->opaques[r->global & ~SG_RELOC_OPAQUE].handle
-                         : m->vars[r->global].address + (uint64_t)r->addend;
+        uint64_t v = sg_reloc_value(m, r) + (uint64_t)r->addend;
 
         for (uint32_t k = 0; k < SG_LANES; k++)
             memcpy(c->pool + r->offset + k * 8, &v, 8);

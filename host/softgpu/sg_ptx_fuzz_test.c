@@ -7,6 +7,7 @@
  * everything. The sequence is the same each time.
  */
 #include "sg_exec_test.h"
+#include "sg_tex.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,45 @@ static const char sample[] =
     "ld.const.u8 %h3, [by+1];\nld.global.u64 %rd5, [tab+8];\nld.f32 %f3, [%rd5];\n"
     "vote.sync.ballot.b32 %r11, %p1, -1;\nst.global.f32 [%rd3], %f3;\nret;\n}\n";
 
+/* Textures and surfaces: any handle is one of two small ones, or none. */
+static const char textures[] =
+    ".version 8.3\n.target sm_80, texmode_independent\n.address_size 64\n.global .texref tr;\n"
+    ".global .surfref sr;\n.global .samplerref sm = { addr_mode_0 = clamp_to_edge, filter_mode = linear };\n"
+    ".visible .entry t(.param .u64 h)\n{\n.reg .pred %p<4>;\n.reg .f32 %f<12>;\n.reg .b32 %r<12>;\n"
+    ".reg .b64 %rd<4>;\n.reg .b16 %h<6>;\nld.param.u64 %rd1, [h];\nmov.u32 %r1, %tid.x;\n"
+    "cvt.rn.f32.u32 %f1, %r1;\nmov.f32 %f2, 0f3F000000;\nshl.b32 %r2, %r1, 2;\nmov.u64 %rd2, tr;\n"
+    "tex.1d.v4.f32.s32 {%f3, %f4, %f5, %f6}, [%rd1, {%r1}];\n"
+    "tex.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}|%p1, [%rd1, sm, {%f1, %f2}], {1, -3};\n"
+    "tex.level.3d.v4.s32.f32 {%r3, %r4, %r5, %r6}, [tr, {%f1, %f2, %f1, %f1}], %f2;\n"
+    "tex.grad.a2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd1, {%r1, %f1, %f2, %f2}], {%f1, %f2}, {%f2, %f1};\n"
+    "tex.cube.v4.f32.f32 {%f7, %f8, %f9, _}, [%rd2, {%f1, %f2, %f3, %f3}];\n"
+    "tex.a1d.v2.f16x2.f32 {%r3, %r4}, [%rd1, {%r1, %f1}];\n"
+    "tld4.g.2d.v4.f32.f32 {%f3, %f4, %f5, %f6}, [%rd1, {%f1, %f2}], {3, 2};\n"
+    "txq.width.b32 %r7, [%rd1];\ntxq.level.height.b32 %r8, [tr], %r7;\nistypep.texref %p2, %rd2;\n"
+    "suld.b.2d.v2.b32.clamp {%r3, %r4}, [%rd1, {%r2, %r1}];\nsuq.width.b32 %r8, [sr];\n"
+    "sust.b.2d.v4.b16.zero [%rd1, {%r2, %r1}], {%h1, %h2, %h3, %h4};\n"
+    "sust.p.a2d.v4.b32.clamp [sr, {%r1, %r2, %r1, %r1}], {%r3, %r4, %r5, %r6};\n"
+    "sured.b.add.3d.u32.zero [%rd1, {%r2, %r1, %r1, %r1}], %r3;\nret;\n}\n";
+
+static float texels[8 * 8 * 6 * 4];
+
+static const struct sg_texture *some_texture(void *unused, uint64_t handle, bool surface)
+{
+    static struct sg_texture t[2];
+
+    (void)unused;
+    for (uint32_t i = 0; i < 2 && !t[i].nlevels; i++) {
+        t[i] = (struct sg_texture){.kind = i ? SG_TEXEL_UINT : SG_TEXEL_FLOAT, .bytes = i ? 1 : 4,
+                                   .channels = 4, .elem = i ? 4 : 16, .dims = 2 + i, .nlevels = 1,
+                                   .cube = !i, .address = {SG_WRAP, SG_MIRROR, SG_BORDER},
+                                   .linear = !i, .normalized = i, .seamless = !i};
+        t[i].level[0] = (struct sg_tex_level){(uintptr_t)texels, 8, 8, 6, 8 * t[i].elem,
+                                              64 * t[i].elem};
+    }
+    t[0].surface = surface;
+    return handle % 5 == 4 ? NULL : &t[handle % 2];
+}
+
 static uint64_t rng = 0x9e3779b97f4a7c15ull;
 static uint32_t rnd(uint32_t n)
 {
@@ -46,7 +86,8 @@ static const char *const words[] = {
     "{", "}", "[", "]", "(", ")", ";", ",", "4294967295", "-1", "0x7fffffffffffffff", "%r1", "%rd1",
     "%p1", "@%p1 ", ".u64", ".b16", ".v4", ".align 64", "<99999999>", "[1000000]", "bra L1;", "ret;",
     "%tid.x", "1e999", "0f7FC00000", "/*", "*/", "//", "\"", ".param", ".reg .b32 %r<4>;", "t", "f",
-    "L1:", ":", "exit;", "call f;", ".shared", ".global", "dyn", "0", "call.uni (r0), f, (a0);"};
+    "L1:", ":", "exit;", "call f;", ".shared", ".global", "dyn", "0", "call.uni (r0), f, (a0);",
+    "{%f1, %f2}", "[tr, {%f1}]", ".v4", "sm", ".cube", ".a2d"};
 
 static size_t mutate(char *buf, size_t n, size_t max, const char *src, size_t len)
 {
@@ -112,6 +153,12 @@ static void one(const char *text, size_t n)
     }
     if (sg_module_init_globals(m, &d))
         goto out;
+    for (uint32_t i = 0; i < sg_module_opaque_count(m); i++) {
+        struct sg_sampler_init unused;
+
+        sg_module_get_sampler(m, i, &unused, &d);
+        sg_module_set_opaque_handle(m, i, 5 + i);
+    }
     room = tm_alloc(4096);
     for (uint32_t i = 0; i < sg_module_kernel_count(m) && i < 40; i++) {
         struct tk t = {.m = m, .k = sg_module_kernel(m, i)};
@@ -152,6 +199,9 @@ int main(int argc, char **argv)
     t_watchdog = 20000;
     if (argc < 3)
         fuzz("changed text", sample, strlen(sample), rounds);
+    t_texture = some_texture;
+    if (argc < 3)
+        fuzz("changed textures", textures, strlen(textures), rounds);
     for (int i = 2; i < argc; i++) {
         FILE *f = fopen(argv[i], "rb");
         char *text = malloc(4 << 20);

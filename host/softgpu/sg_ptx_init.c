@@ -44,6 +44,12 @@ void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_globa
     info->is_extern = v->is_extern;
 }
 
+static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
+{
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",
+                      what, (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+}
+
 uint32_t sg_module_opaque_count(const struct sg_module *m)
 {
     return m->nopaques;
@@ -53,6 +59,59 @@ const char *sg_module_get_opaque(const struct sg_module *m, uint32_t i, enum sg_
 {
     *kind = m->opaques[i].kind;
     return m->opaques[i].name;
+}
+
+static int sampler_value(struct sg_sampler_init *s, const struct sg_tok *name,
+                         const struct sg_tok *value)
+{
+    static const char *const modes[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border",
+                                        "clamp_ogl"};
+    static const char *const names[] = {"addr_mode_0", "addr_mode_1", "addr_mode_2"};
+
+    for (int k = 0; k < 3; k++) {
+        for (int m = 0; sg_tok_eq(name, names[k]) && m < 5; m++) {
+            if (sg_tok_eq(value, modes[m])) {
+                s->address[k] = m == 4 ? 1 : m; /* clamp_ogl: to the edge, as of these textures */
+                return 0;
+            }
+        }
+    }
+    if (sg_tok_eq(name, "filter_mode") &&
+        (sg_tok_eq(value, "linear") || sg_tok_eq(value, "nearest")))
+        s->linear = sg_tok_eq(value, "linear");
+    else if (sg_tok_eq(name, "force_unnormalized_coords") && value->kind == SG_T_INT)
+        s->unnormalized = value->ival != 0;
+    else
+        return 1;
+    return 0;
+}
+
+/* { name = value, ... } */
+int sg_module_get_sampler(const struct sg_module *m, uint32_t i, struct sg_sampler_init *out,
+                          struct sg_diag *diag)
+{
+    const struct sg_opaque *o = &m->opaques[i];
+    struct sg_tok name;
+    struct sg_lex l;
+
+    memset(out, 0, sizeof(*out));
+    if (!o->init)
+        return 0;
+    sg_lex_init(&l, o->init, m->text + m->len, o->init_line);
+    if (!sg_tok_is(&l, '{'))
+        return bad(&l, diag, "'{' expected");
+    do {
+        sg_lex_next(&l);
+        name = l.tok;
+        sg_lex_next(&l);
+        if (name.kind != SG_T_ID || !sg_tok_is(&l, '='))
+            return bad(&l, diag, "name = value expected");
+        sg_lex_next(&l);
+        if (sampler_value(out, &name, &l.tok))
+            return bad(&l, diag, "unknown property or value of a sampler");
+        sg_lex_next(&l);
+    } while (sg_tok_is(&l, ','));
+    return sg_tok_is(&l, '}') ? 0 : bad(&l, diag, "'}' expected");
 }
 
 void sg_module_set_opaque_handle(struct sg_module *m, uint32_t i, uint64_t handle)
@@ -65,12 +124,6 @@ void sg_module_set_global_address(struct sg_module *m, uint32_t i, uint64_t devi
 {
     if (i < m->nvars)
         m->vars[i].address = device_address;
-}
-
-static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
-{
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",
-                      what, (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
 }
 
 /* Counts the leaf elements of an initialiser (a mask such as 0xff(sym) is one). */

@@ -24,7 +24,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         bool ready = true;
 
         for (uint32_t i = 0; i < k->code.nrelocs; i++)
-            ready &= k->module->vars[k->code.relocs[i].global].address != 0;
+            ready &= sg_reloc_value(k->module, &k->code.relocs[i]) != 0;
         if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
             k->relocated = ready;

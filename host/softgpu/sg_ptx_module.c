@@ -93,7 +93,8 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
     name = name_dup(d->name, d->name_len);
     if (!name)
         return nomem(p);
-    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0};
+    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0, d->v.init,
+                                                    d->v.init_line};
     return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0
                                                                                         : nomem(p);
 }

@@ -303,6 +303,18 @@ CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
     return done(o, r, out);
 }
 
+CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struct sg_texobj **out)
+{
+    const CUDA_RESOURCE_DESC none = {0};
+    struct sg_texobj *o = texobj_alloc(ctx, SG_T_TEXOBJ, &none);
+
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->desc = *desc;
+    o->t.kind = SG_TEXEL_FLOAT; /* which every filter goes with; no levels: not a texture */
+    return done(o, set_sampler(o), out);
+}
+
 CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out)
 {
     struct sg_texobj *o = texobj_alloc(ctx, SG_T_SURFOBJ, res);
