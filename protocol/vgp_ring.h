@@ -219,8 +219,14 @@ enum vgp_copy_kind {
     VGP_COPY_STAGING = 2, /* an offset in the staging area */
     VGP_COPY_HOST = 3,    /* a guest address inside a region shared by PIN or MAP */
     VGP_COPY_REPLY = 4,   /* destination only: bytes in the reply (at most VGP_COPY_REPLY_MAX) */
+    VGP_COPY_ARRAY = 5,   /* the handle of an array; its pitch is VGP_COPY_AT(x, y, z), its height 0 */
 };
 #define VGP_COPY_REPLY_MAX 4032u
+/* A place in an array: byte in the row (below 2^24), row (below 2^20), slice or layer (below 2^20). */
+#define VGP_COPY_AT(x, y, z) ((uint64_t)(x) | (uint64_t)(y) << 24 | (uint64_t)(z) << 44)
+#define VGP_COPY_AT_X(at) ((at) & 0xffffffu)
+#define VGP_COPY_AT_Y(at) ((at) >> 24 & 0xfffffu)
+#define VGP_COPY_AT_Z(at) ((at) >> 44)
 
 /* vgpCopy and vgpLaunch: when the reply comes. */
 enum vgp_copy_when {

@@ -67,6 +67,7 @@ struct sg_texobj {
     CUDA_TEXTURE_DESC desc;
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
+    _Atomic bool dying; /* destroyed, but launches that are queued may still look it up */
     struct sg_array *array;   /* a reference, or NULL */
     struct sg_mipmap *mipmap; /* a reference, or NULL */
     struct sg_texture t;

@@ -72,26 +72,12 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
     return CUDA_SUCCESS;
 }
 
-/* Work that may still use an array ends before the array does. */
-static CUresult drain(struct sg_ctx *owner)
-{
-    SG_CTX(ctx);
-    sg_ctx_drain(ctx);
-    if (owner != ctx && atomic_load(&owner->alive))
-        sg_ctx_drain(owner);
-    return CUDA_SUCCESS;
-}
-
+/* Copies, textures and surfaces that still use an array keep its memory: nothing is waited for. */
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
 {
-    CUresult r;
-
     SG_ARRAY(a, hArray);
     if (a->is_level)
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "a level goes with its mipmapped array");
-    r = drain(a->ctx);
-    if (r != CUDA_SUCCESS)
-        return r;
     return sg_obj_unregister(&a->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -169,12 +155,7 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray
 
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
-    CUresult r;
-
     SG_MIPMAP(m, hMipmappedArray);
-    r = drain(m->ctx);
-    if (r != CUDA_SUCCESS)
-        return r;
     if (!sg_obj_unregister(&m->obj))
         return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < m->nlevels; i++)

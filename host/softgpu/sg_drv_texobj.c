@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Driver API: texture and surface objects. */
+#include <stdlib.h>
+
 #include "sg_array.h"
 
 /* The object behind a handle of one of the two types; documented: CUDA_ERROR_INVALID_VALUE. */
@@ -11,13 +13,16 @@
         if (sg_rc_ != CUDA_SUCCESS)                                                                \
             return sg_rc_;                                                                         \
         var = sg_lookup((h), (type));                                                              \
-        if (!var)                                                                                  \
+        if (!var || atomic_load(&var->dying))                                                      \
             return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object",                     \
                            (unsigned long long)(h));                                               \
     } while (0)
 
+static void sweep(void);
+
 static CUresult publish(struct sg_texobj *o, unsigned long long *handle)
 {
+    sweep();
     CUresult r = sg_obj_register(&o->obj) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
     if (r == CUDA_SUCCESS)
@@ -52,14 +57,50 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOUR
     return r == CUDA_SUCCESS ? publish(o, pSurfObject) : r;
 }
 
-/* Work that may still use the object ends before it does. */
+/* Objects that were destroyed while work was queued that may use them: handles. */
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct retired {
+    struct retired *next;
+    uint64_t handle;
+    enum sg_type type;
+} *retired;
+
+static void sweep(void)
+{
+    pthread_mutex_lock(&retired_lock);
+    for (struct retired **p = &retired; *p;) {
+        struct retired *r = *p;
+        SG_AUTO struct sg_texobj *o = sg_lookup(r->handle, r->type);
+
+        if (o && atomic_load(&o->ctx->alive) && !sg_ctx_idle(o->ctx)) {
+            p = &r->next;
+            continue;
+        }
+        if (o)
+            sg_obj_unregister(&o->obj);
+        *p = r->next;
+        free(r);
+    }
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* Nothing is waited for: a launch that was issued before finds the object, calls do not. */
 static CUresult withdraw(struct sg_texobj *o)
 {
-    SG_CTX(ctx);
-    sg_ctx_drain(ctx);
-    if (o->ctx != ctx && atomic_load(&o->ctx->alive))
-        sg_ctx_drain(o->ctx);
-    return sg_obj_unregister(&o->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    struct retired *r = malloc(sizeof(*r));
+
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (atomic_exchange(&o->dying, true)) { /* another thread was first */
+        free(r);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&retired_lock);
+    *r = (struct retired){retired, o->obj.handle, (enum sg_type)o->obj.type};
+    retired = r;
+    pthread_mutex_unlock(&retired_lock);
+    sweep();
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)

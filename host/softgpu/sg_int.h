@@ -351,6 +351,7 @@ bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
 void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */
 void sg_ctx_drain(struct sg_ctx *ctx);
+bool sg_ctx_idle(struct sg_ctx *ctx); /* nothing of what was issued is left to do */
 void sg_ctx_retire_streams(struct sg_ctx *ctx); /* at the context's end, when drained */
 /* The default stream that a call without stream argument uses. */
 #define SG_LEGACY ((CUstream)0x1)

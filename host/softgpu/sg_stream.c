@@ -321,6 +321,17 @@ void sg_stream_retire(struct sg_stream *s)
         unlink_stream(s);
 }
 
+bool sg_ctx_idle(struct sg_ctx *ctx)
+{
+    bool idle = sg_stream_idle(ctx->legacy);
+
+    pthread_mutex_lock(&ctx->issue);
+    for (struct sg_stream *s = ctx->streams; s && idle; s = s->next)
+        idle = sg_stream_idle(s);
+    pthread_mutex_unlock(&ctx->issue);
+    return idle;
+}
+
 void sg_ctx_drain(struct sg_ctx *ctx)
 {
     struct {

@@ -5,6 +5,7 @@
  * coordinate by coordinate (the code under test works with indices).
  */
 #include <math.h>
+#include <sched.h>
 
 #include "sg_drv_test.h"
 
@@ -806,6 +807,52 @@ static void test_handles(void **state)
     bad_handle(r.tex);
 }
 
+static void CUDA_CB until_open(void *flag)
+{
+    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+/* What was issued before an object or array went away has it. */
+static void test_destroyed_later(void **state)
+{
+    static float s[N][4], got[N][4];
+    struct ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
+                    .format = CU_AD_FORMAT_FLOAT};
+    CUDA_TEXTURE_DESC t;
+    CUdeviceptr c, o;
+    CUfunction f;
+    CUstream stream;
+    int n = N, open = 0;
+    void *args[] = {&r.tex, &c, &o, &n};
+
+    (void)state;
+    make(&r);
+    for (int i = 0; i < N; i++)
+        s[i][0] = s[i][1] = (float)(i % 4) + 0.5f;
+    OK(cuModuleGetFunction(&f, module, "t2"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&c, N * 16));
+    OK(cuMemAlloc_v2(&o, N * 16));
+    OK(cuMemcpyHtoD_v2(c, s, N * 16));
+    OK(cuLaunchHostFunc(stream, until_open, &open));
+    OK(cuLaunchKernel(f, (N + 127) / 128, 1, 1, 128, 1, 1, 0, stream, args, NULL));
+    OK(cuTexObjectDestroy(r.tex));
+    OK(cuArrayDestroy(r.array));
+    IS(cuTexObjectDestroy(r.tex), INVALID_VALUE);
+    IS(cuTexObjectGetTextureDesc(&t, r.tex), INVALID_VALUE);
+    __atomic_store_n(&open, 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH_v2(got, o, N * 16));
+    for (int i = 0; i < N; i++)
+        assert_true(got[i][0] == r.data[0][(i % 4 * 4 + i % 4) * 4]);
+    free(r.data[0]);
+    OK(cuMemFree_v2(c));
+    OK(cuMemFree_v2(o));
+    OK(cuStreamDestroy_v2(stream));
+    bad_handle(r.tex);
+}
+
 int main(void)
 {
     const struct CMUnitTest compiled[] = {
@@ -815,6 +862,7 @@ int main(void)
         cmocka_unit_test(test_gather), cmocka_unit_test(test_integers),
         cmocka_unit_test(test_memory), cmocka_unit_test(test_surfaces),
         cmocka_unit_test(test_surface_bounds), cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_destroyed_later),
     };
 
     if (!*ptx_path) {

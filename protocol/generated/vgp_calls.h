@@ -196,8 +196,15 @@ enum vgp_call {
     VGP_vgpNvmlInfo = 0x0700,
     VGP_vgpNvmlUsage = 0x0701,
     VGP_vgpNvmlGet = 0x0702,
+    VGP_cuArray3DGetDescriptor_v2 = 0x0801,
+    VGP_cuMipmappedArrayCreate = 0x0802,
+    VGP_cuMipmappedArrayDestroy = 0x0803,
+    VGP_cuMipmappedArrayGetLevel = 0x0804,
+    VGP_cuArrayGetPlane = 0x0805,
+    VGP_vgpTexObjectCreate = 0x0806,
+    VGP_vgpTexObjectDestroy = 0x0807,
 };
-#define VGP_CALL_LIMIT 0x0703u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0808u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -3060,5 +3067,109 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, status) == 0, "wire
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, first) == 8, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, second) == 16, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlGet, text_len) == 24, "wire layout");
+
+/* cuArray3DGetDescriptor_v2: sync */
+struct vgp_args_cuArray3DGetDescriptor_v2 {
+    uint64_t hArray;
+};
+_Static_assert(sizeof(struct vgp_args_cuArray3DGetDescriptor_v2) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuArray3DGetDescriptor_v2, hArray) == 0, "wire layout");
+
+struct vgp_ret_cuArray3DGetDescriptor_v2 {
+    struct vgp_CUDA_ARRAY3D_DESCRIPTOR pArrayDescriptor;
+};
+_Static_assert(sizeof(struct vgp_ret_cuArray3DGetDescriptor_v2) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuArray3DGetDescriptor_v2, pArrayDescriptor) == 0, "wire layout");
+
+/* cuMipmappedArrayCreate: sync */
+struct vgp_args_cuMipmappedArrayCreate {
+    uint64_t pHandle;
+    struct vgp_CUDA_ARRAY3D_DESCRIPTOR pMipmappedArrayDesc;
+    uint32_t numMipmapLevels;
+    uint8_t pad52[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuMipmappedArrayCreate) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayCreate, pHandle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayCreate, pMipmappedArrayDesc) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayCreate, numMipmapLevels) == 48, "wire layout");
+
+/* cuMipmappedArrayDestroy: sync */
+struct vgp_args_cuMipmappedArrayDestroy {
+    uint64_t hMipmappedArray;
+};
+_Static_assert(sizeof(struct vgp_args_cuMipmappedArrayDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayDestroy, hMipmappedArray) == 0, "wire layout");
+
+/* cuMipmappedArrayGetLevel: sync */
+struct vgp_args_cuMipmappedArrayGetLevel {
+    uint64_t pLevelArray;
+    uint64_t hMipmappedArray;
+    uint32_t level;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuMipmappedArrayGetLevel) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayGetLevel, pLevelArray) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayGetLevel, hMipmappedArray) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuMipmappedArrayGetLevel, level) == 16, "wire layout");
+
+/* cuArrayGetPlane: sync */
+struct vgp_args_cuArrayGetPlane {
+    uint64_t pPlaneArray;
+    uint64_t hArray;
+    uint32_t planeIdx;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuArrayGetPlane) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuArrayGetPlane, pPlaneArray) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuArrayGetPlane, hArray) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuArrayGetPlane, planeIdx) == 16, "wire layout");
+
+/* vgpTexObjectCreate: sync */
+struct vgp_args_vgpTexObjectCreate {
+    uint32_t surface;
+    uint32_t type;
+    uint64_t array;
+    uint64_t mipmap;
+    uint64_t address;
+    uint32_t format;
+    uint32_t channels;
+    uint64_t width;
+    uint64_t height;
+    uint64_t pitch;
+    uint32_t flags;
+    uint32_t desc_len;
+    uint32_t view_len;
+    uint8_t pad76[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpTexObjectCreate) == 80, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, surface) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, type) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, array) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, mipmap) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, address) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, format) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, channels) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, width) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, height) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, pitch) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, flags) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, desc_len) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectCreate, view_len) == 72, "wire layout");
+
+struct vgp_ret_vgpTexObjectCreate {
+    uint64_t object;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpTexObjectCreate) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexObjectCreate, object) == 0, "wire layout");
+
+/* vgpTexObjectDestroy: sync */
+struct vgp_args_vgpTexObjectDestroy {
+    uint32_t surface;
+    uint8_t pad4[4];
+    uint64_t object;
+};
+_Static_assert(sizeof(struct vgp_args_vgpTexObjectDestroy) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, surface) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, object) == 8, "wire layout");
 
 #endif

@@ -2016,6 +2016,121 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig confi
     return r;
 }
 
+static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pArrayDescriptor)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
+}
+
+CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArray3DGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
+                       (const void *)pArrayDescriptor,
+                       (void *)(uintptr_t)hArray);
+    return r;
+}
+
+static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pHandle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!pMipmappedArrayDesc)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+}
+
+CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMipmappedArrayCreate", r, t0, "*pHandle=%p pMipmappedArrayDesc=%p numMipmapLevels=%u",
+                       r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
+                       (const void *)pMipmappedArrayDesc,
+                       (unsigned)numMipmapLevels);
+    return r;
+}
+
+static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuMipmappedArrayDestroy(hMipmappedArray);
+}
+
+CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMipmappedArrayDestroy(hMipmappedArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMipmappedArrayDestroy", r, t0, "hMipmappedArray=%p",
+                       (void *)(uintptr_t)hMipmappedArray);
+    return r;
+}
+
+static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pLevelArray)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
+}
+
+CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMipmappedArrayGetLevel", r, t0, "*pLevelArray=%p hMipmappedArray=%p level=%u",
+                       r == CUDA_SUCCESS && pLevelArray ? (void *)*pLevelArray : NULL,
+                       (void *)(uintptr_t)hMipmappedArray,
+                       (unsigned)level);
+    return r;
+}
+
+static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pPlaneArray)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
+}
+
+CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayGetPlane", r, t0, "*pPlaneArray=%p hArray=%p planeIdx=%u",
+                       r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
+                       (void *)(uintptr_t)hArray,
+                       (unsigned)planeIdx);
+    return r;
+}
+
 #define body_cuInit vcu_cuInit
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
@@ -4317,6 +4432,335 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hS
         vcu_trace_call("cuMemcpy3DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyAtoA_v2 vcu_cuMemcpyAtoA_v2
+CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoD_v2 vcu_cuMemcpyAtoD_v2
+CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoD_v2", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (unsigned long long)dstDevice,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoD_v2_ptds", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (unsigned long long)dstDevice,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoH_v2 vcu_cuMemcpyAtoH_v2
+CUresult CUDAAPI cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoH_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoH_v2_ptds", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoHAsync_v2 vcu_cuMemcpyAtoHAsync_v2
+CUresult CUDAAPI cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoHAsync_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoHAsync_v2_ptsz", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned long long)srcOffset,
+                       (unsigned long long)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyDtoA_v2 vcu_cuMemcpyDtoA_v2
+CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (unsigned long long)srcDevice,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (unsigned long long)srcDevice,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyHtoA_v2 vcu_cuMemcpyHtoA_v2
+CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned long long)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyHtoAAsync_v2 vcu_cuMemcpyHtoAAsync_v2
+CUresult CUDAAPI cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoAAsync_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned long long)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoAAsync_v2_ptsz", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned long long)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned long long)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuArrayCreate_v2 vcu_cuArrayCreate_v2
+CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayCreate_v2(pHandle, pAllocateArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
+                       r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
+                       (const void *)pAllocateArray);
+    return r;
+}
+
+#define body_cuArrayGetDescriptor_v2 vcu_cuArrayGetDescriptor_v2
+CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
+                       (const void *)pArrayDescriptor,
+                       (void *)(uintptr_t)hArray);
+    return r;
+}
+
+#define body_cuTexObjectCreate vcu_cuTexObjectCreate
+CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexObjectCreate", r, t0, "*pTexObject=%#llx pResDesc=%p pTexDesc=%p pResViewDesc=%p",
+                       r == CUDA_SUCCESS && pTexObject ? (unsigned long long)*pTexObject : 0ull,
+                       (const void *)pResDesc,
+                       (const void *)pTexDesc,
+                       (const void *)pResViewDesc);
+    return r;
+}
+
+#define body_cuTexObjectDestroy vcu_cuTexObjectDestroy
+CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexObjectDestroy(texObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexObjectDestroy", r, t0, "texObject=%#llx",
+                       (unsigned long long)texObject);
+    return r;
+}
+
+#define body_cuTexObjectGetResourceDesc vcu_cuTexObjectGetResourceDesc
+CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexObjectGetResourceDesc(pResDesc, texObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexObjectGetResourceDesc", r, t0, "pResDesc=%p texObject=%#llx",
+                       (const void *)pResDesc,
+                       (unsigned long long)texObject);
+    return r;
+}
+
+#define body_cuTexObjectGetResourceViewDesc vcu_cuTexObjectGetResourceViewDesc
+CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexObjectGetResourceViewDesc", r, t0, "pResViewDesc=%p texObject=%#llx",
+                       (const void *)pResViewDesc,
+                       (unsigned long long)texObject);
+    return r;
+}
+
+#define body_cuTexObjectGetTextureDesc vcu_cuTexObjectGetTextureDesc
+CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexObjectGetTextureDesc(pTexDesc, texObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexObjectGetTextureDesc", r, t0, "pTexDesc=%p texObject=%#llx",
+                       (const void *)pTexDesc,
+                       (unsigned long long)texObject);
+    return r;
+}
+
+#define body_cuSurfObjectCreate vcu_cuSurfObjectCreate
+CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSurfObjectCreate(pSurfObject, pResDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSurfObjectCreate", r, t0, "*pSurfObject=%#llx pResDesc=%p",
+                       r == CUDA_SUCCESS && pSurfObject ? (unsigned long long)*pSurfObject : 0ull,
+                       (const void *)pResDesc);
+    return r;
+}
+
+#define body_cuSurfObjectDestroy vcu_cuSurfObjectDestroy
+CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSurfObjectDestroy(surfObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSurfObjectDestroy", r, t0, "surfObject=%#llx",
+                       (unsigned long long)surfObject);
+    return r;
+}
+
+#define body_cuSurfObjectGetResourceDesc vcu_cuSurfObjectGetResourceDesc
+CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSurfObjectGetResourceDesc(pResDesc, surfObject);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSurfObjectGetResourceDesc", r, t0, "pResDesc=%p surfObject=%#llx",
+                       (const void *)pResDesc,
+                       (unsigned long long)surfObject);
     return r;
 }
 

@@ -5491,3 +5491,218 @@ CUresult vgp_call_vgpNvmlGet(uint32_t ordinal, uint32_t what, uint32_t argument,
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuArray3DGetDescriptor_v2, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuArray3DGetDescriptor_v2 *a = s->args;
+    a->hArray = (uint64_t)(uintptr_t)hArray;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuArray3DGetDescriptor_v2 *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pArrayDescriptor) {
+            pArrayDescriptor->Width = (size_t)ret->pArrayDescriptor.Width;
+            pArrayDescriptor->Height = (size_t)ret->pArrayDescriptor.Height;
+            pArrayDescriptor->Depth = (size_t)ret->pArrayDescriptor.Depth;
+            pArrayDescriptor->Format = (CUarray_format)ret->pArrayDescriptor.Format;
+            pArrayDescriptor->NumChannels = (unsigned int)ret->pArrayDescriptor.NumChannels;
+            pArrayDescriptor->Flags = (unsigned int)ret->pArrayDescriptor.Flags;
+        }
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t pHandle_minted = vgp_handle_mint(VGP_H_MIPMAPPED_ARRAY);
+    if (!pHandle_minted)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_submit_begin(s, VGP_cuMipmappedArrayCreate, (uint32_t)(56), true);
+    if (r != CUDA_SUCCESS)
+        { vgp_handle_drop(pHandle_minted); return r; }
+    struct vgp_args_cuMipmappedArrayCreate *a = s->args;
+    a->pHandle = pHandle_minted;
+    a->pMipmappedArrayDesc.Width = (uint64_t)pMipmappedArrayDesc->Width;
+    a->pMipmappedArrayDesc.Height = (uint64_t)pMipmappedArrayDesc->Height;
+    a->pMipmappedArrayDesc.Depth = (uint64_t)pMipmappedArrayDesc->Depth;
+    a->pMipmappedArrayDesc.Format = (uint32_t)pMipmappedArrayDesc->Format;
+    a->pMipmappedArrayDesc.NumChannels = (uint32_t)pMipmappedArrayDesc->NumChannels;
+    a->pMipmappedArrayDesc.Flags = (uint32_t)pMipmappedArrayDesc->Flags;
+    a->numMipmapLevels = (uint32_t)numMipmapLevels;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        *pHandle = (CUmipmappedArray)(uintptr_t)pHandle_minted;
+    else
+        vgp_handle_drop(pHandle_minted);
+    return r;
+}
+
+CUresult vgp_call_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuMipmappedArrayDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuMipmappedArrayDestroy *a = s->args;
+    a->hMipmappedArray = (uint64_t)(uintptr_t)hMipmappedArray;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)hMipmappedArray);
+    return r;
+}
+
+CUresult vgp_call_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t pLevelArray_minted = vgp_handle_mint(VGP_H_ARRAY);
+    if (!pLevelArray_minted)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_submit_begin(s, VGP_cuMipmappedArrayGetLevel, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        { vgp_handle_drop(pLevelArray_minted); return r; }
+    struct vgp_args_cuMipmappedArrayGetLevel *a = s->args;
+    a->pLevelArray = pLevelArray_minted;
+    a->hMipmappedArray = (uint64_t)(uintptr_t)hMipmappedArray;
+    a->level = (uint32_t)level;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        *pLevelArray = (CUarray)(uintptr_t)pLevelArray_minted;
+    else
+        vgp_handle_drop(pLevelArray_minted);
+    return r;
+}
+
+CUresult vgp_call_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t pPlaneArray_minted = vgp_handle_mint(VGP_H_ARRAY);
+    if (!pPlaneArray_minted)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_submit_begin(s, VGP_cuArrayGetPlane, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        { vgp_handle_drop(pPlaneArray_minted); return r; }
+    struct vgp_args_cuArrayGetPlane *a = s->args;
+    a->pPlaneArray = pPlaneArray_minted;
+    a->hArray = (uint64_t)(uintptr_t)hArray;
+    a->planeIdx = (uint32_t)planeIdx;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        *pPlaneArray = (CUarray)(uintptr_t)pPlaneArray_minted;
+    else
+        vgp_handle_drop(pPlaneArray_minted);
+    return r;
+}
+
+CUresult vgp_call_vgpTexObjectCreate(uint32_t surface, uint32_t type, CUarray array, CUmipmappedArray mipmap, uint64_t address, uint32_t format, uint32_t channels, uint64_t width, uint64_t height, uint64_t pitch, uint32_t flags, const void *desc, uint32_t desc_len, const void *view, uint32_t view_len, uint64_t *object)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (desc_len > 128 || (desc_len && !desc))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t desc_bytes = (uint64_t)desc_len * 1;
+    if (view_len > 128 || (view_len && !view))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t view_bytes = (uint64_t)view_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpTexObjectCreate, (uint32_t)(80 + vgp_pad8(desc_bytes) + vgp_pad8(view_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpTexObjectCreate *a = s->args;
+    a->surface = (uint32_t)surface;
+    a->type = (uint32_t)type;
+    a->array = (uint64_t)(uintptr_t)array;
+    a->mipmap = (uint64_t)(uintptr_t)mipmap;
+    a->address = (uint64_t)address;
+    a->format = (uint32_t)format;
+    a->channels = (uint32_t)channels;
+    a->width = (uint64_t)width;
+    a->height = (uint64_t)height;
+    a->pitch = (uint64_t)pitch;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 80;
+    a->desc_len = (uint32_t)desc_bytes;
+    if (desc_bytes)
+        memcpy(v, desc, desc_bytes);
+    v += vgp_pad8(desc_bytes);
+    a->view_len = (uint32_t)view_bytes;
+    if (view_bytes)
+        memcpy(v, view, view_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpTexObjectCreate *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && object)
+            *object = (uint64_t)ret->object;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpTexObjectDestroy(uint32_t surface, uint64_t object)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpTexObjectDestroy, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpTexObjectDestroy *a = s->args;
+    a->surface = (uint32_t)surface;
+    a->object = (uint64_t)object;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}

@@ -205,5 +205,12 @@ CUresult vgp_call_vgpJitLogDrop(uint32_t logId);
 CUresult vgp_call_vgpNvmlInfo(uint32_t *flags, int32_t *cudaVersion, char *driverVersion, uint32_t driverVersion_cap, char *nvmlVersion, uint32_t nvmlVersion_cap);
 CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used, uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes, uint32_t *processes_len);
 CUresult vgp_call_vgpNvmlGet(uint32_t ordinal, uint32_t what, uint32_t argument, int32_t *status, uint64_t *first, uint64_t *second, char *text, uint32_t text_cap);
+CUresult vgp_call_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray);
+CUresult vgp_call_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels);
+CUresult vgp_call_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray);
+CUresult vgp_call_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level);
+CUresult vgp_call_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
+CUresult vgp_call_vgpTexObjectCreate(uint32_t surface, uint32_t type, CUarray array, CUmipmappedArray mipmap, uint64_t address, uint32_t format, uint32_t channels, uint64_t width, uint64_t height, uint64_t pitch, uint32_t flags, const void *desc, uint32_t desc_len, const void *view, uint32_t view_len, uint64_t *object);
+CUresult vgp_call_vgpTexObjectDestroy(uint32_t surface, uint64_t object);
 
 #endif

@@ -196,6 +196,13 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpNvmlInfo: return "vgpNvmlInfo";
     case VGP_vgpNvmlUsage: return "vgpNvmlUsage";
     case VGP_vgpNvmlGet: return "vgpNvmlGet";
+    case VGP_cuArray3DGetDescriptor_v2: return "cuArray3DGetDescriptor_v2";
+    case VGP_cuMipmappedArrayCreate: return "cuMipmappedArrayCreate";
+    case VGP_cuMipmappedArrayDestroy: return "cuMipmappedArrayDestroy";
+    case VGP_cuMipmappedArrayGetLevel: return "cuMipmappedArrayGetLevel";
+    case VGP_cuArrayGetPlane: return "cuArrayGetPlane";
+    case VGP_vgpTexObjectCreate: return "vgpTexObjectCreate";
+    case VGP_vgpTexObjectDestroy: return "vgpTexObjectDestroy";
     default: return NULL;
     }
 }
@@ -386,5 +393,12 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0700, "vgpNvmlInfo", "sync", 0, 0, 16, 176},
     {0x0701, "vgpNvmlUsage", "sync", 8, 8, 48, 1584},
     {0x0702, "vgpNvmlGet", "sync", 16, 16, 32, 128},
+    {0x0801, "cuArray3DGetDescriptor_v2", "sync", 8, 8, 40, 40},
+    {0x0802, "cuMipmappedArrayCreate", "sync", 56, 56, 0, 0},
+    {0x0803, "cuMipmappedArrayDestroy", "sync", 8, 8, 0, 0},
+    {0x0804, "cuMipmappedArrayGetLevel", "sync", 24, 24, 0, 0},
+    {0x0805, "cuArrayGetPlane", "sync", 24, 24, 0, 0},
+    {0x0806, "vgpTexObjectCreate", "sync", 80, 336, 8, 8},
+    {0x0807, "vgpTexObjectDestroy", "sync", 16, 16, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -24,7 +24,7 @@ static int refuse(const char *name, const char *why)
 
 static const char why_graphs[] = "graph nodes that allocate or free memory, conditional nodes and external semaphores are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
-static const char why_textures[] = "arrays (but for their creation), textures and surfaces are not served by this version";
+static const char why_textures[] = "texture references, sparse arrays and arrays of external memory are not served by this version";
 static const char why_vmm[] = "memory that is exported, imported or multicast is not served by this version";
 static const char why_ipc[] = "sharing between processes is not served by this version";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
@@ -56,22 +56,10 @@ int cuArray3DGetDescriptor(void)
     return refuse("cuArray3DGetDescriptor", why_textures);
 }
 
-int cuArray3DGetDescriptor_v2(void);
-int cuArray3DGetDescriptor_v2(void)
-{
-    return refuse("cuArray3DGetDescriptor_v2", why_textures);
-}
-
 int cuArrayCreate(void);
 int cuArrayCreate(void)
 {
     return refuse("cuArrayCreate", why_textures);
-}
-
-int cuArrayCreate_v2(void);
-int cuArrayCreate_v2(void)
-{
-    return refuse("cuArrayCreate_v2", why_textures);
 }
 
 int cuArrayGetDescriptor(void);
@@ -80,22 +68,10 @@ int cuArrayGetDescriptor(void)
     return refuse("cuArrayGetDescriptor", why_textures);
 }
 
-int cuArrayGetDescriptor_v2(void);
-int cuArrayGetDescriptor_v2(void)
-{
-    return refuse("cuArrayGetDescriptor_v2", why_textures);
-}
-
 int cuArrayGetMemoryRequirements(void);
 int cuArrayGetMemoryRequirements(void)
 {
     return refuse("cuArrayGetMemoryRequirements", why_textures);
-}
-
-int cuArrayGetPlane(void);
-int cuArrayGetPlane(void)
-{
-    return refuse("cuArrayGetPlane", why_textures);
 }
 
 int cuArrayGetSparseProperties(void);
@@ -914,34 +890,10 @@ int cuMemcpyAtoA(void)
     return refuse("cuMemcpyAtoA", why_textures);
 }
 
-int cuMemcpyAtoA_v2(void);
-int cuMemcpyAtoA_v2(void)
-{
-    return refuse("cuMemcpyAtoA_v2", why_textures);
-}
-
-int cuMemcpyAtoA_v2_ptds(void);
-int cuMemcpyAtoA_v2_ptds(void)
-{
-    return refuse("cuMemcpyAtoA_v2_ptds", why_textures);
-}
-
 int cuMemcpyAtoD(void);
 int cuMemcpyAtoD(void)
 {
     return refuse("cuMemcpyAtoD", why_old);
-}
-
-int cuMemcpyAtoD_v2(void);
-int cuMemcpyAtoD_v2(void)
-{
-    return refuse("cuMemcpyAtoD_v2", why_textures);
-}
-
-int cuMemcpyAtoD_v2_ptds(void);
-int cuMemcpyAtoD_v2_ptds(void)
-{
-    return refuse("cuMemcpyAtoD_v2_ptds", why_textures);
 }
 
 int cuMemcpyAtoH(void);
@@ -956,46 +908,10 @@ int cuMemcpyAtoHAsync(void)
     return refuse("cuMemcpyAtoHAsync", why_textures);
 }
 
-int cuMemcpyAtoHAsync_v2(void);
-int cuMemcpyAtoHAsync_v2(void)
-{
-    return refuse("cuMemcpyAtoHAsync_v2", why_textures);
-}
-
-int cuMemcpyAtoHAsync_v2_ptsz(void);
-int cuMemcpyAtoHAsync_v2_ptsz(void)
-{
-    return refuse("cuMemcpyAtoHAsync_v2_ptsz", why_textures);
-}
-
-int cuMemcpyAtoH_v2(void);
-int cuMemcpyAtoH_v2(void)
-{
-    return refuse("cuMemcpyAtoH_v2", why_textures);
-}
-
-int cuMemcpyAtoH_v2_ptds(void);
-int cuMemcpyAtoH_v2_ptds(void)
-{
-    return refuse("cuMemcpyAtoH_v2_ptds", why_textures);
-}
-
 int cuMemcpyDtoA(void);
 int cuMemcpyDtoA(void)
 {
     return refuse("cuMemcpyDtoA", why_old);
-}
-
-int cuMemcpyDtoA_v2(void);
-int cuMemcpyDtoA_v2(void)
-{
-    return refuse("cuMemcpyDtoA_v2", why_textures);
-}
-
-int cuMemcpyDtoA_v2_ptds(void);
-int cuMemcpyDtoA_v2_ptds(void)
-{
-    return refuse("cuMemcpyDtoA_v2_ptds", why_textures);
 }
 
 int cuMemcpyDtoD(void);
@@ -1032,30 +948,6 @@ int cuMemcpyHtoAAsync(void);
 int cuMemcpyHtoAAsync(void)
 {
     return refuse("cuMemcpyHtoAAsync", why_textures);
-}
-
-int cuMemcpyHtoAAsync_v2(void);
-int cuMemcpyHtoAAsync_v2(void)
-{
-    return refuse("cuMemcpyHtoAAsync_v2", why_textures);
-}
-
-int cuMemcpyHtoAAsync_v2_ptsz(void);
-int cuMemcpyHtoAAsync_v2_ptsz(void)
-{
-    return refuse("cuMemcpyHtoAAsync_v2_ptsz", why_textures);
-}
-
-int cuMemcpyHtoA_v2(void);
-int cuMemcpyHtoA_v2(void)
-{
-    return refuse("cuMemcpyHtoA_v2", why_textures);
-}
-
-int cuMemcpyHtoA_v2_ptds(void);
-int cuMemcpyHtoA_v2_ptds(void)
-{
-    return refuse("cuMemcpyHtoA_v2_ptds", why_textures);
 }
 
 int cuMemcpyHtoD(void);
@@ -1104,24 +996,6 @@ int cuMemsetD8(void);
 int cuMemsetD8(void)
 {
     return refuse("cuMemsetD8", why_old);
-}
-
-int cuMipmappedArrayCreate(void);
-int cuMipmappedArrayCreate(void)
-{
-    return refuse("cuMipmappedArrayCreate", why_textures);
-}
-
-int cuMipmappedArrayDestroy(void);
-int cuMipmappedArrayDestroy(void)
-{
-    return refuse("cuMipmappedArrayDestroy", why_textures);
-}
-
-int cuMipmappedArrayGetLevel(void);
-int cuMipmappedArrayGetLevel(void)
-{
-    return refuse("cuMipmappedArrayGetLevel", why_textures);
 }
 
 int cuMipmappedArrayGetMemoryRequirements(void);
@@ -1238,24 +1112,6 @@ int cuStreamGetGreenCtx(void)
     return refuse("cuStreamGetGreenCtx", why_partition);
 }
 
-int cuSurfObjectCreate(void);
-int cuSurfObjectCreate(void)
-{
-    return refuse("cuSurfObjectCreate", why_textures);
-}
-
-int cuSurfObjectDestroy(void);
-int cuSurfObjectDestroy(void)
-{
-    return refuse("cuSurfObjectDestroy", why_textures);
-}
-
-int cuSurfObjectGetResourceDesc(void);
-int cuSurfObjectGetResourceDesc(void)
-{
-    return refuse("cuSurfObjectGetResourceDesc", why_textures);
-}
-
 int cuSurfRefGetArray(void);
 int cuSurfRefGetArray(void)
 {
@@ -1266,36 +1122,6 @@ int cuSurfRefSetArray(void);
 int cuSurfRefSetArray(void)
 {
     return refuse("cuSurfRefSetArray", why_textures);
-}
-
-int cuTexObjectCreate(void);
-int cuTexObjectCreate(void)
-{
-    return refuse("cuTexObjectCreate", why_textures);
-}
-
-int cuTexObjectDestroy(void);
-int cuTexObjectDestroy(void)
-{
-    return refuse("cuTexObjectDestroy", why_textures);
-}
-
-int cuTexObjectGetResourceDesc(void);
-int cuTexObjectGetResourceDesc(void)
-{
-    return refuse("cuTexObjectGetResourceDesc", why_textures);
-}
-
-int cuTexObjectGetResourceViewDesc(void);
-int cuTexObjectGetResourceViewDesc(void)
-{
-    return refuse("cuTexObjectGetResourceViewDesc", why_textures);
-}
-
-int cuTexObjectGetTextureDesc(void);
-int cuTexObjectGetTextureDesc(void)
-{
-    return refuse("cuTexObjectGetTextureDesc", why_textures);
 }
 
 int cuTexRefCreate(void);

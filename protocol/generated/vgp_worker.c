@@ -3704,6 +3704,184 @@ static CUresult handle_vgpNvmlGet(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_cuArray3DGetDescriptor_v2(struct vgb_call *c)
+{
+    const struct vgp_args_cuArray3DGetDescriptor_v2 *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuArray3DGetDescriptor_v2)
+        return vgb_missing(c, "cuArray3DGetDescriptor_v2");
+    CUresult r;
+    struct vgp_ret_cuArray3DGetDescriptor_v2 ret = {0};
+    CUDA_ARRAY3D_DESCRIPTOR pArrayDescriptor;
+    memset(&pArrayDescriptor, 0, sizeof(pArrayDescriptor));
+    CUarray hArray = NULL;
+    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuArray3DGetDescriptor_v2(&pArrayDescriptor, hArray);
+    ret.pArrayDescriptor.Width = (uint64_t)pArrayDescriptor.Width;
+    ret.pArrayDescriptor.Height = (uint64_t)pArrayDescriptor.Height;
+    ret.pArrayDescriptor.Depth = (uint64_t)pArrayDescriptor.Depth;
+    ret.pArrayDescriptor.Format = (uint32_t)pArrayDescriptor.Format;
+    ret.pArrayDescriptor.NumChannels = (uint32_t)pArrayDescriptor.NumChannels;
+    ret.pArrayDescriptor.Flags = (uint32_t)pArrayDescriptor.Flags;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuMipmappedArrayCreate(struct vgb_call *c)
+{
+    const struct vgp_args_cuMipmappedArrayCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad52[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(56))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(56));
+    (void)a;
+    if (!vgb_provider.cuMipmappedArrayCreate)
+        return vgb_missing(c, "cuMipmappedArrayCreate");
+    CUresult r;
+    CUmipmappedArray pHandle = NULL;
+    r = vgb_handle_reserve(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUDA_ARRAY3D_DESCRIPTOR pMipmappedArrayDesc;
+    memset(&pMipmappedArrayDesc, 0, sizeof(pMipmappedArrayDesc));
+    pMipmappedArrayDesc.Width = (size_t)a->pMipmappedArrayDesc.Width;
+    pMipmappedArrayDesc.Height = (size_t)a->pMipmappedArrayDesc.Height;
+    pMipmappedArrayDesc.Depth = (size_t)a->pMipmappedArrayDesc.Depth;
+    pMipmappedArrayDesc.Format = (CUarray_format)a->pMipmappedArrayDesc.Format;
+    pMipmappedArrayDesc.NumChannels = (unsigned int)a->pMipmappedArrayDesc.NumChannels;
+    pMipmappedArrayDesc.Flags = (unsigned int)a->pMipmappedArrayDesc.Flags;
+    r = vgb_provider.cuMipmappedArrayCreate(&pHandle, &pMipmappedArrayDesc, (unsigned int)a->numMipmapLevels);
+    if (r == CUDA_SUCCESS) {
+        vgb_handle_put(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY, pHandle);
+    }
+    return r;
+}
+
+static CUresult handle_cuMipmappedArrayDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_cuMipmappedArrayDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuMipmappedArrayDestroy)
+        return vgb_missing(c, "cuMipmappedArrayDestroy");
+    CUresult r;
+    CUmipmappedArray hMipmappedArray = NULL;
+    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuMipmappedArrayDestroy(hMipmappedArray);
+    vgb_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
+    return r;
+}
+
+static CUresult handle_cuMipmappedArrayGetLevel(struct vgb_call *c)
+{
+    const struct vgp_args_cuMipmappedArrayGetLevel *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuMipmappedArrayGetLevel)
+        return vgb_missing(c, "cuMipmappedArrayGetLevel");
+    CUresult r;
+    CUarray pLevelArray = NULL;
+    r = vgb_handle_reserve(c, a->pLevelArray, VGP_H_ARRAY);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUmipmappedArray hMipmappedArray = NULL;
+    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuMipmappedArrayGetLevel(&pLevelArray, hMipmappedArray, (unsigned int)a->level);
+    if (r == CUDA_SUCCESS) {
+        vgb_handle_put(c, a->pLevelArray, VGP_H_ARRAY, pLevelArray);
+    }
+    return r;
+}
+
+static CUresult handle_cuArrayGetPlane(struct vgb_call *c)
+{
+    const struct vgp_args_cuArrayGetPlane *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuArrayGetPlane)
+        return vgb_missing(c, "cuArrayGetPlane");
+    CUresult r;
+    CUarray pPlaneArray = NULL;
+    r = vgb_handle_reserve(c, a->pPlaneArray, VGP_H_ARRAY);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUarray hArray = NULL;
+    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuArrayGetPlane(&pPlaneArray, hArray, (unsigned int)a->planeIdx);
+    if (r == CUDA_SUCCESS) {
+        vgb_handle_put(c, a->pPlaneArray, VGP_H_ARRAY, pPlaneArray);
+    }
+    return r;
+}
+
+static CUresult handle_vgpTexObjectCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpTexObjectCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad76[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 80;
+    uint64_t desc_bytes = (uint64_t)a->desc_len * 1;
+    if (a->desc_len > 128 || !vgp_range_ok(at, desc_bytes, c->args_size))
+        return vgb_malformed(c, "desc: %u is past its maximum or the record", a->desc_len);
+    const void *desc = (const void *)(c->args + at);
+    at += vgp_round8(desc_bytes);
+    uint64_t view_bytes = (uint64_t)a->view_len * 1;
+    if (a->view_len > 128 || !vgp_range_ok(at, view_bytes, c->args_size))
+        return vgb_malformed(c, "view: %u is past its maximum or the record", a->view_len);
+    const void *view = (const void *)(c->args + at);
+    at += vgp_round8(view_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpTexObjectCreate ret = {0};
+    CUresult r = vgb_do_vgpTexObjectCreate(c, a, desc, view, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpTexObjectDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_vgpTexObjectDestroy *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpTexObjectDestroy(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY},
@@ -3890,6 +4068,13 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpNvmlInfo] = {"vgpNvmlInfo", handle_vgpNvmlInfo, 0, 0, VGP_F_REPLY},
     [VGP_vgpNvmlUsage] = {"vgpNvmlUsage", handle_vgpNvmlUsage, 8, 8, VGP_F_REPLY},
     [VGP_vgpNvmlGet] = {"vgpNvmlGet", handle_vgpNvmlGet, 16, 16, VGP_F_REPLY},
+    [VGP_cuArray3DGetDescriptor_v2] = {"cuArray3DGetDescriptor_v2", handle_cuArray3DGetDescriptor_v2, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuMipmappedArrayCreate] = {"cuMipmappedArrayCreate", handle_cuMipmappedArrayCreate, 56, 56, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuMipmappedArrayDestroy] = {"cuMipmappedArrayDestroy", handle_cuMipmappedArrayDestroy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuMipmappedArrayGetLevel] = {"cuMipmappedArrayGetLevel", handle_cuMipmappedArrayGetLevel, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuArrayGetPlane] = {"cuArrayGetPlane", handle_cuArrayGetPlane, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpTexObjectCreate] = {"vgpTexObjectCreate", handle_vgpTexObjectCreate, 80, 336, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpTexObjectDestroy] = {"vgpTexObjectDestroy", handle_vgpTexObjectDestroy, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
@@ -3903,7 +4088,9 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
 {
     unsigned n = 0;
     n += (p->cuArray3DCreate_v2 = (__typeof__(p->cuArray3DCreate_v2))find(ctx, "cuArray3DCreate_v2")) != NULL;
+    n += (p->cuArray3DGetDescriptor_v2 = (__typeof__(p->cuArray3DGetDescriptor_v2))find(ctx, "cuArray3DGetDescriptor_v2")) != NULL;
     n += (p->cuArrayDestroy = (__typeof__(p->cuArrayDestroy))find(ctx, "cuArrayDestroy")) != NULL;
+    n += (p->cuArrayGetPlane = (__typeof__(p->cuArrayGetPlane))find(ctx, "cuArrayGetPlane")) != NULL;
     n += (p->cuCtxCreate_v2 = (__typeof__(p->cuCtxCreate_v2))find(ctx, "cuCtxCreate_v2")) != NULL;
     n += (p->cuCtxCreate_v4 = (__typeof__(p->cuCtxCreate_v4))find(ctx, "cuCtxCreate_v4")) != NULL;
     n += (p->cuCtxDestroy_v2 = (__typeof__(p->cuCtxDestroy_v2))find(ctx, "cuCtxDestroy_v2")) != NULL;
@@ -4096,6 +4283,9 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemsetD32_v2 = (__typeof__(p->cuMemsetD32_v2))find(ctx, "cuMemsetD32_v2")) != NULL;
     n += (p->cuMemsetD8Async = (__typeof__(p->cuMemsetD8Async))find(ctx, "cuMemsetD8Async")) != NULL;
     n += (p->cuMemsetD8_v2 = (__typeof__(p->cuMemsetD8_v2))find(ctx, "cuMemsetD8_v2")) != NULL;
+    n += (p->cuMipmappedArrayCreate = (__typeof__(p->cuMipmappedArrayCreate))find(ctx, "cuMipmappedArrayCreate")) != NULL;
+    n += (p->cuMipmappedArrayDestroy = (__typeof__(p->cuMipmappedArrayDestroy))find(ctx, "cuMipmappedArrayDestroy")) != NULL;
+    n += (p->cuMipmappedArrayGetLevel = (__typeof__(p->cuMipmappedArrayGetLevel))find(ctx, "cuMipmappedArrayGetLevel")) != NULL;
     n += (p->cuModuleEnumerateFunctions = (__typeof__(p->cuModuleEnumerateFunctions))find(ctx, "cuModuleEnumerateFunctions")) != NULL;
     n += (p->cuModuleGetFunction = (__typeof__(p->cuModuleGetFunction))find(ctx, "cuModuleGetFunction")) != NULL;
     n += (p->cuModuleGetFunctionCount = (__typeof__(p->cuModuleGetFunctionCount))find(ctx, "cuModuleGetFunctionCount")) != NULL;
@@ -4137,10 +4327,14 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuStreamWaitValue64_v2 = (__typeof__(p->cuStreamWaitValue64_v2))find(ctx, "cuStreamWaitValue64_v2")) != NULL;
     n += (p->cuStreamWriteValue32_v2 = (__typeof__(p->cuStreamWriteValue32_v2))find(ctx, "cuStreamWriteValue32_v2")) != NULL;
     n += (p->cuStreamWriteValue64_v2 = (__typeof__(p->cuStreamWriteValue64_v2))find(ctx, "cuStreamWriteValue64_v2")) != NULL;
+    n += (p->cuSurfObjectCreate = (__typeof__(p->cuSurfObjectCreate))find(ctx, "cuSurfObjectCreate")) != NULL;
+    n += (p->cuSurfObjectDestroy = (__typeof__(p->cuSurfObjectDestroy))find(ctx, "cuSurfObjectDestroy")) != NULL;
     n += (p->cuTensorMapEncodeIm2col = (__typeof__(p->cuTensorMapEncodeIm2col))find(ctx, "cuTensorMapEncodeIm2col")) != NULL;
     n += (p->cuTensorMapEncodeIm2colWide = (__typeof__(p->cuTensorMapEncodeIm2colWide))find(ctx, "cuTensorMapEncodeIm2colWide")) != NULL;
     n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
     n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
+    n += (p->cuTexObjectCreate = (__typeof__(p->cuTexObjectCreate))find(ctx, "cuTexObjectCreate")) != NULL;
+    n += (p->cuTexObjectDestroy = (__typeof__(p->cuTexObjectDestroy))find(ctx, "cuTexObjectDestroy")) != NULL;
     n += (p->cuThreadExchangeStreamCaptureMode = (__typeof__(p->cuThreadExchangeStreamCaptureMode))find(ctx, "cuThreadExchangeStreamCaptureMode")) != NULL;
     n += (p->cuUserObjectCreate = (__typeof__(p->cuUserObjectCreate))find(ctx, "cuUserObjectCreate")) != NULL;
     n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;

@@ -14,7 +14,9 @@
  * provider lacks it. */
 struct vgp_provider {
     __typeof__(&cuArray3DCreate_v2) cuArray3DCreate_v2;
+    __typeof__(&cuArray3DGetDescriptor_v2) cuArray3DGetDescriptor_v2;
     __typeof__(&cuArrayDestroy) cuArrayDestroy;
+    __typeof__(&cuArrayGetPlane) cuArrayGetPlane;
     __typeof__(&cuCtxCreate_v2) cuCtxCreate_v2;
     __typeof__(&cuCtxCreate_v4) cuCtxCreate_v4;
     __typeof__(&cuCtxDestroy_v2) cuCtxDestroy_v2;
@@ -207,6 +209,9 @@ struct vgp_provider {
     __typeof__(&cuMemsetD32_v2) cuMemsetD32_v2;
     __typeof__(&cuMemsetD8Async) cuMemsetD8Async;
     __typeof__(&cuMemsetD8_v2) cuMemsetD8_v2;
+    __typeof__(&cuMipmappedArrayCreate) cuMipmappedArrayCreate;
+    __typeof__(&cuMipmappedArrayDestroy) cuMipmappedArrayDestroy;
+    __typeof__(&cuMipmappedArrayGetLevel) cuMipmappedArrayGetLevel;
     __typeof__(&cuModuleEnumerateFunctions) cuModuleEnumerateFunctions;
     __typeof__(&cuModuleGetFunction) cuModuleGetFunction;
     __typeof__(&cuModuleGetFunctionCount) cuModuleGetFunctionCount;
@@ -248,10 +253,14 @@ struct vgp_provider {
     __typeof__(&cuStreamWaitValue64_v2) cuStreamWaitValue64_v2;
     __typeof__(&cuStreamWriteValue32_v2) cuStreamWriteValue32_v2;
     __typeof__(&cuStreamWriteValue64_v2) cuStreamWriteValue64_v2;
+    __typeof__(&cuSurfObjectCreate) cuSurfObjectCreate;
+    __typeof__(&cuSurfObjectDestroy) cuSurfObjectDestroy;
     __typeof__(&cuTensorMapEncodeIm2col) cuTensorMapEncodeIm2col;
     __typeof__(&cuTensorMapEncodeIm2colWide) cuTensorMapEncodeIm2colWide;
     __typeof__(&cuTensorMapEncodeTiled) cuTensorMapEncodeTiled;
     __typeof__(&cuTensorMapReplaceAddress) cuTensorMapReplaceAddress;
+    __typeof__(&cuTexObjectCreate) cuTexObjectCreate;
+    __typeof__(&cuTexObjectDestroy) cuTexObjectDestroy;
     __typeof__(&cuThreadExchangeStreamCaptureMode) cuThreadExchangeStreamCaptureMode;
     __typeof__(&cuUserObjectCreate) cuUserObjectCreate;
     __typeof__(&cuUserObjectRelease) cuUserObjectRelease;
@@ -455,5 +464,7 @@ struct vgp_outs_vgpNvmlGet {
     char text[96] __attribute__((aligned(8)));
 };
 CUresult vgb_do_vgpNvmlGet(struct vgb_call *c, const struct vgp_args_vgpNvmlGet *a, struct vgp_ret_vgpNvmlGet *r, struct vgp_outs_vgpNvmlGet *o);
+CUresult vgb_do_vgpTexObjectCreate(struct vgb_call *c, const struct vgp_args_vgpTexObjectCreate *a, const void *desc, const void *view, struct vgp_ret_vgpTexObjectCreate *r);
+CUresult vgb_do_vgpTexObjectDestroy(struct vgb_call *c, const struct vgp_args_vgpTexObjectDestroy *a);
 
 #endif

@@ -28,6 +28,8 @@
 
 void vcu_copy_simplify(struct vcu_copy *c)
 {
+    if (c->dst.array || c->src.array)
+        return; /* rows of an array do not follow each other */
     if (c->depth > 1 && c->dst.height == c->height && c->src.height == c->height) {
         c->height *= c->depth; /* planes follow each other: more rows */
         c->depth = 1;
@@ -45,10 +47,40 @@ static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y
     return e->addr + (z * e->height + y) * e->pitch;
 }
 
+/* A device side as the wire has it: kind, address and pitch of byte x of row y of plane z. */
+static uint32_t wire_kind(const struct vcu_copy_end *e)
+{
+    return e->array ? VGP_COPY_ARRAY : VGP_COPY_DEVICE;
+}
+
+static uint64_t wire_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
+{
+    return e->array ? e->addr : row_address(e, z, y) + x;
+}
+
+static uint64_t wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
+{
+    return e->array ? VGP_COPY_AT(e->x + x, e->y + y, e->z + z) : e->pitch;
+}
+
+static uint64_t wire_height(const struct vcu_copy_end *e, uint64_t height)
+{
+    return e->array ? 0 : height;
+}
+
+/* Of an array only whether the place fits the wire: the worker's driver knows its size. */
+static uint64_t array_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
+{
+    return e->x < 1u << 24 && c->width < 1u << 24 && e->y < 1u << 19 && c->height < 1u << 19 &&
+           e->z < 1u << 19 && c->depth < 1u << 19;
+}
+
 uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 {
     uint64_t rows, bytes;
 
+    if (e->array)
+        return array_extent(e, c);
     if (__builtin_mul_overflow(c->depth - 1, e->height, &rows) ||
         __builtin_add_overflow(rows, c->height - 1, &rows) ||
         __builtin_mul_overflow(rows, e->pitch, &bytes) ||
@@ -79,9 +111,11 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
 
     if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
         when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
-    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, c->dst.pitch,
-                         c->dst.height, c->src.addr, c->src.pitch, c->src.height, c->width,
-                         c->height, c->depth, c->stream, when, NULL, 0);
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
+                           wire_pitch(&c->dst, 0, 0, 0), wire_height(&c->dst, c->dst.height),
+                           c->src.addr, wire_pitch(&c->src, 0, 0, 0),
+                           wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
+                           c->stream, when, NULL, 0);
 
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
@@ -108,9 +142,10 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
         }
         data = packed;
     }
-    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, VGP_COPY_DEVICE, VGP_COPY_INLINE,
-                           c->dst.addr, c->dst.pitch, c->dst.height, 0, c->width, c->height,
-                           c->width, c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, wire_kind(&c->dst), VGP_COPY_INLINE,
+                           c->dst.addr, wire_pitch(&c->dst, 0, 0, 0),
+                           wire_height(&c->dst, c->dst.height), 0, c->width, c->height, c->width,
+                           c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
     return res;
@@ -188,8 +223,9 @@ static CUresult upload_staged(const struct vcu_copy *c)
         if (chunk == NULL)
             return vcu_ring_dead(&vcu.ring);
         vcu_copy_pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
-        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, VGP_COPY_DEVICE, VGP_COPY_STAGING,
-                               row_address(&c->dst, p.z, p.y) + p.x, c->dst.pitch, p.rows,
+        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, wire_kind(&c->dst), VGP_COPY_STAGING,
+                               wire_address(&c->dst, p.z, p.y, p.x),
+                               wire_pitch(&c->dst, p.z, p.y, p.x), wire_height(&c->dst, p.rows),
                                vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
                                c->stream, VGP_WHEN_COMPLETE, NULL, 0);
         if (res != CUDA_SUCCESS) {
@@ -215,7 +251,7 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
     uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
 
     if (vcu_memory_in_place(c->src.addr, src_extent))
-        return send_whole(c, VGP_COPY_DEVICE, VGP_COPY_HOST, when);
+        return send_whole(c, wire_kind(&c->dst), VGP_COPY_HOST, when);
     if (bytes <= INLINE_SYNC ||
         (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
         return upload_inline(c, bytes, when);
@@ -231,8 +267,9 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     struct vgp_submit s;
     CUresult res;
 
-    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, c->width, c->height,
-                           c->src.addr, c->src.pitch, c->src.height, c->width, c->height, c->depth,
+    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, wire_kind(&c->src), 0, c->width, c->height,
+                           c->src.addr, wire_pitch(&c->src, 0, 0, 0),
+                           wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
                            c->stream, VGP_WHEN_COMPLETE, NULL, 0);
     if (res == CUDA_SUCCESS)
         res = vgp_recv_vgpCopy(&s, packed, &n);
@@ -263,9 +300,10 @@ static CUresult download_staged(const struct vcu_copy *c)
             chunk = vcu_chunk_take(tail != head);
         if (chunk != NULL) {
             CUresult res = vgp_send_vgpCopy(
-                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, VGP_COPY_DEVICE,
-                vcu_chunk_offset(chunk), p.width, p.rows, row_address(&c->src, p.z, p.y) + p.x,
-                c->src.pitch, p.rows, p.width, p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, wire_kind(&c->src),
+                vcu_chunk_offset(chunk), p.width, p.rows, wire_address(&c->src, p.z, p.y, p.x),
+                wire_pitch(&c->src, p.z, p.y, p.x), wire_height(&c->src, p.rows), p.width, p.rows,
+                1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
 
             if (res != CUDA_SUCCESS) {
                 vcu_chunk_give(chunk);
@@ -301,7 +339,7 @@ static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
     if (vcu_memory_in_place(c->dst.addr, dst_extent)) {
         uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
 
-        return send_whole(c, VGP_COPY_HOST, VGP_COPY_DEVICE, when);
+        return send_whole(c, VGP_COPY_HOST, wire_kind(&c->src), when);
     }
     if (bytes <= VGP_COPY_REPLY_MAX)
         return download_small(c, bytes);
@@ -332,21 +370,25 @@ static CUresult device_to_device(const struct vcu_copy *c)
                  vcu_memory_is_device(c->src.addr, from);
 
     /* No host synchronisation in either form; a reply only where the worker may refuse. */
-    return send_whole(c, VGP_COPY_DEVICE, VGP_COPY_DEVICE,
+    return send_whole(c, wire_kind(&c->dst), wire_kind(&c->src),
                       known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
 /* A copy that becomes a node of a graph: it happens at each launch, with the host's bytes of then. */
 static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
 {
-    uint32_t dst = c->dst.device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
-    uint32_t src = c->src.device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
+    uint32_t dst = c->dst.device ? wire_kind(&c->dst) : VGP_COPY_HOST;
+    uint32_t src = c->src.device ? wire_kind(&c->src) : VGP_COPY_HOST;
 
     if (!c->async)
         return vcu_capture_spoil(call, c->stream);
     if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
-        (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
+        (!c->src.device && !vcu_memory_in_place(c->src.addr, from))) {
+        if (c->dst.array || c->src.array)
+            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                              "a captured copy between an array and pageable memory: use pinned memory");
         return vcu_copy_capture_pageable(call, c);
+    }
     return send_whole(c, dst, src, VGP_WHEN_ISSUED);
 }
 
@@ -356,9 +398,11 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
     if (c->width == 0 || c->height == 0 || c->depth == 0)
         return CUDA_SUCCESS;
     vcu_copy_simplify(c);
-    if ((c->height > 1 || c->depth > 1) && (c->dst.pitch < c->width || c->src.pitch < c->width))
+    if ((c->height > 1 || c->depth > 1) && ((!c->dst.array && c->dst.pitch < c->width) ||
+                                            (!c->src.array && c->src.pitch < c->width)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
-    if (c->depth > 1 && (c->dst.height < c->height || c->src.height < c->height))
+    if (c->depth > 1 && ((!c->dst.array && c->dst.height < c->height) ||
+                         (!c->src.array && c->src.height < c->height)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
     *to = vcu_copy_extent(&c->dst, c);
     *from = vcu_copy_extent(&c->src, c);

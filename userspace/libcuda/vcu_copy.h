@@ -10,6 +10,9 @@ struct vcu_copy_end {
     uint64_t addr;   /* of the first byte that is copied */
     uint64_t pitch;  /* bytes from row to row */
     uint64_t height; /* rows from plane to plane */
+    /* an array: device is set, addr is its handle, and the copy begins at byte x of row y of slice z */
+    bool array;
+    uint64_t x, y, z;
 };
 
 struct vcu_copy {

@@ -174,8 +174,9 @@ static CUresult send_moved(const char *call, const struct vcu_where *w, CUcontex
     if (res != CUDA_SUCCESS)
         return res;
     if (m->between != NULL) /* packed there */
-        *side = (struct vcu_copy_end){ false, (uintptr_t)m->between->m.shared.va, c->width,
-                                       c->height };
+        *side = (struct vcu_copy_end){ .addr = (uintptr_t)m->between->m.shared.va,
+                                       .pitch = c->width,
+                                       .height = c->height };
     cookie = vcu_hostfunc_keep(move, m, gone, &res);
     if (cookie == 0) {
         gone(m);
@@ -211,6 +212,8 @@ CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_M
     if (w->op != VGP_NODE_SET && vcu_context_find(ctx) == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     res = vcu_copy_from_3d(call, p, &c);
+    if (res == CUDA_SUCCESS && (c.dst.array || c.src.array))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "graph nodes that copy arrays");
     if (res == CUDA_SUCCESS && (c.width == 0 || c.height == 0 || c.depth == 0))
         res = CUDA_ERROR_INVALID_VALUE; /* a node must copy something */
     if (res == CUDA_SUCCESS)

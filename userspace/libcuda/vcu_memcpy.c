@@ -94,9 +94,9 @@ CUresult vcu_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUde
                 hStream, true);
 }
 
-/* Where one side of a strided copy is. `first` = bytes before the first copied byte of a row. */
+/* Where one side of a strided copy is. */
 static CUresult resolve(const char *call, CUmemorytype type, const void *host, CUdeviceptr device,
-                        struct vcu_copy_end *end)
+                        CUarray array, struct vcu_copy_end *end)
 {
     switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -112,10 +112,26 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
         end->addr = device;
         return CUDA_SUCCESS;
     case CU_MEMORYTYPE_ARRAY:
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "copies with arrays are not served");
+        if (!vgp_handle_live((uintptr_t)array, VGP_H_ARRAY))
+            return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the array handle is not live");
+        end->device = end->array = true;
+        end->addr = (uintptr_t)array;
+        return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+}
+
+/* Where on that side the copy begins. */
+static void advance(struct vcu_copy_end *e, uint64_t x, uint64_t y, uint64_t z)
+{
+    if (!e->array) {
+        e->addr += (z * e->height + y) * e->pitch + x;
+        return;
+    }
+    e->x = x;
+    e->y = y;
+    e->z = z;
 }
 
 static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, CUstream stream, bool async)
@@ -127,9 +143,9 @@ static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, CUstream strea
         return res;
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, &c.src);
+    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c.src);
     if (res == CUDA_SUCCESS)
-        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, &c.dst);
+        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c.dst);
     if (res != CUDA_SUCCESS)
         return res;
     c.width = p->WidthInBytes;
@@ -139,8 +155,8 @@ static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, CUstream strea
     c.src.height = c.dst.height = p->Height;
     if (c.src.addr == 0 || c.dst.addr == 0)
         return c.width == 0 || c.height == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    c.src.addr += p->srcY * c.src.pitch + p->srcXInBytes;
-    c.dst.addr += p->dstY * c.dst.pitch + p->dstXInBytes;
+    advance(&c.src, p->srcXInBytes, p->srcY, 0);
+    advance(&c.dst, p->dstXInBytes, p->dstY, 0);
     return vcu_copy_run(call, &c);
 }
 
@@ -166,9 +182,9 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
     if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL ||
         p->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, &c->src);
+    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
     if (res == CUDA_SUCCESS)
-        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, &c->dst);
+        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
     if (res != CUDA_SUCCESS)
         return res;
     c->width = p->WidthInBytes;
@@ -183,8 +199,8 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 
         return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    c->src.addr += (p->srcZ * c->src.height + p->srcY) * c->src.pitch + p->srcXInBytes;
-    c->dst.addr += (p->dstZ * c->dst.height + p->dstY) * c->dst.pitch + p->dstXInBytes;
+    advance(&c->src, p->srcXInBytes, p->srcY, p->srcZ);
+    advance(&c->dst, p->dstXInBytes, p->dstY, p->dstZ);
     return CUDA_SUCCESS;
 }
 
@@ -210,4 +226,82 @@ CUresult vcu_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 CUresult vcu_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
     return copy_3d("cuMemcpy3DAsync", pCopy, hStream, true);
+}
+
+/* ---- one row of an array ---------------------------------------------------------------------- */
+
+static struct vcu_copy_end linear_end(bool device, uint64_t addr, uint64_t n)
+{
+    return (struct vcu_copy_end){ .device = device, .addr = addr, .pitch = n, .height = 1 };
+}
+
+static CUresult array_row(const char *call, struct vcu_copy_end dst, CUarray to, size_t to_offset,
+                          struct vcu_copy_end src, CUarray from, size_t from_offset, size_t n,
+                          CUstream stream, bool async)
+{
+    struct vcu_copy c = { .dst = dst, .src = src, .width = n, .height = 1, .depth = 1,
+                          .stream = vcu_stream(stream), .async = async };
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS && dst.array)
+        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, to, &c.dst);
+    if (res == CUDA_SUCCESS && src.array)
+        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, from, &c.src);
+    if (res != CUDA_SUCCESS || n == 0)
+        return res;
+    c.dst.x = to_offset;
+    c.src.x = from_offset;
+    return vcu_copy_run(call, &c);
+}
+
+#define AN_ARRAY ((struct vcu_copy_end){ .array = true })
+
+CUresult vcu_cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoA", AN_ARRAY, dstArray, dstOffset, AN_ARRAY, srcArray, srcOffset,
+                     ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoD", linear_end(true, dstDevice, ByteCount), NULL, 0, AN_ARRAY,
+                     srcArray, srcOffset, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyDtoA", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(true, srcDevice, ByteCount), NULL, 0, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoH", linear_end(false, address(dstHost), ByteCount), NULL, 0,
+                     AN_ARRAY, srcArray, srcOffset, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
+                                  size_t ByteCount, CUstream hStream)
+{
+    return array_row("cuMemcpyAtoHAsync", linear_end(false, address(dstHost), ByteCount), NULL, 0,
+                     AN_ARRAY, srcArray, srcOffset, ByteCount, hStream, true);
+}
+
+CUresult vcu_cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyHtoA", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, NULL,
+                     false);
+}
+
+CUresult vcu_cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                                  size_t ByteCount, CUstream hStream)
+{
+    return array_row("cuMemcpyHtoAAsync", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, hStream,
+                     true);
 }

@@ -244,6 +244,27 @@ static CUresult q_array_destroy(CUarray a)
     return r;
 }
 
+/* Its levels together: never twice the first one. */
+static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+    uint64_t n = array_bytes(d);
+
+    n = levels <= 1 ? n : n > UINT64_MAX / 2 ? UINT64_MAX : 2 * n;
+    if (!vgb_quota_take(self, n))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = raw.cuMipmappedArrayCreate(m, d, levels);
+    return account(r, (uintptr_t)*m, n);
+}
+
+static CUresult q_mipmap_destroy(CUmipmappedArray m)
+{
+    CUresult r = raw.cuMipmappedArrayDestroy(m);
+
+    if (r == CUDA_SUCCESS)
+        vgb_quota_forget(self, (uintptr_t)m);
+    return r;
+}
+
 static CUresult q_info(size_t *free_bytes, size_t *total)
 {
     CUresult r = raw.cuMemGetInfo_v2(free_bytes, total);
@@ -285,6 +306,8 @@ void vgb_quota_wrap(struct vgb_worker *w)
     WRAP(cuMemFreeAsync, q_free_async);
     WRAP(cuArray3DCreate_v2, q_array);
     WRAP(cuArrayDestroy, q_array_destroy);
+    WRAP(cuMipmappedArrayCreate, q_mipmap);
+    WRAP(cuMipmappedArrayDestroy, q_mipmap_destroy);
     if (w->quota.limit)
         WRAP(cuMemGetInfo_v2, q_info);
 #undef WRAP

@@ -10,7 +10,8 @@ struct side {
     uint32_t kind;
     uint64_t address; /* device address, staging offset or guest address */
     uint64_t pitch, height;
-    void *host;       /* kinds other than DEVICE: where the bytes are here */
+    void *host;       /* kinds other than DEVICE and ARRAY: where the bytes are here */
+    CUarray array;    /* ARRAY: the provider's */
 };
 
 struct copy {
@@ -53,6 +54,8 @@ static CUresult locate(struct vgb_call *c, const struct copy *k, struct side *s,
 
     if (s->kind == VGP_COPY_DEVICE)
         return CUDA_SUCCESS;
+    if (s->kind == VGP_COPY_ARRAY)
+        return vgb_handle_get(c, s->address, VGP_H_ARRAY, false, (void **)&s->array);
     if (!span(k, s, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
     if (s->kind == VGP_COPY_STAGING) {
@@ -88,16 +91,32 @@ static CUresult copy_strided(const struct copy *k)
     CUDA_MEMCPY3D p;
 
     memset(&p, 0, sizeof(p));
-    p.srcMemoryType = s->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    p.srcHost = s->host;
-    p.srcDevice = s->host ? 0 : s->address;
-    p.srcPitch = s->pitch;
-    p.srcHeight = s->height;
-    p.dstMemoryType = d->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-    p.dstHost = d->host;
-    p.dstDevice = d->host ? 0 : d->address;
-    p.dstPitch = d->pitch;
-    p.dstHeight = d->height;
+    if (s->array) {
+        p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        p.srcArray = s->array;
+        p.srcXInBytes = VGP_COPY_AT_X(s->pitch);
+        p.srcY = VGP_COPY_AT_Y(s->pitch);
+        p.srcZ = VGP_COPY_AT_Z(s->pitch);
+    } else {
+        p.srcMemoryType = s->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        p.srcHost = s->host;
+        p.srcDevice = s->host ? 0 : s->address;
+        p.srcPitch = s->pitch;
+        p.srcHeight = s->height;
+    }
+    if (d->array) {
+        p.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        p.dstArray = d->array;
+        p.dstXInBytes = VGP_COPY_AT_X(d->pitch);
+        p.dstY = VGP_COPY_AT_Y(d->pitch);
+        p.dstZ = VGP_COPY_AT_Z(d->pitch);
+    } else {
+        p.dstMemoryType = d->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        p.dstHost = d->host;
+        p.dstDevice = d->host ? 0 : d->address;
+        p.dstPitch = d->pitch;
+        p.dstHeight = d->height;
+    }
     p.WidthInBytes = k->width;
     p.Height = k->height;
     p.Depth = k->depth;
@@ -115,8 +134,8 @@ static bool provider_can(void)
 static CUresult check(struct vgb_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
                       uint64_t *total)
 {
-    if (a->dstKind > VGP_COPY_REPLY || a->dstKind == VGP_COPY_INLINE ||
-        a->srcKind > VGP_COPY_HOST || a->when > VGP_WHEN_COMPLETE)
+    if (a->dstKind > VGP_COPY_ARRAY || a->dstKind == VGP_COPY_INLINE ||
+        (a->srcKind > VGP_COPY_HOST && a->srcKind != VGP_COPY_ARRAY) || a->when > VGP_WHEN_COMPLETE)
         return vgb_malformed(c, "unknown kind or time of reply");
     if ((a->when != VGP_WHEN_NEVER) != (c->rec->reply_slot != VGP_NO_REPLY))
         return vgb_malformed(c, "time of reply and reply slot disagree");
@@ -234,7 +253,8 @@ CUresult vgb_do_vgpCopy(struct vgb_call *c, const struct vgp_args_vgpCopy *a, co
     if (total) {
         e = sides(c, a, &k, data);
         if (e == CUDA_SUCCESS)
-            e = k.height == 1 && k.depth == 1 ? copy_linear(&k) : copy_strided(&k);
+            e = k.height == 1 && k.depth == 1 && !k.src.array && !k.dst.array ? copy_linear(&k)
+                                                                             : copy_strided(&k);
         if (e != CUDA_SUCCESS)
             return e;
     }

@@ -10,7 +10,7 @@ UNSIGNED32 = ('unsigned int', 'unsigned', 'cuuint32_t', 'CUdeviceptr_v1', 'uint3
               'unsigned char', 'unsigned short')
 STRUCTS = ('CUmemLocation', 'CUipcMemHandle', 'CUipcEventHandle')
 OPAQUE = ('CUcontext', 'CUstream', 'CUevent', 'CUmodule', 'CUfunction', 'CUlibrary', 'CUkernel',
-          'CUmemoryPool', 'CUgraph', 'CUgraphExec', 'CUgraphNode', 'CUarray', 'CUuserObject', 'CUlinkState')
+          'CUmemoryPool', 'CUgraph', 'CUgraphExec', 'CUgraphNode', 'CUarray', 'CUmipmappedArray', 'CUuserObject', 'CUlinkState')
 
 
 def fmt_one(ctype, name):
