@@ -145,7 +145,7 @@ CASE(handle_churn, CF_CTX)
 CASE(not_supported, CF_CTX | CF_UB)
 {
     static const char *const names[] = {
-        "cuTexObjectCreate", "cuSurfObjectCreate", "cuGraphicsMapResources", "cuMulticastCreate",
+        "cuMemMapArrayAsync", "cuGraphicsMapResources", "cuMulticastCreate",
         "cuGreenCtxCreate", "cuImportExternalMemory", "cuImportExternalSemaphore",
         "cuCoredumpGetAttribute", "cuMemRangeGetAttribute",
     };

@@ -234,3 +234,13 @@ __global__ void k_shared_past(u32 *out) // past the end of shared memory
 }
 
 } // extern "C"
+
+/* Reads between two elements of a row of 16 and, when all have read, writes each plus a half. */
+extern "C" __global__ void k_texture(cudaTextureObject_t t, cudaSurfaceObject_t s, float *out)
+{
+    int x = threadIdx.x % 16, y = threadIdx.x / 16;
+
+    out[threadIdx.x] = tex2D<float>(t, x + 1.0f, y + 0.5f);
+    __syncthreads();
+    surf2Dwrite(surf2Dread<float>(s, x * 4, y) + 0.5f, s, x * 4, y);
+}

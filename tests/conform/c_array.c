@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+/* Arrays, mipmapped arrays, texture and surface objects: copies of every size, kernels, wrong input. */
+#include "conform.h"
+
+static CUarray make(size_t w, size_t h, size_t d, CUarray_format f, unsigned ch, unsigned flags)
+{
+    CUDA_ARRAY3D_DESCRIPTOR desc = {w, h, d, f, ch, flags};
+    CUarray a = NULL;
+
+    NEED(cuArray3DCreate(&a, &desc));
+    return a;
+}
+
+/* Up, to another array, and down again, at an odd place, through pageable or pinned memory. */
+static void round_trip(const char *check, size_t w, size_t h, size_t d, bool pinned, CUstream s)
+{
+    CUarray a = make(w + 3, h + 2, d > 1 ? d + 1 : 0, CU_AD_FORMAT_UNSIGNED_INT8, 4, 0);
+    CUarray b = make(w + 3, h + 2, d > 1 ? d + 1 : 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0);
+    size_t n = w * 4 * h * d;
+    unsigned char *in, *out;
+    bool ok;
+
+    if (pinned) {
+        NEED(cuMemHostAlloc((void **)&in, n, 0));
+        NEED(cuMemHostAlloc((void **)&out, n, 0));
+    } else {
+        in = malloc(n);
+        out = malloc(n);
+    }
+    cf_need_true("memory", in && out);
+    cf_pattern(in, n, (unsigned)n);
+    memset(out, 0xee, n);
+    CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = w * 4,
+                        .srcHeight = h, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
+                        .dstXInBytes = 8, .dstY = 1, .WidthInBytes = w * 4, .Height = h,
+                        .Depth = d};
+    CUDA_MEMCPY3D across = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a, .srcXInBytes = 8,
+                            .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = b,
+                            .dstXInBytes = 4, .dstY = 2, .WidthInBytes = w * 4, .Height = h,
+                            .Depth = d};
+    CUDA_MEMCPY3D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = b, .srcXInBytes = 4,
+                          .srcY = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
+                          .dstPitch = w * 4, .dstHeight = h, .WidthInBytes = w * 4, .Height = h,
+                          .Depth = d};
+    if (s)
+        ok = !cuMemcpy3DAsync(&up, s) && !cuMemcpy3DAsync(&across, s) &&
+             !cuMemcpy3DAsync(&down, s) && !cuStreamSynchronize(s);
+    else
+        ok = !cuMemcpy3D(&up) && !cuMemcpy3D(&across) && !cuMemcpy3D(&down);
+    cf_true(check, ok && cf_is_pattern(out, n, (unsigned)n));
+    NEED(cuArrayDestroy(a));
+    NEED(cuArrayDestroy(b));
+    if (pinned) {
+        NEED(cuMemFreeHost(in));
+        NEED(cuMemFreeHost(out));
+    } else {
+        free(in);
+        free(out);
+    }
+}
+
+CASE(array_copies, CF_CTX)
+{
+    static const struct {
+        size_t w, h, d;
+    } sizes[] = {{1, 1, 1}, {7, 3, 1}, {30, 4, 5}, {100, 90, 1}, {700, 300, 1}, {257, 65, 33}};
+    char check[64];
+    CUstream s;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        for (int how = 0; how < 4; how++) {
+            snprintf(check, sizeof(check), "%zux%zux%zu_%s_%s", sizes[i].w, sizes[i].h, sizes[i].d,
+                     how & 1 ? "pinned" : "pageable", how & 2 ? "async" : "sync");
+            round_trip(check, sizes[i].w, sizes[i].h, sizes[i].d, how & 1, how & 2 ? s : NULL);
+        }
+    }
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(array_rows, CF_CTX)
+{
+    CUarray a = make(256, 0, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0);
+    CUarray b = make(256, 0, 0, CU_AD_FORMAT_FLOAT, 1, 0);
+    unsigned in[256], out[256];
+    CUdeviceptr p = 0;
+
+    for (unsigned i = 0; i < 256; i++)
+        in[i] = 3 * i + 1;
+    NEED(cuMemAlloc(&p, sizeof(in)));
+    OK("host_to_array", cuMemcpyHtoA(a, 0, in, sizeof(in)));
+    OK("array_to_device", cuMemcpyAtoD(p, a, 16, 512));
+    OK("device_to_array", cuMemcpyDtoA(b, 64, p, 512));
+    OK("array_to_array", cuMemcpyAtoA(b, 0, a, 960, 64));
+    OK("array_to_host", cuMemcpyAtoH(out, b, 0, 576));
+    cf_true("values", !memcmp(out, in + 240, 64) && !memcmp(out + 16, in + 4, 512));
+    RC("odd_size", cuMemcpyHtoA(a, 0, in, 6), CUDA_ERROR_INVALID_VALUE);
+    RC("too_far", cuMemcpyHtoA(a, 4, in, sizeof(in)), CUDA_ERROR_INVALID_VALUE);
+    RC("far_away", cuMemcpyHtoA(a, (size_t)1 << 40, in, 4), CUDA_ERROR_INVALID_VALUE);
+    OK("nothing", cuMemcpyHtoA(a, 0, in, 0));
+    NEED(cuMemFree(p));
+    NEED(cuArrayDestroy(a));
+    NEED(cuArrayDestroy(b));
+}
+
+CASE(array_descriptors, CF_CTX)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d = {8, 8, 12, CU_AD_FORMAT_HALF, 2,
+                                 CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED}, got;
+    CUDA_ARRAY_DESCRIPTOR f = {10, 5, CU_AD_FORMAT_FLOAT, 1}, g;
+    CUmipmappedArray m = NULL;
+    CUarray a = NULL, level = NULL;
+
+    OK("create_3d", cuArray3DCreate(&a, &d));
+    OK("describe_3d", cuArray3DGetDescriptor(&got, a));
+    cf_true("same_3d", got.Width == 8 && got.Height == 8 && got.Depth == 12 &&
+                           got.Format == d.Format && got.NumChannels == 2 && got.Flags == d.Flags);
+    OK("destroy", cuArrayDestroy(a));
+    OK("create", cuArrayCreate(&a, &f));
+    OK("describe", cuArrayGetDescriptor(&g, a));
+    cf_true("same", g.Width == 10 && g.Height == 5 && g.Format == f.Format && g.NumChannels == 1);
+    NEED(cuArrayDestroy(a));
+    d.NumChannels = 3;
+    RC("channels", cuArray3DCreate(&a, &d), CUDA_ERROR_INVALID_VALUE);
+    d = (CUDA_ARRAY3D_DESCRIPTOR){0, 0, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+    RC("empty", cuArray3DCreate(&a, &d), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuArray3DCreate(&a, NULL), CUDA_ERROR_INVALID_VALUE);
+    d = (CUDA_ARRAY3D_DESCRIPTOR){32, 16, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+    OK("mipmapped", cuMipmappedArrayCreate(&m, &d, 4));
+    OK("level", cuMipmappedArrayGetLevel(&level, m, 2));
+    OK("describe_level", cuArray3DGetDescriptor(&got, level));
+    cf_true("half_twice", got.Width == 8 && got.Height == 4);
+    RC("no_level", cuMipmappedArrayGetLevel(&level, m, 4), CUDA_ERROR_INVALID_VALUE);
+    OK("destroy_mipmapped", cuMipmappedArrayDestroy(m));
+}
+
+CASE(array_handles, CF_CTX | CF_UB)
+{
+    CUarray a = make(4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0);
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a};
+    CUDA_TEXTURE_DESC t = {.flags = 0};
+    CUtexObject o = 0;
+    float f[16] = {0};
+
+    OK("create", cuTexObjectCreate(&o, &r, &t, NULL));
+    NEED(cuArrayDestroy(a));
+    RC("destroyed", cuArray3DGetDescriptor(&d, a), CUDA_ERROR_INVALID_HANDLE);
+    RC("destroyed_twice", cuArrayDestroy(a), CUDA_ERROR_INVALID_HANDLE);
+    RC("copy", cuMemcpyHtoA(a, 0, f, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("texture", cuTexObjectCreate(&o, &r, &t, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("surface_as_texture", cuSurfObjectDestroy(o), CUDA_ERROR_INVALID_VALUE);
+    OK("destroy", cuTexObjectDestroy(o));
+    RC("twice", cuTexObjectDestroy(o), CUDA_ERROR_INVALID_VALUE);
+    RC("invented", cuTexObjectDestroy(0x123456789ull), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* What kernels read through a texture and write through a surface. */
+CASE(array_kernels, CF_CTX)
+{
+    CUarray a = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST);
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a}, rr;
+    CUDA_TEXTURE_DESC t = {.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP},
+                           .filterMode = CU_TR_FILTER_MODE_LINEAR}, tt;
+    CUDA_RESOURCE_VIEW_DESC v = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32, .width = 16, .height = 8},
+                            vv;
+    CUtexObject tex = 0;
+    CUsurfObject surf = 0;
+    float in[128], out[128];
+    CUdeviceptr p = 0;
+    void *args[] = {&tex, &surf, &p};
+    bool ok = true;
+
+    for (int i = 0; i < 128; i++)
+        in[i] = (float)(i * 2);
+    CUDA_MEMCPY2D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .WidthInBytes = 64,
+                       .Height = 8};
+    NEED(cuMemcpy2D(&m));
+    NEED(cuMemAlloc(&p, sizeof(out)));
+    OK("texture", cuTexObjectCreate(&tex, &r, &t, &v));
+    OK("surface", cuSurfObjectCreate(&surf, &r));
+    OK("resource", cuTexObjectGetResourceDesc(&rr, tex));
+    cf_true("same_array", rr.resType == r.resType && rr.res.array.hArray == a);
+    OK("description", cuTexObjectGetTextureDesc(&tt, tex));
+    cf_true("same_description", tt.filterMode == t.filterMode &&
+                                    tt.addressMode[0] == CU_TR_ADDRESS_MODE_CLAMP);
+    OK("view", cuTexObjectGetResourceViewDesc(&vv, tex));
+    cf_true("same_view", vv.format == v.format && vv.width == 16);
+    OK("surface_resource", cuSurfObjectGetResourceDesc(&rr, surf));
+    OK("launch", cf_launch(cf_func("k_texture"), 1, 128, 0, NULL, args));
+    NEED(cuMemcpyDtoH(out, p, sizeof(out)));
+    for (int i = 0; i < 128; i++)
+        ok = ok && out[i] == (i % 16 == 15 ? in[i] : in[i] + 1);
+    cf_true("between_two", ok);
+    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
+                          .WidthInBytes = 64, .Height = 8};
+    NEED(cuMemcpy2D(&back));
+    for (int i = 0; i < 128; i++)
+        ok = ok && out[i] == in[i] + 0.5f;
+    cf_true("written", ok);
+    OK("destroy_texture", cuTexObjectDestroy(tex));
+    OK("destroy_surface", cuSurfObjectDestroy(surf));
+    NEED(cuArrayDestroy(a));
+    NEED(cuMemFree(p));
+}
+
+/* The kernel's handle is none: its context ends. */
+CASE(array_bad_handle, CF_CTX | CF_ALONE | CF_UB)
+{
+    CUtexObject tex = 0x1234;
+    CUsurfObject surf = 0;
+    CUdeviceptr p = 0;
+    void *args[] = {&tex, &surf, &p};
+
+    NEED(cuMemAlloc(&p, 512));
+    OK("launch", cf_launch(cf_func("k_texture"), 1, 128, 0, NULL, args));
+    RC("ended", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
