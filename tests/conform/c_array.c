@@ -155,6 +155,65 @@ CASE(array_handles, CF_CTX | CF_UB)
     RC("invented", cuTexObjectDestroy(0x123456789ull), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Nodes, made and captured, with pinned and with pageable memory. */
+CASE(array_nodes, CF_CTX)
+{
+    CUarray a = make(64, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0);
+    unsigned *pinned = NULL, in[16 * 4], out[16 * 4] = {0};
+    CUgraphNode n = NULL, nodes[8];
+    size_t count = 8;
+    CUDA_MEMCPY3D got;
+    CUgraphExec x = NULL;
+    CUgraph g = NULL;
+    CUcontext c = NULL;
+    CUstream s = NULL;
+
+    NEED(cuCtxGetCurrent(&c));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemHostAlloc((void **)&pinned, sizeof(in), 0));
+    for (unsigned i = 0; i < 64; i++)
+        pinned[i] = in[i] = 7 * i + 5;
+    for (int pageable = 0; pageable < 2; pageable++) {
+        CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                            .srcHost = pageable ? in : pinned, .srcPitch = 64, .srcHeight = 4,
+                            .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .dstXInBytes = 12,
+                            .dstY = 3, .WidthInBytes = 64, .Height = 4, .Depth = 1};
+
+        OK("create", cuGraphCreate(&g, 0));
+        OK("add", cuGraphAddMemcpyNode(&n, g, NULL, 0, &up, c));
+        OK("params", cuGraphMemcpyNodeGetParams(n, &got));
+        cf_true("place", got.dstMemoryType == CU_MEMORYTYPE_ARRAY && got.dstArray == a &&
+                             got.dstXInBytes == 12 && got.dstY == 3);
+        OK("instantiate", cuGraphInstantiate(&x, g, 0));
+        OK("launch", cuGraphLaunch(x, s));
+        OK("wait", cuStreamSynchronize(s));
+        OK("destroy_exec", cuGraphExecDestroy(x));
+        OK("destroy", cuGraphDestroy(g));
+
+        CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
+                              .srcXInBytes = 12, .srcY = 3, .dstMemoryType = CU_MEMORYTYPE_HOST,
+                              .dstHost = pageable ? out : pinned, .dstPitch = 64,
+                              .WidthInBytes = 64, .Height = 4};
+        memset(down.dstHost, 0, sizeof(in));
+        OK("begin", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK("captured", cuMemcpy2DAsync(&down, s));
+        OK("end", cuStreamEndCapture(s, &g));
+        OK("nodes", cuGraphGetNodes(g, nodes, &count));
+        OK("captured_params", cuGraphMemcpyNodeGetParams(nodes[0], &got));
+        cf_true("captured_place", got.srcMemoryType == CU_MEMORYTYPE_ARRAY && got.srcArray == a &&
+                                      got.srcXInBytes == 12 && got.srcY == 3);
+        OK("instantiate_2", cuGraphInstantiate(&x, g, 0));
+        OK("launch_2", cuGraphLaunch(x, s));
+        OK("wait_2", cuStreamSynchronize(s));
+        cf_true("values", !memcmp(down.dstHost, in, sizeof(in)));
+        NEED(cuGraphExecDestroy(x));
+        NEED(cuGraphDestroy(g));
+    }
+    NEED(cuMemFreeHost(pinned));
+    NEED(cuStreamDestroy(s));
+    NEED(cuArrayDestroy(a));
+}
+
 /* What kernels read through a texture and write through a surface. */
 CASE(array_kernels, CF_CTX)
 {

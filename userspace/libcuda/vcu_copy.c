@@ -47,25 +47,9 @@ static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y
     return e->addr + (z * e->height + y) * e->pitch;
 }
 
-/* A device side as the wire has it: kind, address and pitch of byte x of row y of plane z. */
-static uint32_t wire_kind(const struct vcu_copy_end *e)
-{
-    return e->array ? VGP_COPY_ARRAY : VGP_COPY_DEVICE;
-}
-
 static uint64_t wire_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
 {
     return e->array ? e->addr : row_address(e, z, y) + x;
-}
-
-static uint64_t wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
-{
-    return e->array ? VGP_COPY_AT(e->x + x, e->y + y, e->z + z) : e->pitch;
-}
-
-static uint64_t wire_height(const struct vcu_copy_end *e, uint64_t height)
-{
-    return e->array ? 0 : height;
 }
 
 /* Of an array only whether the place fits the wire: the worker's driver knows its size. */
@@ -112,9 +96,9 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
     if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
         when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
     res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
-                           wire_pitch(&c->dst, 0, 0, 0), wire_height(&c->dst, c->dst.height),
-                           c->src.addr, wire_pitch(&c->src, 0, 0, 0),
-                           wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
+                           vcu_copy_wire_pitch(&c->dst, 0, 0, 0), vcu_copy_wire_height(&c->dst, c->dst.height),
+                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
+                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
                            c->stream, when, NULL, 0);
 
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
@@ -142,9 +126,9 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
         }
         data = packed;
     }
-    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, wire_kind(&c->dst), VGP_COPY_INLINE,
-                           c->dst.addr, wire_pitch(&c->dst, 0, 0, 0),
-                           wire_height(&c->dst, c->dst.height), 0, c->width, c->height, c->width,
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, vcu_copy_wire_kind(&c->dst), VGP_COPY_INLINE,
+                           c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
+                           vcu_copy_wire_height(&c->dst, c->dst.height), 0, c->width, c->height, c->width,
                            c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
@@ -223,9 +207,9 @@ static CUresult upload_staged(const struct vcu_copy *c)
         if (chunk == NULL)
             return vcu_ring_dead(&vcu.ring);
         vcu_copy_pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
-        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, wire_kind(&c->dst), VGP_COPY_STAGING,
+        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, vcu_copy_wire_kind(&c->dst), VGP_COPY_STAGING,
                                wire_address(&c->dst, p.z, p.y, p.x),
-                               wire_pitch(&c->dst, p.z, p.y, p.x), wire_height(&c->dst, p.rows),
+                               vcu_copy_wire_pitch(&c->dst, p.z, p.y, p.x), vcu_copy_wire_height(&c->dst, p.rows),
                                vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
                                c->stream, VGP_WHEN_COMPLETE, NULL, 0);
         if (res != CUDA_SUCCESS) {
@@ -251,7 +235,7 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
     uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
 
     if (vcu_memory_in_place(c->src.addr, src_extent))
-        return send_whole(c, wire_kind(&c->dst), VGP_COPY_HOST, when);
+        return send_whole(c, vcu_copy_wire_kind(&c->dst), VGP_COPY_HOST, when);
     if (bytes <= INLINE_SYNC ||
         (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
         return upload_inline(c, bytes, when);
@@ -267,9 +251,9 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     struct vgp_submit s;
     CUresult res;
 
-    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, wire_kind(&c->src), 0, c->width, c->height,
-                           c->src.addr, wire_pitch(&c->src, 0, 0, 0),
-                           wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
+    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, vcu_copy_wire_kind(&c->src), 0, c->width, c->height,
+                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
+                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
                            c->stream, VGP_WHEN_COMPLETE, NULL, 0);
     if (res == CUDA_SUCCESS)
         res = vgp_recv_vgpCopy(&s, packed, &n);
@@ -300,9 +284,9 @@ static CUresult download_staged(const struct vcu_copy *c)
             chunk = vcu_chunk_take(tail != head);
         if (chunk != NULL) {
             CUresult res = vgp_send_vgpCopy(
-                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, wire_kind(&c->src),
+                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src),
                 vcu_chunk_offset(chunk), p.width, p.rows, wire_address(&c->src, p.z, p.y, p.x),
-                wire_pitch(&c->src, p.z, p.y, p.x), wire_height(&c->src, p.rows), p.width, p.rows,
+                vcu_copy_wire_pitch(&c->src, p.z, p.y, p.x), vcu_copy_wire_height(&c->src, p.rows), p.width, p.rows,
                 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
 
             if (res != CUDA_SUCCESS) {
@@ -339,7 +323,7 @@ static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
     if (vcu_memory_in_place(c->dst.addr, dst_extent)) {
         uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
 
-        return send_whole(c, VGP_COPY_HOST, wire_kind(&c->src), when);
+        return send_whole(c, VGP_COPY_HOST, vcu_copy_wire_kind(&c->src), when);
     }
     if (bytes <= VGP_COPY_REPLY_MAX)
         return download_small(c, bytes);
@@ -370,25 +354,21 @@ static CUresult device_to_device(const struct vcu_copy *c)
                  vcu_memory_is_device(c->src.addr, from);
 
     /* No host synchronisation in either form; a reply only where the worker may refuse. */
-    return send_whole(c, wire_kind(&c->dst), wire_kind(&c->src),
+    return send_whole(c, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
                       known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
 /* A copy that becomes a node of a graph: it happens at each launch, with the host's bytes of then. */
 static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
 {
-    uint32_t dst = c->dst.device ? wire_kind(&c->dst) : VGP_COPY_HOST;
-    uint32_t src = c->src.device ? wire_kind(&c->src) : VGP_COPY_HOST;
+    uint32_t dst = c->dst.device ? vcu_copy_wire_kind(&c->dst) : VGP_COPY_HOST;
+    uint32_t src = c->src.device ? vcu_copy_wire_kind(&c->src) : VGP_COPY_HOST;
 
     if (!c->async)
         return vcu_capture_spoil(call, c->stream);
     if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
-        (!c->src.device && !vcu_memory_in_place(c->src.addr, from))) {
-        if (c->dst.array || c->src.array)
-            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                              "a captured copy between an array and pageable memory: use pinned memory");
+        (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
         return vcu_copy_capture_pageable(call, c);
-    }
     return send_whole(c, dst, src, VGP_WHEN_ISSUED);
 }
 

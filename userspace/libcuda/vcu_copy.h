@@ -23,6 +23,23 @@ struct vcu_copy {
     bool async;
 };
 
+/* A side as the wire has it: kind, and what stands for pitch and height of byte x of row y of plane z. */
+static inline uint32_t vcu_copy_wire_kind(const struct vcu_copy_end *e)
+{
+    return e->array ? VGP_COPY_ARRAY : e->device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
+}
+
+static inline uint64_t vcu_copy_wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y,
+                                           uint64_t x)
+{
+    return e->array ? VGP_COPY_AT(e->x + x, e->y + y, e->z + z) : e->pitch;
+}
+
+static inline uint64_t vcu_copy_wire_height(const struct vcu_copy_end *e, uint64_t height)
+{
+    return e->array ? 0 : height;
+}
+
 /* Linear copy of n bytes. */
 CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
                          uint64_t src, uint64_t n, CUstream stream, bool async);

@@ -132,20 +132,32 @@ static CUresult new_mover(const char *call, const struct vcu_copy *c, const CUDA
 static void show(const struct vcu_copy *c, CUDA_MEMCPY3D *p)
 {
     memset(p, 0, sizeof(*p));
-    p->srcMemoryType = c->src.device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    p->dstMemoryType = c->dst.device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    if (c->src.device)
-        p->srcDevice = c->src.addr;
-    else
-        p->srcHost = (const void *)(uintptr_t)c->src.addr;
-    if (c->dst.device)
-        p->dstDevice = c->dst.addr;
-    else
-        p->dstHost = (void *)(uintptr_t)c->dst.addr;
-    p->srcPitch = c->src.pitch;
-    p->srcHeight = c->src.height;
-    p->dstPitch = c->dst.pitch;
-    p->dstHeight = c->dst.height;
+    if (c->src.array) {
+        p->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->srcArray = (CUarray)(uintptr_t)c->src.addr;
+        p->srcXInBytes = c->src.x;
+        p->srcY = c->src.y;
+        p->srcZ = c->src.z;
+    } else {
+        p->srcMemoryType = c->src.device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        p->srcDevice = c->src.device ? c->src.addr : 0;
+        p->srcHost = c->src.device ? NULL : (const void *)(uintptr_t)c->src.addr;
+        p->srcPitch = c->src.pitch;
+        p->srcHeight = c->src.height;
+    }
+    if (c->dst.array) {
+        p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->dstArray = (CUarray)(uintptr_t)c->dst.addr;
+        p->dstXInBytes = c->dst.x;
+        p->dstY = c->dst.y;
+        p->dstZ = c->dst.z;
+    } else {
+        p->dstMemoryType = c->dst.device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        p->dstDevice = c->dst.device ? c->dst.addr : 0;
+        p->dstHost = c->dst.device ? NULL : (void *)(uintptr_t)c->dst.addr;
+        p->dstPitch = c->dst.pitch;
+        p->dstHeight = c->dst.height;
+    }
     p->WidthInBytes = c->width;
     p->Height = c->height;
     p->Depth = c->depth;
@@ -155,9 +167,11 @@ static CUresult send(const struct vcu_where *w, CUcontext ctx, CUstream stream, 
                      const struct vcu_copy *c, uint64_t *node)
 {
     return vgp_call_vgpGraphCopyNode(
-        VCU_WHERE(w), ctx, stream, cookie, c->dst.device ? VGP_COPY_DEVICE : VGP_COPY_HOST,
-        c->src.device ? VGP_COPY_DEVICE : VGP_COPY_HOST, c->dst.addr, c->dst.pitch, c->dst.height,
-        c->src.addr, c->src.pitch, c->src.height, c->width, c->height, c->depth, node);
+        VCU_WHERE(w), ctx, stream, cookie, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
+        c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
+        vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr,
+        vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height),
+        c->width, c->height, c->depth, node);
 }
 
 /* Adds or captures a copy whose host side is not the worker's to see. */
@@ -212,8 +226,6 @@ CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_M
     if (w->op != VGP_NODE_SET && vcu_context_find(ctx) == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     res = vcu_copy_from_3d(call, p, &c);
-    if (res == CUDA_SUCCESS && (c.dst.array || c.src.array))
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "graph nodes that copy arrays");
     if (res == CUDA_SUCCESS && (c.width == 0 || c.height == 0 || c.depth == 0))
         res = CUDA_ERROR_INVALID_VALUE; /* a node must copy something */
     if (res == CUDA_SUCCESS)
@@ -269,6 +281,18 @@ CUresult vcu_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
                : vcu_copy_node("cuGraphExecMemcpyNodeSetParams", &w, copyParams, ctx, &node);
 }
 
+/* The reverse of the wire's form. */
+static void from_wire(struct vcu_copy_end *e, uint32_t kind)
+{
+    e->array = kind == VGP_COPY_ARRAY;
+    e->device = e->array || kind == VGP_COPY_DEVICE;
+    if (e->array) {
+        e->x = VGP_COPY_AT_X(e->pitch);
+        e->y = VGP_COPY_AT_Y(e->pitch);
+        e->z = VGP_COPY_AT_Z(e->pitch);
+    }
+}
+
 CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
     struct vcu_copy c = { 0 };
@@ -287,8 +311,8 @@ CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodePa
     if (res != CUDA_SUCCESS)
         return res;
     if (cookie == 0) {
-        c.dst.device = dst == VGP_COPY_DEVICE;
-        c.src.device = src == VGP_COPY_DEVICE;
+        from_wire(&c.dst, dst);
+        from_wire(&c.src, src);
         show(&c, nodeParams);
         return CUDA_SUCCESS;
     }

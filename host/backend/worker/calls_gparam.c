@@ -241,8 +241,10 @@ static CUresult describe(struct vgb_call *c, const struct vgp_args_vgpGraphCopyN
     void *host = NULL;
     CUresult r = CUDA_SUCCESS;
 
-    if ((a->dstKind != VGP_COPY_DEVICE && a->dstKind != VGP_COPY_HOST) ||
-        (a->srcKind != VGP_COPY_DEVICE && a->srcKind != VGP_COPY_HOST))
+    if ((a->dstKind != VGP_COPY_DEVICE && a->dstKind != VGP_COPY_HOST &&
+         a->dstKind != VGP_COPY_ARRAY) ||
+        (a->srcKind != VGP_COPY_DEVICE && a->srcKind != VGP_COPY_HOST &&
+         a->srcKind != VGP_COPY_ARRAY))
         return vgb_malformed(c, "kinds of memory that a node cannot copy");
     if (!size[0] || !size[1] || !size[2])
         return CUDA_ERROR_INVALID_VALUE;
@@ -264,6 +266,22 @@ static CUresult describe(struct vgb_call *c, const struct vgp_args_vgpGraphCopyN
     }
     if (r == CUDA_SUCCESS && a->dstKind == VGP_COPY_HOST)
         r = host_side(c, size, a->dst, a->dstPitch, a->dstHeight, true, &p->dstHost);
+    if (r == CUDA_SUCCESS && a->srcKind == VGP_COPY_ARRAY) {
+        p->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->srcDevice = p->srcPitch = p->srcHeight = 0;
+        p->srcXInBytes = VGP_COPY_AT_X(a->srcPitch);
+        p->srcY = VGP_COPY_AT_Y(a->srcPitch);
+        p->srcZ = VGP_COPY_AT_Z(a->srcPitch);
+        r = vgb_handle_get(c, a->src, VGP_H_ARRAY, false, (void **)&p->srcArray);
+    }
+    if (r == CUDA_SUCCESS && a->dstKind == VGP_COPY_ARRAY) {
+        p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        p->dstDevice = p->dstPitch = p->dstHeight = 0;
+        p->dstXInBytes = VGP_COPY_AT_X(a->dstPitch);
+        p->dstY = VGP_COPY_AT_Y(a->dstPitch);
+        p->dstZ = VGP_COPY_AT_Z(a->dstPitch);
+        r = vgb_handle_get(c, a->dst, VGP_H_ARRAY, false, (void **)&p->dstArray);
+    }
     return r;
 }
 
@@ -362,8 +380,8 @@ static CUresult copy_node(struct vgb_call *c, struct vgb_where *w,
                           uint64_t *handle)
 {
     const struct halves h = {
-        .copy = a->dstKind == VGP_COPY_DEVICE || a->srcKind == VGP_COPY_DEVICE,
-        .to_device = a->dstKind == VGP_COPY_DEVICE,
+        .copy = a->dstKind != VGP_COPY_HOST || a->srcKind != VGP_COPY_HOST,
+        .to_device = a->dstKind != VGP_COPY_HOST,
     };
     CUgraphNode node = NULL;
     CUcontext ctx;
@@ -423,6 +441,28 @@ static uint64_t guest_side(struct vgb_worker *w, const CUDA_MEMCPY3D *p, bool ds
     return vgb_region_guest_address(w, host, bytes);
 }
 
+/* The client's handle of an array; 0 when it is gone. */
+struct array_search {
+    CUarray array;
+    uint64_t handle;
+};
+
+static void compare_array(struct vgb_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct array_search *s = arg;
+
+    if (e->object == s->array)
+        s->handle = handle;
+}
+
+static uint64_t array_handle(struct vgb_worker *w, CUarray array)
+{
+    struct array_search s = {array, 0};
+
+    vgb_handles_each(&w->handles, VGP_H_ARRAY, compare_array, &s);
+    return s.handle;
+}
+
 CUresult vgb_do_vgpGraphCopyNodeGet(struct vgb_call *c,
                                     const struct vgp_args_vgpGraphCopyNodeGet *a,
                                     struct vgp_ret_vgpGraphCopyNodeGet *ret)
@@ -449,6 +489,18 @@ CUresult vgb_do_vgpGraphCopyNodeGet(struct vgb_call *c,
     ret->dstHeight = p.dstHeight;
     ret->srcPitch = p.srcPitch;
     ret->srcHeight = p.srcHeight;
+    if (p.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        ret->dstKind = VGP_COPY_ARRAY;
+        ret->dst = array_handle(c->w, p.dstArray);
+        ret->dstPitch = VGP_COPY_AT(p.dstXInBytes, p.dstY, p.dstZ);
+        ret->dstHeight = 0;
+    }
+    if (p.srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+        ret->srcKind = VGP_COPY_ARRAY;
+        ret->src = array_handle(c->w, p.srcArray);
+        ret->srcPitch = VGP_COPY_AT(p.srcXInBytes, p.srcY, p.srcZ);
+        ret->srcHeight = 0;
+    }
     ret->widthBytes = p.WidthInBytes;
     ret->height = p.Height;
     ret->depth = p.Depth;
