@@ -103,6 +103,39 @@ CASE(array_rows, CF_CTX)
     NEED(cuArrayDestroy(b));
 }
 
+CASE(array_batch, CF_CTX)
+{
+    CUarray a = make(16, 4, 0, CU_AD_FORMAT_UNSIGNED_INT16, 2, 0);
+    unsigned in[64], out[6] = {0};
+    CUdeviceptr p = 0;
+    CUstream s = NULL;
+
+    for (unsigned i = 0; i < 64; i++)
+        in[i] = 11 * i + 2;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, sizeof(in)));
+    NEED(cuMemcpyHtoD(p, in, sizeof(in)));
+    CUDA_MEMCPY3D_BATCH_OP op = {
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = p}},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
+        .extent = {16, 4, 1}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    OK("up", cuMemcpy3DBatchAsync(1, &op, 0, s));
+    op.src = op.dst;
+    op.src.op.array.offset.x = 5;
+    op.src.op.array.offset.y = 1;
+    op.dst = (CUmemcpy3DOperand){.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = p}};
+    op.extent = (CUextent3D){3, 2, 1};
+    OK("down", cuMemcpy3DBatchAsync(1, &op, 0, s));
+    OK("wait", cuStreamSynchronize(s));
+    NEED(cuMemcpyDtoH(out, p, sizeof(out)));
+    cf_true("values", !memcmp(out, in + 21, 12) && !memcmp(out + 3, in + 37, 12));
+    op.src.op.array.offset.x = 14;
+    RC("too_far", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuStreamDestroy(s));
+    NEED(cuMemFree(p));
+    NEED(cuArrayDestroy(a));
+}
+
 CASE(array_descriptors, CF_CTX)
 {
     CUDA_ARRAY3D_DESCRIPTOR d = {8, 8, 12, CU_AD_FORMAT_HALF, 2,

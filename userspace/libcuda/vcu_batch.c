@@ -108,41 +108,118 @@ CUresult vcu_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *si
 
 /* ---- 3D ------------------------------------------------------------------------------------- */
 
-static CUresult operand(const char *call, const CUmemcpy3DOperand *o, const CUextent3D *extent,
-                        CUdeviceptr *at, size_t *pitch, size_t *height)
+/* Bytes of an element of an array, from its descriptor. */
+static CUresult element_of(const char *call, CUarray array, size_t *elem)
 {
-    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "copies with arrays are not served");
-    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
-        (o->op.ptr.rowLength != 0 && o->op.ptr.rowLength < extent->width) ||
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUresult res;
+
+    if (!vgp_handle_live((uintptr_t)array, VGP_H_ARRAY))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the array handle is not live");
+    res = vgp_call_cuArray3DGetDescriptor_v2(&d, array);
+    if (res != CUDA_SUCCESS)
+        return res;
+    switch (d.Format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        *elem = d.NumChannels;
+        return CUDA_SUCCESS;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        *elem = 2 * (size_t)d.NumChannels;
+        return CUDA_SUCCESS;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        *elem = 4 * (size_t)d.NumChannels;
+        return CUDA_SUCCESS;
+    default:
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "batches with arrays of this format");
+    }
+}
+
+/* Extents, lengths and places are in elements: those of the arrays among the operands, else bytes. */
+static CUresult element(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, size_t *elem)
+{
+    const CUmemcpy3DOperand *o[] = { &op->src, &op->dst };
+    CUresult res = CUDA_SUCCESS;
+
+    *elem = 1;
+    for (int i = 0; i < 2 && res == CUDA_SUCCESS; i++) {
+        if (o[i]->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+            res = element_of(call, o[i]->op.array.array, elem);
+    }
+    return res;
+}
+
+struct side {
+    CUmemorytype type;
+    CUdeviceptr at;
+    CUarray array;
+    size_t x, y, z, pitch, height;
+};
+
+static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *extent, size_t elem,
+                        struct side *s)
+{
+    size_t length = o->op.ptr.rowLength == 0 ? extent->width : o->op.ptr.rowLength;
+
+    if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        if (o->op.array.offset.x > SIZE_MAX / elem)
+            return CUDA_ERROR_INVALID_VALUE;
+        *s = (struct side){ .type = CU_MEMORYTYPE_ARRAY,
+                            .array = o->op.array.array,
+                            .x = o->op.array.offset.x * elem,
+                            .y = o->op.array.offset.y,
+                            .z = o->op.array.offset.z };
+        return CUDA_SUCCESS;
+    }
+    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER || length < extent->width ||
+        length > SIZE_MAX / elem ||
         (o->op.ptr.layerHeight != 0 && o->op.ptr.layerHeight < extent->height))
         return CUDA_ERROR_INVALID_VALUE;
-    *at = o->op.ptr.ptr;
-    *pitch = o->op.ptr.rowLength == 0 ? extent->width : o->op.ptr.rowLength;
-    *height = o->op.ptr.layerHeight == 0 ? extent->height : o->op.ptr.layerHeight;
+    *s = (struct side){ .type = CU_MEMORYTYPE_UNIFIED,
+                        .at = o->op.ptr.ptr,
+                        .pitch = length * elem,
+                        .height = o->op.ptr.layerHeight == 0 ? extent->height
+                                                             : o->op.ptr.layerHeight };
     return CUDA_SUCCESS;
 }
 
 static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
 {
-    CUDA_MEMCPY3D p = {
-        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .WidthInBytes = op->extent.width,
-        .Height = op->extent.height,
-        .Depth = op->extent.depth,
-    };
-    bool async;
+    struct side src, dst;
+    bool async = op->srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL; /* of arrays */
+    size_t elem;
     CUresult res;
 
     if (!order_ok(op->srcAccessOrder) || op->extent.width == 0 || op->extent.height == 0 ||
         op->extent.depth == 0 ||
         (op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = operand(call, &op->src, &op->extent, &p.srcDevice, &p.srcPitch, &p.srcHeight);
+    res = element(call, op, &elem);
+    if (res == CUDA_SUCCESS && op->extent.width > SIZE_MAX / elem)
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
-        res = operand(call, &op->dst, &op->extent, &p.dstDevice, &p.dstPitch, &p.dstHeight);
+        res = operand(&op->src, &op->extent, elem, &src);
     if (res == CUDA_SUCCESS)
+        res = operand(&op->dst, &op->extent, elem, &dst);
+    if (res != CUDA_SUCCESS)
+        return res;
+    CUDA_MEMCPY3D p = {
+        .srcMemoryType = src.type, .srcDevice = src.at, .srcArray = src.array,
+        .srcXInBytes = src.x, .srcY = src.y, .srcZ = src.z,
+        .srcPitch = src.pitch, .srcHeight = src.height,
+        .dstMemoryType = dst.type, .dstDevice = dst.at, .dstArray = dst.array,
+        .dstXInBytes = dst.x, .dstY = dst.y, .dstZ = dst.z,
+        .dstPitch = dst.pitch, .dstHeight = dst.height,
+        .WidthInBytes = op->extent.width * elem,
+        .Height = op->extent.height,
+        .Depth = op->extent.depth,
+    };
+
+    if (src.type != CU_MEMORYTYPE_ARRAY)
         res = obey_order(op->srcAccessOrder, p.srcDevice, 1, stream, &async);
     if (res == CUDA_SUCCESS)
         res = vcu_cuMemcpy3DAsync_v2(&p, stream);
