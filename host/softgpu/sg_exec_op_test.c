@@ -2,6 +2,18 @@
 /* Opcodes on integers, bits, predicates, moves; see sg_exec_op_test.h. */
 #include "sg_exec_op_test.h"
 
+static u32 ref_relu2(u32 a, u32 b, bool max)
+{
+    u32 r = 0;
+
+    for (int k = 0; k < 32; k += 16) {
+        const s16 x = (s16)(a >> k), y = (s16)(b >> k), v = (x > y) == max ? x : y;
+
+        r |= (u32)(v < 0 ? 0 : v) << k;
+    }
+    return r;
+}
+
 static void test_int(void)
 {
     T("www", "add.s32", UA + UB);
@@ -52,6 +64,8 @@ static void test_int(void)
     T("www", "max.s16x2", ((s16)a > (s16)b ? a & 0xffff : b & 0xffff) |
                               ((s32)(UA & 0xffff0000) > (s32)(UB & 0xffff0000) ? UA & 0xffff0000
                                                                                : UB & 0xffff0000));
+    T("www", "min.s16x2.relu", ref_relu2(UA, UB, false));
+    T("www", "max.s16x2.relu", ref_relu2(UA, UB, true));
     T("www", "add.u16x2", ((a + b) & 0xffff) | (((UA >> 16) + (UB >> 16)) << 16));
 }
 

@@ -112,6 +112,10 @@ static inline u32 prmt_mode(u32 a, u32 b, u32 c, int mode)
       PAIR(MIN((s16)a, (s16)b), MIN((s16)HI(a), (s16)HI(b))))                \
     X(max_s16x2, "max.s16x2", u32, u32, u32,                                  \
       PAIR(MAX((s16)a, (s16)b), MAX((s16)HI(a), (s16)HI(b))))                \
+    X(min_relu_s16x2, "min.relu.s16x2", u32, u32, u32,                        \
+      PAIR(MAX(MIN((s16)a, (s16)b), 0), MAX(MIN((s16)HI(a), (s16)HI(b)), 0))) \
+    X(max_relu_s16x2, "max.relu.s16x2", u32, u32, u32,                        \
+      PAIR(MAX(MAX((s16)a, (s16)b), 0), MAX(MAX((s16)HI(a), (s16)HI(b)), 0))) \
     X(min_relu_s32, "min.relu.s32", u32, s32, s32, MAX(MIN(a, b), 0))        \
     X(max_relu_s32, "max.relu.s32", u32, s32, s32, MAX(MAX(a, b), 0))        \
     X(mul24lo_s, "mul24.lo.s32", u32, u32, u32, (s64)S24(a) * S24(b))        \

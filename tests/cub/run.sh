@@ -8,7 +8,19 @@ vgpu=$2/userspace/vgpu/vgpu
 passed=0
 failed=0
 skipped=0
-for name in sort scan thrust groups; do
+for arch in 75 80 90; do
+    counts=$("$2/host/softgpu/sg_ptxrun" "$build/headers_$arch.ptx" | tee "$build/headers_$arch.log" |
+        sed -n 's/^\([0-9]*\) kernels, \([0-9]*\) decoded, .*/\1 \2/p')
+    echo "headers, sm_$arch: ${counts#* } of ${counts% *} functions decode"
+    if [ -n "$counts" ] && [ "${counts% *}" = "${counts#* }" ] && [ "${counts% *}" -ge 1000 ]; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL: headers, sm_$arch"
+        head -n 5 "$build/headers_$arch.log"
+        failed=$((failed + 1))
+    fi
+done
+for name in sort scan thrust groups headers; do
     if [ ! -x "$vgpu" ] || [ ! -x "$2/host/backend/vgpu-backend" ]; then
         echo "not run: $name: vgpu or its backend is not built"
         skipped=$((skipped + 1))

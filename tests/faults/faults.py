@@ -366,9 +366,11 @@ def test_memory_quota(s):
     need(status == 0, text)
     got = int(text.split()[1])
     need(250 <= got <= 256, "%d MB with a quota of 256" % got)
+    s.back_to_baseline()
     status, text = s.run(s.args.victim, "modules", "500")  # variables and cuMemCreate count as well
     print("  " + text.strip())
     need(status == 0 and 245 <= int(text.split()[1]) <= 256, text)
+    s.back_to_baseline()  # memory is back when the worker has ended, a moment after its program
     hog = s.popen(s.args.victim, "secret")  # 32 MB and stays; workers reserve a 64th of the quota at a time
     until_waiting(hog)
     status, text = s.run(s.args.victim, "hoard", "500")
