@@ -59,12 +59,25 @@ if [ "$gpu" = soft ]; then
     # What the software GPU costs: an instruction, and ggml's operations where its libraries are there
     # (GGML_DIR, or build/npm, which scripts/npm.sh fills).
     part insn-bench timeout 300 "$build/insn-bench" $quick --json "${json%.json}-insn.json" --provider "$provider"
+    part soft-bench timeout 300 "$build/soft-bench" $quick --json "${json%.json}-soft.json" --provider "$provider"
     ggml=${GGML_DIR:-$top_build/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda}
     if [ -e "$ggml/libggml-cuda.so" ]; then
         part ggml-bench timeout 600 "$vgpu" run --gpu soft "$build/ggml-bench" $quick --dir "$ggml" \
             --cuda "${CUDA_HOME:-/usr/local/cuda}" --json "${json%.json}-ggml.json"
     else
         echo "not run: ggml-bench: $ggml has no libggml-cuda.so"
+        skipped=$((skipped + 1))
+    fi
+fi
+if [ "$gpu" = soft ] && [ -z "$quick" ]; then
+    # Tokens per second of a small model; tests/llm fetches and builds what it needs (npm packages by name).
+    # The check of tests/llm runs the same programs.
+    here=$(cd "$(dirname "$0")" && pwd)
+    if make -C "$here/../llm" O="$top_build/tests/llm" CUDA_HOME="${CUDA_HOME:-/usr/local/cuda}" speed > "$build/llm-build.log" 2>&1; then
+        part llm-bench timeout 1200 /usr/bin/python3 -B "$here/../llm/measure.py" bench --build "$top_build" \
+            --cuda "${CUDA_HOME:-/usr/local/cuda}" --json "${json%.json}-llm.json"
+    else
+        echo "not run: llm-bench: tests/llm does not build: $(tail -n 1 "$build/llm-build.log")"
         skipped=$((skipped + 1))
     fi
 fi
