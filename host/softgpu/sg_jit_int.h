@@ -82,9 +82,40 @@ struct jop {
     emit_fn emit; /* false: nothing was written, call the handler */
     u32 arg;
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_mem[];
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_mem[];
 
-/* ---- registers (sg_jit.c) ---- */
+/* The handlers of instructions that steer; filled by sg_jit_init(). */
+struct jit_ctl {
+    sg_fn bra, bra_if, bra_not, join, brx, exit, pred_if, pred_not, fpmode, wsync, ext, bar[5],
+        exit_if[2];
+};
+extern struct jit_ctl sg_jit_ctl;
+
+static inline bool sg_jit_is_branch(sg_fn fn)
+{
+    return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
+}
+
+/* Operand k, in the order of F_D to F_E. */
+static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)
+{
+    const u32 *f[5] = {&in->d, &in->a, &in->b, &in->c, &in->e};
+
+    return f[k];
+}
+
+/* ---- liveness (sg_jit_live.c) ---- */
+/* Fills j->kill; leaves it all 0, which is always right, when there is no memory or too much to do. */
+void sg_jit_find_kills(struct jit *j);
+
+/* ---- registers (sg_jit_regs.c) ---- */
+/* Chunk `key` of the register file or the pool to vector register v, and v to where it belongs. */
+void sg_jv_load(struct jit *j, u32 v, u32 key);
+void sg_jv_store(struct jit *j, u32 v, u32 key);
+/* Writes back what is newer than memory; the registers keep their chunks. */
+void sg_jv_flush(struct jit *j);
+/* No register holds anything. */
+void sg_jv_forget(struct jit *j);
 /* The vector register with chunk h of an operand; stays until unpin. */
 u32 sg_jv_get(struct jit *j, u32 op, u32 h);
 /* A register for a result. It holds nothing until bound. */

@@ -1,65 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of arithmetic: the same results, bit for bit, as the handlers of the same names. All
- * 32 lanes run. A 32-bit operand is 2 chunks, a 64-bit one 4.
+ * Native code of integer arithmetic, moves, conversions, and of f32 and f64 where one instruction
+ * does it: the same results, bit for bit, as the handlers of the same names. All 32 lanes run. A
+ * 32-bit operand is 2 chunks, a 64-bit one 4.
  */
-#include "sg_jit_int.h"
+#include "sg_jit_ops.h"
 
 #ifdef SG_JIT
-
-#include <string.h>
-
-/* arg: opcode, prefix << 8, map << 10, W << 12, 64-bit operands << 13 */
-#define ARG(map, pp, w, op) ((u32)(op) | (u32)(pp) << 8 | (u32)(map) << 10 | (u32)(w) << 12)
-#define WIDE (1u << 13)
-#define IMM(x) ((u32)(x) << 16) /* an immediate byte behind the instruction */
-#define NO_MODE 0x80000000u     /* gives the same in every rounding and denormal mode but rz, rm, rp */
-
-static struct vop vop_of(u32 arg)
-{
-    return (struct vop){(u8)(arg >> 10 & 3), (u8)(arg >> 8 & 3), (u8)(arg >> 12 & 1), (u8)arg};
-}
 
 static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPADDD = {M0F, P66, 0, 0xfe},
                         VPADDQ = {M0F, P66, 1, 0xd4}, VPSUBD = {M0F, P66, 0, 0xfa},
                         VPSUBQ = {M0F, P66, 1, 0xfb}, VPMULLD = {M38, P66, 0, 0x40},
                         VPMULLQ = {M38, P66, 1, 0x40}, VPANDD = {M0F, P66, 0, 0xdb},
                         VPORD = {M0F, P66, 0, 0xeb}, VPXORD = {M0F, P66, 0, 0xef},
-                        VPORQ = {M0F, P66, 1, 0xeb},
-                        SHIFT_D = {M0F, P66, 0, 0x72}, SHIFT_Q = {M0F, P66, 1, 0x73},
-                        SRA_Q = {M0F, P66, 1, 0x72}, ZX_DQ = {M38, P66, 0, 0x35},
-                        SX_DQ = {M38, P66, 0, 0x25}, MULUDQ = {M0F, P66, 1, 0xf4},
-                        MULDQ = {M38, P66, 1, 0x28}, EXTRACT4 = {M3A, P66, 1, 0x3b},
-                        INSERT4 = {M3A, P66, 1, 0x3a}, MOVQD = {M38, PF3, 0, 0x35},
-                        MOVUSQD = {M38, PF3, 0, 0x15}, BCAST_R32 = {M38, P66, 0, 0x7c},
-                        BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64},
-                        TERNLOGD = {M3A, P66, 0, 0x25}, CMPPS = {M0F, PNONE, 0, 0xc2},
-                        TESTMD = {M38, P66, 0, 0x27}, MOVDW = {M38, PF3, 0, 0x33},
-                        CVTPH2PS = {M38, P66, 0, 0x13}, DPBUSD = {M38, P66, 0, 0x50},
-                        PSHUFD = {M0F, P66, 0, 0x70}, SHUF4 = {M3A, P66, 1, 0x43},
-                        PSHUFB = {M38, P66, 0, 0x00};
-
-/* Every lane of v becomes an immediate. */
-static void broadcast(struct jit *j, u32 v, u32 value)
-{
-    mov_imm64(B(j), RAX, value);
-    ev(B(j), BCAST_R32, v, 0, RAX, 0, 0);
-}
-
-static void finish(struct jit *j, const struct sg_insn *in, u32 h, u32 hs, u32 rd)
-{
-    sg_jv_kill(j, in, hs);
-    sg_jv_bind(j, in->d, h, rd);
-    sg_jv_unpin(j);
-}
+                        VPORQ = {M0F, P66, 1, 0xeb}, SHIFT_D = {M0F, P66, 0, 0x72},
+                        SHIFT_Q = {M0F, P66, 1, 0x73}, SRA_Q = {M0F, P66, 1, 0x72},
+                        ZX_DQ = {M38, P66, 0, 0x35}, SX_DQ = {M38, P66, 0, 0x25},
+                        MULUDQ = {M0F, P66, 1, 0xf4}, MULDQ = {M38, P66, 1, 0x28},
+                        EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
+                        MOVQD = {M38, PF3, 0, 0x35}, MOVUSQD = {M38, PF3, 0, 0x15},
+                        BLEND_D = {M38, P66, 0, 0x64}, TERNLOGD = {M3A, P66, 0, 0x25},
+                        DPBUSD = {M38, P66, 0, 0x50};
 
 static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < (arg & WIDE ? 4u : 2u); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        ev(B(j), vop_of(arg), d, a, b, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        ev(B(j), sg_vop_of(arg), d, a, b, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -70,8 +39,8 @@ static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < (arg & WIDE ? 4u : 2u); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(B(j), vop_of(arg), d, 0, a, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        ev(B(j), sg_vop_of(arg), d, 0, a, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -85,7 +54,7 @@ static bool e_mov(struct jit *j, const struct sg_insn *in, u32 arg)
             d = sg_jv_new(j);
             ev(B(j), VMOV, d, 0, a, 0, 0);
         }
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -102,7 +71,7 @@ static bool e_and(struct jit *j, const struct sg_insn *in, u32 arg)
 
         (void)arg;
         ev(B(j), VPANDD, d, a, b, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
         j->v[d].low_bytes = low && j->v[d].key != NO_KEY;
     }
     return true;
@@ -153,7 +122,7 @@ static bool e_shift(struct jit *j, const struct sg_insn *in, u32 arg)
             b = wide ? get_extended(j, in->b, h, 0, false) : sg_jv_get(j, in->b, h);
         d = sg_jv_new(j);
         if (!imm)
-            ev(B(j), vop_of(arg), d, a, b, 0, 0);
+            ev(B(j), sg_vop_of(arg), d, a, b, 0, 0);
         else if (n < bits || kind == ARITH)
             shift_imm(j, wide, kind, d, a, n < bits ? (u32)n : bits - 1);
         else
@@ -188,7 +157,7 @@ static bool e_shift16(struct jit *j, const struct sg_insn *in, u32 left)
             shift_imm(j, false, LEFT, d, a, 16);
             shift_imm(j, false, RIGHT, d, d, 16 + (u32)n);
         }
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -201,7 +170,7 @@ static bool e_low(struct jit *j, const struct sg_insn *in, u32 arg)
 
         shift_imm(j, false, LEFT, d, a, 32 - (arg & 255));
         shift_imm(j, false, arg & 256 ? ARITH : RIGHT, d, d, 32 - (arg & 255));
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -216,7 +185,7 @@ static bool e_mad(struct jit *j, const struct sg_insn *in, u32 wide)
 
         ev(B(j), wide ? VPMULLQ : VPMULLD, 0, a, b, 0, 0);
         ev(B(j), wide ? VPADDQ : VPADDD, d, 0, c, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -254,7 +223,7 @@ static bool e_mul_hi(struct jit *j, const struct sg_insn *in, u32 sign)
         mov_imm64(B(j), RAX, 0xaaaa);
         vex(B(j), PNONE, 0, 0, 0x92, 1, 0, RAX); /* kmovw k1, eax */
         ev(B(j), BLEND_D, d, 0, 1, 1, 0);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -271,7 +240,7 @@ static bool e_mul_wide16(struct jit *j, const struct sg_insn *in, u32 sign)
         shift_imm(j, false, down, 0, 0, 16);
         shift_imm(j, false, down, 1, 1, 16);
         ev(B(j), VPMULLD, d, 0, 1, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -302,14 +271,14 @@ static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
         } else if (low_bytes(j, in->b, b)) {
             ev(B(j), DPBUSD, d, b, a, 0, 0);
         } else {
-            broadcast(j, 0, 0x80808080u);
+            sg_jit_broadcast(j, 0, 0x80808080u);
             ev(B(j), VPXORD, 1, 0, a, 0, 0);
             ev(B(j), VPXORD, 2, 2, 2, 0, 0);
             ev(B(j), DPBUSD, d, 1, b, 0, 0);
             ev(B(j), DPBUSD, 2, 0, b, 0, 0);
             ev(B(j), VPSUBD, d, d, 2, 0, 0);
         }
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -344,7 +313,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
                   d = sg_jv_new(j);
 
         join_low(j, saturate ? MOVUSQD : MOVQD, d, lo, hi);
-        finish(j, in, h, 3u << (2 * h), d);
+        sg_jit_finish(j, in, h, 3u << (2 * h), d);
     }
     return true;
 }
@@ -412,26 +381,7 @@ static bool e_pack16(struct jit *j, const struct sg_insn *in, u32 arg)
         shift_imm(j, false, LEFT, d, b, 16);
         shift_imm(j, false, RIGHT, 0, 0, 16);
         ev(B(j), VPORD, d, d, 0, 0, 0);
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-/* ---- bits of one operand with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
-static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    for (u32 h = 0; h < 2; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
-
-        broadcast(j, 0, arg == 1 ? 0x7fffffffu : 0x80000000u);
-        ev(B(j), arg == 0 ? VPXORD : VPANDD, d, a, 0, 0, 0);
-        if (arg == 2) {
-            broadcast(j, 1, 0x7f800000u);
-            ev(B(j), TESTMD, 1, a, 1, 0, 0);
-            ev(B(j), VMOV, 2, 0, a, 0, 0);
-            ev(B(j), BLEND_D, d, d, 2, 1, 0);
-        }
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -444,7 +394,7 @@ static bool e_not(struct jit *j, const struct sg_insn *in, u32 wide)
         ev(B(j), VMOV, d, 0, a, 0, 0);
         ev(B(j), TERNLOGD, d, d, d, 0, 0);
         put8(B(j), 0x55);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
@@ -456,209 +406,10 @@ static bool e_neg(struct jit *j, const struct sg_insn *in, u32 wide)
 
         ev(B(j), VPXORD, 0, 0, 0, 0, 0);
         ev(B(j), wide ? VPSUBQ : VPSUBD, d, 0, a, 0, 0);
-        finish(j, in, h, 1u << h, d);
+        sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
-
-/* ---- f32 ---- */
-
-static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    for (u32 h = 0; h < 2; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
-                  c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
-
-        ev(B(j), VMOV, d, 0, a, 0, 0);
-        ev(B(j), vop_of(arg), d, b, c, 0, 0); /* 213: d = b * d + c */
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-static bool e_f16_f32(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    (void)arg;
-    for (u32 h = 0; h < 2; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
-
-        ev(B(j), MOVDW, a, 0, 0, 0, 0);
-        ev(B(j), CVTPH2PS, d, 0, 0, 0, 0);
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-/* fmin_ptx and fmax_ptx, step by step */
-static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
-{
-    struct buf *x = B(j);
-
-    for (u32 h = 0; h < 2; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
-
-        ev(x, CMPPS, 1, a, b, 0, 0);
-        put8(x, max ? 0x1e : 0x11);
-        ev(x, CMPPS, 2, a, b, 0, 0);
-        put8(x, 0);
-        ev(x, CMPPS, 3, a, a, 0, 0);
-        put8(x, 3);
-        ev(x, CMPPS, 4, b, b, 0, 0);
-        put8(x, 3);
-        ev(x, BLEND_D, d, b, a, 1, 0);
-        ev(x, max ? VPANDD : VPORD, d, a, b, 2, 0);
-        ev(x, BLEND_D, d, d, b, 3, 0);
-        ev(x, BLEND_D, d, d, a, 4, 0);
-        ev(x, CMPPS, 3, a, a, 4, 0);
-        put8(x, 3);
-        mov_imm64(x, RAX, 0x7fffffffu);
-        ev(x, BCAST_R32, d, 0, RAX, 3, 0);
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-/* ---- predicates ---- */
-
-/* Masks 1 and up, one for each chunk, to the predicate d. */
-static void put_pred(struct jit *j, u32 d, bool wide)
-{
-    struct buf *b = B(j);
-
-    if (wide) {
-        vex(b, P66, 1, 0, 0x4b, 1, 2, 1); /* kunpckbw */
-        vex(b, P66, 1, 0, 0x4b, 3, 4, 3);
-        vex(b, PNONE, 1, 0, 0x4b, 1, 3, 1); /* kunpckwd */
-    } else {
-        vex(b, PNONE, 1, 0, 0x4b, 1, 2, 1);
-    }
-    if (j->masked) {
-        vex(b, PF2, 0, 0, 0x93, RAX, 0, 1); /* kmovd eax, k1 */
-        sg_jit_put_pred(j, d);
-    } else {
-        KMOVD_STORE(b, 1, G_REGS, (s32)d);
-    }
-}
-
-static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const u32 n = arg & WIDE ? 4 : 2;
-
-    for (u32 h = 0; h < n; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
-
-        ev(B(j), vop_of(arg), 1 + h, a, b, 0, 0);
-        put8(B(j), arg >> 16 & 255);
-        sg_jv_unpin(j);
-    }
-    put_pred(j, in->d, n == 4);
-    sg_jv_kill(j, in, (1u << n) - 1);
-    return true;
-}
-
-static bool e_selp(struct jit *j, const struct sg_insn *in, u32 wide)
-{
-    if (in->c & SG_OPND_CONST)
-        return false;
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
-
-        if (wide)
-            KMOVB_LOAD(B(j), 1, G_REGS, (s32)(in->c + h));
-        else
-            KMOVW_LOAD(B(j), 1, G_REGS, (s32)(in->c + 2 * h));
-        ev(B(j), wide ? BLEND_Q : BLEND_D, d, b, a, 1, 0);
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
-{
-    struct buf *b = B(j);
-
-    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
-    if (op == 1) { /* not */
-        put8(b, 0xf7);
-        put8(b, 0xd0);
-    } else if (op) {
-        alu_mem(b, false, op, RAX, in->b >> 31 ? G_POOL : G_REGS, (s32)(in->b & 0x7fffffffu));
-    }
-    sg_jit_put_pred(j, in->d);
-    return true;
-}
-
-/* ---- permutations ---- */
-
-/* prmt with an immediate that copies bytes: shuffles within 16 bytes */
-static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    u64 sel;
-    u32 from_a = 0, from_b = 0;
-
-    (void)arg;
-    if (!sg_jit_const(j, in->c, &sel, false) || (sel & 0x8888))
-        return false;
-    for (u32 k = 0; k < 4; k++) {
-        const u32 s = (u32)(sel >> (4 * k)) & 7;
-
-        from_a |= (s < 4 ? s : 0x80) << (8 * k);
-        from_b |= (s < 4 ? 0x80 : s - 4) << (8 * k);
-    }
-    for (u32 h = 0; h < 2; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
-
-        /* the bytes of lane i of 4 are 4 * i further; 0x80 gives 0 */
-        if (from_a != 0x80808080u)
-            ev(B(j), PSHUFB, d, a, sg_jit_pattern(j, 2, from_a), 0, 0);
-        if (from_b != 0x80808080u)
-            ev(B(j), PSHUFB, from_a == 0x80808080u ? d : 0, b, sg_jit_pattern(j, 3, from_b), 0, 0);
-        if (from_a != 0x80808080u && from_b != 0x80808080u)
-            ev(B(j), VPORD, d, d, 0, 0, 0);
-        finish(j, in, h, 1u << h, d);
-    }
-    return true;
-}
-
-static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    struct buf *x = B(j);
-    u64 n, c;
-    u32 v[2], d[2];
-
-    (void)arg;
-    if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) ||
-        (n & 31) != n || !n || (n & (n - 1)) || (in->e & SG_OPND_CONST))
-        return false;
-    if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
-        return false;
-    for (u32 h = 0; h < 2; h++)
-        v[h] = sg_jv_get(j, in->a, h);
-    for (u32 h = 0; h < 2; h++) {
-        d[h] = sg_jv_new(j);
-        if (n == 16)
-            ev(x, VMOV, d[h], 0, v[h ^ 1], 0, 0);
-        else if (n < 4)
-            ev(x, PSHUFD, d[h], 0, v[h], 0, 0);
-        else
-            ev(x, SHUF4, d[h], v[h], v[h], 0, 0);
-        if (n != 16)
-            put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: neighbours; 2 and 8: pairs of them */
-    }
-    sg_jv_kill(j, in, 3);
-    for (u32 h = 0; h < 2; h++)
-        sg_jv_bind(j, in->d, h, d[h]);
-    sg_jv_unpin(j);
-    mov_imm64(x, RAX, SG_FULL);
-    sg_jit_put_pred(j, in->e);
-    return true;
-}
-
-#define SETP(name, w, op, imm)                                                                     \
-    {"setp." name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm)}
-#define SETP_ORDER(t, w, op)                                                                       \
-    SETP("lt." t, w, op, 1), SETP("le." t, w, op, 2), SETP("gt." t, w, op, 6), SETP("ge." t, w, op, 5)
-#define SETP_F(name, imm) {"setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm)}
 
 const struct jop sg_jit_ops_alu[] = {
     {"mov.b32", e_mov, 0},
@@ -736,51 +487,13 @@ const struct jop sg_jit_ops_alu[] = {
     {"mov.pack.2x32", e_pack32, 0},
     {"mov.unpack.2x16", e_unpack16, 0},
     {"mov.pack.2x16", e_pack16, 0},
-    {"neg.f32", e_mask, 0},
-    {"abs.f32", e_mask, 1},
-    {"flush.f32", e_mask, 2},
     {"add.f32", e_bin, ARG(M0F, PNONE, 0, 0x58)},
     {"sub.f32", e_bin, ARG(M0F, PNONE, 0, 0x5c)},
     {"mul.f32", e_bin, ARG(M0F, PNONE, 0, 0x59)},
-    {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8)},
     {"add.f64", e_bin, ARG(M0F, P66, 1, 0x58) | WIDE},
     {"sub.f64", e_bin, ARG(M0F, P66, 1, 0x5c) | WIDE},
     {"mul.f64", e_bin, ARG(M0F, P66, 1, 0x59) | WIDE},
-    {"min.f32", e_minmax, 0},
-    {"max.f32", e_minmax, 1},
     {"cvt.f32.s32", e_un, ARG(M0F, PNONE, 0, 0x5b) | NO_MODE},
-    {"cvt.f32.f16", e_f16_f32, NO_MODE},
-    {"setp.eq.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
-    {"setp.ne.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
-    SETP("eq.b64", 1, 0x1f, 0),
-    SETP("ne.b64", 1, 0x1f, 4),
-    SETP_ORDER("s32", 0, 0x1f),
-    SETP_ORDER("u32", 0, 0x1e),
-    SETP_ORDER("s64", 1, 0x1f),
-    SETP_ORDER("u64", 1, 0x1e),
-    SETP_F("eq", 0x00),
-    SETP_F("ne", 0x0c),
-    SETP_F("lt", 0x11),
-    SETP_F("le", 0x12),
-    SETP_F("gt", 0x1e),
-    SETP_F("ge", 0x1d),
-    SETP_F("equ", 0x08),
-    SETP_F("neu", 0x04),
-    SETP_F("ltu", 0x19),
-    SETP_F("leu", 0x1a),
-    SETP_F("gtu", 0x16),
-    SETP_F("geu", 0x15),
-    SETP_F("num", 0x07),
-    SETP_F("nan", 0x03),
-    {"selp.b32", e_selp, 0},
-    {"selp.b64", e_selp, 1},
-    {"and.pred", e_pred, 0x23},
-    {"or.pred", e_pred, 0x0b},
-    {"xor.pred", e_pred, 0x33},
-    {"not.pred", e_pred, 1},
-    {"mov.pred", e_pred, 0},
-    {"prmt.b32", e_prmt, 0},
-    {"shfl.bfly", e_bfly, 0},
     {NULL, NULL, 0},
 };
 
