@@ -64,7 +64,8 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 # The names say what is on: the plain ones test native code where the processor has AVX-512.
 SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec_op_avx2_test \
 	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
-	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test sg_exec_nvcc_test \
+	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test \
+	sg_exec_fault_test sg_exec_fault_avx512_test sg_exec_nvcc_test \
 	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_mma2_test \
 	sg_exec_ldst_test \
 	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test \
@@ -77,7 +78,8 @@ SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(
 
 $(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
-$(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test $(O)/sg_exec_nvcc_test \
+$(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test \
+		$(O)/sg_exec_fault_test $(O)/sg_exec_nvcc_test \
 		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test \
 		$(O)/sg_exec_mma2_test \
 		$(O)/sg_exec_ldst_test $(O)/sg_exec_mat_test $(O)/sg_exec_sync_test: $(O)/%: $(O)/%.o \
@@ -91,6 +93,8 @@ $(O)/sg_exec_opf_avx512_test $(O)/sg_exec_opf_avx2_test $(O)/sg_exec_opf_base_te
 	ln -sf sg_exec_opf_test $@
 $(O)/sg_exec_run_avx512_test: $(O)/sg_exec_run_test
 	ln -sf sg_exec_run_test $@
+$(O)/sg_exec_fault_avx512_test: $(O)/sg_exec_fault_test
+	ln -sf sg_exec_fault_test $@
 $(O)/sg_exec_ldst_avx2_test $(O)/sg_exec_ldst_base_test: $(O)/sg_exec_ldst_test
 	ln -sf sg_exec_ldst_test $@
 $(O)/sg_exec_ldst_test.o: SG_CFLAGS += -DSG_SPELLINGS='"$(SG_EXEC_DIR)/tests-ptx/spellings.txt"'

@@ -237,6 +237,9 @@ void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
 void sg_cluster_check(struct sg_cta *c); /* sg_exec_ops_bulk.c: has everybody come? */
 /* A barrier object after n arrivals and after tx bytes were announced (or, below 0, have come). */
 uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
+/* Records a fault that comes from outside: at a thread that runs, or one that waits when none does.
+ * False, nothing recorded: no thread is left. */
+bool sg_cta_fault(struct sg_cta *c, int result, const char *what);
 int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
 
 /* ---- sg_exec_mem.c: the checked, lane by lane way ---- */

@@ -126,6 +126,36 @@ static int stuck(struct sg_cta *c)
                         "reach");
 }
 
+bool sg_cta_fault(struct sg_cta *c, int result, const char *what)
+{
+    const struct sg_insn *ip = NULL;
+    struct sg_warp *who = NULL;
+    uint32_t mask = 0;
+
+    for (uint32_t k = 0; k < c->nwarps; k++) {
+        struct sg_warp *w = &c->warps[k];
+        const bool run = can_run(w);
+
+        if (!w->alive || (who && !run))
+            continue;
+        who = w;
+        mask = w->mask;
+        ip = w->ip;
+        for (uint32_t i = 0; i < w->ngroups && !mask; i++) {
+            if (run && w->groups[i].state == SG_G_BAR)
+                continue;
+            mask = w->groups[i].mask;
+            ip = w->groups[i].ip;
+        }
+        if (run)
+            break;
+    }
+    if (!who || !mask)
+        return false;
+    sg_fault_set(who, ip, (uint32_t)__builtin_ctz(mask), result, what);
+    return true;
+}
+
 int sg_cta_slice(struct sg_cta *c)
 {
     bool ran = false;

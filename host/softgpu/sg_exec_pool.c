@@ -341,15 +341,25 @@ static void run_error(struct sg_run *run, int result, const char *what)
     run_fault(run, &f, UINT64_MAX);
 }
 
-/* Between slices: has somebody else ended the launch? */
-static bool must_stop(struct sg_run *run, struct sg_cta *c)
+/* The same, naming a thread of the block when there is one. */
+static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result,
+                      const char *what)
+{
+    if (started && sg_cta_fault(c, result, what))
+        run_fault(run, c->fault, UINT64_MAX);
+    else
+        run_error(run, result, what);
+}
+
+/* Between slices: has somebody else ended the launch? started: the block is one that has begun. */
+static bool must_stop(struct sg_run *run, struct sg_cta *c, bool started)
 {
     const struct sg_launch *l = run->l;
 
     if (__atomic_load_n(&run->stop, __ATOMIC_ACQUIRE))
         return true;
     if (l->abort_flag && *l->abort_flag) {
-        run_error(run, SG_ERR_FAILED, "the launch was aborted");
+        run_ended(run, c, started, SG_ERR_FAILED, "the launch was aborted");
         return true;
     }
     if (l->max_instructions) {
@@ -357,7 +367,7 @@ static bool must_stop(struct sg_run *run, struct sg_cta *c)
 
         c->icount = 0;
         if (n > l->max_instructions) {
-            run_error(run, SG_ERR_TIMEOUT, "the launch took too many instructions");
+            run_ended(run, c, started, SG_ERR_TIMEOUT, "the launch took too many instructions");
             return true;
         }
     }
@@ -382,12 +392,12 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
         uint64_t index = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
         int r;
 
-        if (index >= run->total || must_stop(run, c))
+        if (index >= run->total || must_stop(run, c, false))
             return;
         cta_start(c, run, index);
         do {
             r = sg_cta_slice(c);
-        } while (r == SG_YIELD && !must_stop(run, c));
+        } while (r == SG_YIELD && !must_stop(run, c, true));
         if (r == SG_FAULTED)
             run_fault(run, &fault, index);
         if (r != SG_NEXT)
@@ -426,7 +436,7 @@ static void run_cooperative(struct sg_run *run, uint32_t worker)
             r = sg_cta_slice(c);
             if (r == SG_FAULTED)
                 run_fault(run, &fault, worker + i * run->nworkers);
-            if (must_stop(run, c))
+            if (must_stop(run, c, true))
                 return;
             done += r == SG_NEXT;
         }

@@ -1,49 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf,
- * faults, watchdog; and what the parser refuses.
+ * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf; and what
+ * the parser refuses. How launches fail: sg_exec_fault_test.c.
  */
-#include "sg_exec_test.h"
+#include "sg_exec_run_test.h"
 #include "sg_heap.h"
-#include "sg_ptx.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HEAD ".version 9.0\n.target sm_80\n.address_size 64\n"
-/* A kernel with one pointer: %rd1 = p0 + 4 * global thread index, %r1 = thread index in block,
- * %r2 = block, %r3 = lane. */
-#define KERNEL(decl, body)                                                   \
-    HEAD decl ".visible .entry t(.param .u64 p0)\n{\n"                       \
-    ".reg .pred %p<10>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<5>;\n" \
-    "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %laneid;\n"  \
-    "mov.u32 %r4, %ntid.x;\nmad.lo.u32 %r5, %r2, %r4, %r1;\n"                \
-    "ld.param.u64 %rd0, [p0];\nmul.wide.u32 %rd2, %r5, 4;\nadd.u64 %rd1, %rd0, %rd2;\n" \
-    body "\nret;\n}\n"
-
-#define COUNT 4096
-static uint32_t *mem;
-
-/* Runs and returns the result; the memory is COUNT words, zero before. */
-static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
-{
-    struct tk t;
-    struct { void *p; } prm = {mem};
-    int r;
-
-    memset(f, 0, sizeof(*f));
-    memset(mem, 0, COUNT * 4);
-    t_output_len = 0;
-    t_output[0] = 0;
-    if (!tk_open(&t, text, "t")) {
-        sg_module_free(t.m);
-        return -1;
-    }
-    r = tk_run(&t, grid, block, &prm, f);
-    tk_close(&t);
-    return r;
-}
 
 /* Compares the first n words with e (in terms of i). */
 #define CHECK(name, text, grid, block, n, e)                                 \
@@ -338,104 +303,6 @@ static void test_heap(void)
     t_result("an empty heap again", a && sg_heap_free(a), "%llx", (unsigned long long)a);
 }
 
-static void expect_fault(const char *name, const char *text, uint32_t block, int result,
-                         uint32_t thread, const char *word)
-{
-    struct sg_fault f;
-    int r = go(text, 1, block, &f);
-
-    t_result(name, r == result && f.thread[0] == thread && strstr(f.message, word),
-             "result %d (expected %d), thread %u (expected %u): %s", r, result, f.thread[0], thread,
-             f.message);
-}
-
-static void test_faults(void)
-{
-    struct sg_fault f;
-    int r;
-
-    expect_fault("read outside global memory", KERNEL("",
-                 "mul.wide.u32 %rd3, %r1, 512;\nadd.u64 %rd3, %rd3, %rd0;\n"
-                 "ld.global.u32 %r9, [%rd3];"), 64, SG_ERR_ADDRESS, 32, "read of 4 bytes");
-    expect_fault("write outside global memory", KERNEL("",
-                 "setp.eq.u32 %p1, %r1, 3;\n@%p1 st.global.u32 [16], %r9;"), 32, SG_ERR_ADDRESS, 3,
-                 "write of 4 bytes at global address 0x10");
-    expect_fault("a write across the end", KERNEL("", "st.global.v4.u32 [%rd0+16376], "
-                 "{%r1, %r1, %r1, %r1};"), 1, SG_ERR_MISALIGNED, 0, "misaligned");
-    expect_fault("misaligned", KERNEL("", "st.global.u32 [%rd1+2], %r1;"), 8, SG_ERR_MISALIGNED, 0,
-                 "misaligned");
-    expect_fault("outside shared memory", KERNEL(".shared .b32 s[4];\n",
-                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nst.shared.u32 [%r9], %r1;"), 8,
-                 SG_ERR_ADDRESS, 4, "shared");
-    expect_fault("beyond 32 bits of local memory", KERNEL("",
-                 ".local .align 4 .b8 d[8];\nmov.u64 %rd3, d;\nadd.s64 %rd3, %rd3, 0x10000000000;\n"
-                 "st.local.u32 [%rd3+4], %r1;"), 8, SG_ERR_ADDRESS, 0, "local");
-    expect_fault("outside local memory", KERNEL("", ".local .b32 l[4];\nmov.u32 %r9, l;\n"
-                 "mad.lo.u32 %r9, %r1, 4, %r9;\nst.local.u32 [%r9], %r1;"), 8, SG_ERR_ADDRESS, 4,
-                 "local");
-    expect_fault("negative shared address", KERNEL(".shared .b32 s[4];\n",
-                 "mov.u32 %r9, s;\nld.shared.u32 %r10, [%r9+-4];"), 1, SG_ERR_ADDRESS, 0, "shared");
-    expect_fault("atomic outside memory", KERNEL("", "red.global.add.u32 [%rd0+20000], 1;"), 1,
-                 SG_ERR_ADDRESS, 0, "out of bounds");
-    expect_fault("a pointer of the host", KERNEL("", "mov.u64 %rd3, 0x400000;\n"
-                 "ld.u32 %r9, [%rd3];"), 1, SG_ERR_ADDRESS, 0, "out of bounds");
-    expect_fault("a shared window address in ld.global", KERNEL(".shared .b32 s[4];\n",
-                 "mov.u64 %rd3, s;\ncvta.shared.u64 %rd3, %rd3;\nld.global.u32 %r9, [%rd3];"), 1,
-                 SG_ERR_ADDRESS, 0, "global");
-    expect_fault("trap", KERNEL("", "setp.eq.u32 %p1, %r1, 9;\n@%p1 trap;"), 32, SG_ERR_FAILED, 9,
-                 "trap");
-    expect_fault("barrier deadlock", KERNEL("", "setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\n"
-                 "bar.sync 1;\nA: bar.sync 2, 128;"), 64, SG_ERR_FAILED, 0, "deadlock");
-    expect_fault("cp.async from outside", KERNEL(".shared .align 16 .b8 s[16];\n",
-                 "mov.u32 %r9, s;\ncp.async.cg.shared.global [%r9], [%rd0+16384], 16;"), 1,
-                 SG_ERR_ADDRESS, 0, "out of bounds");
-    expect_fault("cp.async to outside", KERNEL(".shared .align 16 .b8 s[16];\n",
-                 "mov.u32 %r9, s;\ncp.async.cg.shared.global [%r9+16], [%rd0], 16;"), 1,
-                 SG_ERR_ADDRESS, 0, "shared");
-    expect_fault("ldmatrix outside", KERNEL(".shared .align 16 .b8 s[64];\n",
-                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 16, %r9;\n"
-                 "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r9];"), 32, SG_ERR_ADDRESS, 4,
-                 "shared");
-    expect_fault("ldmatrix of global memory", KERNEL("",
-                 "mul.wide.u32 %rd3, %r1, 16;\nadd.u64 %rd3, %rd3, %rd0;\n"
-                 "ldmatrix.sync.aligned.m8n8.x1.b16 {%r10}, [%rd3];"), 32, SG_ERR_ADDRESS, 0,
-                 "shared");
-    expect_fault("call through a bad pointer", KERNEL("",
-                 "call %rd0, ();"), 32, 718, 0, "pointer");
-    expect_fault("parameters by a computed address", KERNEL("", "mov.b64 %rd3, p0;\n"
-                 "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd3, %rd3, %rd4;\n"
-                 "ld.param.u32 %r9, [%rd3];"), 32, SG_ERR_ADDRESS, 2, "param");
-    expect_fault("constants behind the last one", KERNEL(".const .align 4 .u32 k[4];\n",
-                 "mov.u64 %rd3, k;\nmul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd3, %rd3, %rd4;\n"
-                 "ld.const.u32 %r9, [%rd3];"), 32, SG_ERR_ADDRESS, 4, "out of bounds");
-    expect_fault("shared memory by a generic address", KERNEL(".shared .align 4 .b32 s[4];\n",
-                 "mov.u64 %rd3, s;\ncvta.shared.u64 %rd3, %rd3;\nmul.wide.u32 %rd4, %r1, 4;\n"
-                 "add.u64 %rd3, %rd3, %rd4;\nst.u32 [%rd3], %r1;"), 8, SG_ERR_ADDRESS, 4, "shared");
-    expect_fault("local memory by a generic address", KERNEL("", ".local .align 4 .b32 l[4];\n"
-                 "mov.u64 %rd3, l;\ncvta.local.u64 %rd3, %rd3;\nmul.wide.u32 %rd4, %r1, 4;\n"
-                 "add.u64 %rd3, %rd3, %rd4;\nst.u32 [%rd3], %r1;"), 8, SG_ERR_ADDRESS, 4, "local");
-    expect_fault("misaligned shared address", KERNEL(".shared .align 8 .b32 s[4];\n",
-                 "mov.u32 %r9, s;\nld.shared.v2.u32 {%r10, %r11}, [%r9+4];"), 1,
-                 SG_ERR_MISALIGNED, 0, "shared");
-    expect_fault("misaligned atomic", KERNEL("", "atom.global.add.u32 %r9, [%rd0+2], 1;"), 1,
-                 SG_ERR_MISALIGNED, 0, "misaligned");
-    expect_fault("an atomic on local memory", KERNEL("", ".local .align 4 .b32 l[4];\n"
-                 "mov.u64 %rd3, l;\ncvta.local.u64 %rd3, %rd3;\natom.add.u32 %r9, [%rd3], 1;"), 1,
-                 SG_ERR_ADDRESS_SPACE, 0, "local");
-    expect_fault("barrier 16", KERNEL("", "mov.u32 %r9, 16;\nbar.sync %r9;"), 1,
-                 SG_ERR_ILLEGAL_INSN, 0, "barrier");
-    expect_fault("branch to no target", KERNEL("", "T: .branchtargets A, B;\nA: add.u32 %r9, %r1, 0;\n"
-                 "brx.idx %r9, T;\nB:"), 8, 718, 2, "outside the list");
-    t_watchdog = 1000000;
-    r = go(KERNEL("", "L: bra L;"), 2, 64, &f);
-    t_result("watchdog", r == SG_ERR_TIMEOUT, "result %d", r);
-    t_watchdog = 2000000000;
-    t_abort = 1;
-    r = go(KERNEL("", "L: add.u32 %r9, %r9, 1;\nbra L;"), 2, 64, &f);
-    t_result("abort", r == SG_ERR_FAILED, "result %d", r);
-    t_abort = 0;
-}
-
 static void test_output(void)
 {
     struct sg_fault f;
@@ -458,17 +325,6 @@ static void test_output(void)
            "ld.param.b32 %r9, [q2];\n}\nst.global.u32 [%rd0], %r9;\nE:"), 1, 32, &f);
     t_result("printf", !r && !strcmp(t_output, want) && mem[0] == 8, "result %d %s, %u: %s", r,
              f.message, mem[0], t_output);
-    r = go(KERNEL(
-           ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, "
-           ".param .b64 e);\n.global .align 1 .b8 m[6] = {120,32,62,32,49,0};\n",
-           "mov.u64 %rd6, m;\nsetp.ne.u32 %p1, %r1, 4;\n@%p1 bra E;\n{ .param .b64 q0; "
-           ".param .b64 q1; .param .b32 q2; .param .b64 q3; .param .b64 q4;\n"
-           "st.param.b64 [q0], %rd6;\nst.param.b64 [q1], %rd6;\nst.param.b32 [q2], 12;\n"
-           "st.param.b64 [q3], %rd6;\nst.param.b64 [q4], 1;\n"
-           "call.uni __assertfail, (q0, q1, q2, q3, q4);\n}\nE:"), 1, 32, &f);
-    t_result("assert", r == SG_ERR_ASSERT && f.thread[0] == 4 &&
-             strstr(t_output, ":12: x > 1: block: [0,0,0], thread: [4,0,0] Assertion `x > 1` failed."),
-             "result %d thread %u: %s", r, f.thread[0], t_output);
 }
 
 /* Offsets of parameters; .ptr .align is about the target of the pointer. */
@@ -585,7 +441,6 @@ int main(int argc, char **argv)
     test_calls();
     test_threads();
     test_heap();
-    test_faults();
     test_output();
     test_params();
     test_refusals();
