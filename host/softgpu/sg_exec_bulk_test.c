@@ -83,12 +83,13 @@ static void vectors(void)
 
 /* ---- by hand ---- */
 
-#define KERNEL(body)                                                         \
+#define KERNEL(body) BEGIN body END
+#define END "\nret;\n}\n"
+#define BEGIN                                                                \
     ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n" \
     ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .b64 %rd<10>;\n"             \
     ".shared .align 16 .b8 s[1024];\n.shared .align 8 .b64 bar;\n"           \
-    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, s;\nmov.u32 %r2, bar;\nmov.u32 %r3, %tid.x;\n" \
-    body "\nret;\n}\n"
+    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, s;\nmov.u32 %r2, bar;\nmov.u32 %r3, %tid.x;\n"
 
 static int go(const char *code, uint32_t block, void *mem, struct sg_fault *f)
 {
@@ -151,14 +152,75 @@ static void by_hand(void)
     t_result("a bulk copy with a bad barrier", r == 700, "%d %s", r, f.message);
     r = go(KERNEL("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
                   "[%r1], [%rd1, {%r3}], [%r2];"), 1, mem, &f);
-    t_result("tensor copies are refused by name", r == -1 && strstr(f.message, "tensor"), "%d %s",
-             r, f.message);
+    t_result("tensor copies are refused by name", r == -1 &&
+             strstr(f.message, "cp.async.bulk.tensor.1d") && strstr(f.message, "not available") &&
+             !strstr(f.message, "syntax"), "%d %s", r, f.message);
+    r = go(KERNEL("cp.async.ca.shared.global [%r1], [%rd1, {%r3}], 16;"), 1, mem, &f);
+    t_result("coordinates elsewhere", r == -1 && strstr(f.message, "syntax error"), "%d %s", r,
+             f.message);
     r = go(KERNEL("setp.lt.u32 %p1, %r3, 32;\nbarrier.cluster.arrive;\n@%p1 bra W;\n"
                   "L: ld.volatile.global.u32 %r4, [%rd1+64];\nsetp.eq.u32 %p2, %r4, 0;\n@%p2 bra L;\n"
                   "W: barrier.cluster.wait;\nst.volatile.global.u32 [%rd1+64], 1;"), 96,
            memset(mem, 0, 4096), &f);
     t_result("who waits does not hold up who has arrived", !r && mem[16] == 1, "%d %s", r,
              f.message);
+}
+
+/* red.async: what it does to 40 in the first thread and then by the second, and its bytes. */
+static void reductions(void)
+{
+    static const struct {
+        const char *op;
+        uint64_t start, by[2], want;
+    } ops[] = {{"add.u32", 40, {5, 0xfffffff0u}, 29}, {"add.s32", 40, {5, 0xfffffff0u}, 29},
+               {"add.u64", 1ull << 63, {1ull << 63, 7}, 7},
+               {"min.u32", 40, {50, 0xfffffff0u}, 40}, {"min.s32", 40, {50, 0xfffffff0u}, 0xfffffff0u},
+               {"max.u32", 40, {50, 0xfffffff0u}, 0xfffffff0u}, {"max.s32", 40, {50, 0xfffffff0u}, 50},
+               {"inc.u32", 40, {41, 41}, 0}, {"dec.u32", 1, {9, 9}, 9},
+               {"and.b32", 0xff, {0x3c, 0x66}, 0x24}, {"or.b32", 1, {2, 8}, 11},
+               {"xor.b32", 0xf, {3, 0x30}, 0x3c}};
+    uint64_t *mem = tm_alloc(4096);
+    char code[4096];
+    struct sg_fault f;
+    size_t n;
+
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+        const bool wide = strstr(ops[i].op, "64");
+        const char *reg = wide ? "%rd3" : "%r5", *b = wide ? "b64" : "b32";
+        int r;
+
+        memset(mem, 0, 64);
+        mem[0] = ops[i].start;
+        mem[1] = ops[i].by[0];
+        mem[2] = ops[i].by[1];
+        n = (size_t)snprintf(code, sizeof(code), "%s", BEGIN);
+        snprintf(code + n, sizeof(code) - n,
+                 "setp.eq.u32 %%p2, %%r3, 0;\n@!%%p2 bra A;\nmbarrier.init.shared::cta.b64 [%%r2], 1;\n"
+                 "ld.global.%s %s, [%%rd1];\nst.shared.%s [%%r1+8], %s;\n"
+                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r2], %d;\n"
+                 "A: bar.sync 0;\ncvt.u64.u32 %%rd4, %%r3;\nshl.b64 %%rd4, %%rd4, 3;\n"
+                 "add.u64 %%rd4, %%rd4, %%rd1;\nld.global.%s %s, [%%rd4+8];\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 %%p1, [%%r2], 0;\n"
+                 "selp.u32 %%r6, 1, 0, %%p1;\nst.global.u32 [%%rd4+40], %%r6;\nbar.sync 0;\n"
+                 "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.%s [%%r1+8], "
+                 "%s, [%%r2];\nbar.sync 0;\n@!%%p2 bra E;\nld.shared.%s %s, [%%r1+8];\n"
+                 "st.global.%s [%%rd1+24], %s;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 %%p1, [%%r2], 0;\n"
+                 "selp.u32 %%r6, 1, 0, %%p1;\nst.global.u32 [%%rd1+32], %%r6;\nE:" END,
+                 b, reg, b, reg, wide ? 16 : 8, b, reg, ops[i].op, reg, b, reg, b, reg);
+        r = go(code, 2, mem, &f);
+        t_result(ops[i].op, !r && mem[3] == ops[i].want && mem[4] == 1 && !mem[5], "%d %s: %llx, %d, %d", r,
+                 f.message, (unsigned long long)mem[3], (int)mem[4], (int)mem[5]);
+    }
+    t_result("red.async without a barrier", go(KERNEL(
+             "red.async.relaxed.cluster.shared::cluster.add.u32 [%r1], %r3, [%r2];"), 1, mem, &f) == -1 &&
+             strstr(f.message, "red.async"), "%s", f.message);
+    t_result("red.async of floats", go(KERNEL(
+             "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.f32 [%r1], %r3, "
+             "[%r2];"), 1, mem, &f) == -1 && strstr(f.message, "red.async"), "%s", f.message);
+    t_result("red.async with a bad barrier", go(KERNEL(
+             "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1], %r3, "
+             "[%r1+100000];"), 1, mem, &f) == 700, "%s", f.message);
 }
 
 int main(int argc, char **argv)
@@ -168,6 +230,7 @@ int main(int argc, char **argv)
     FILE *in;
 
     by_hand();
+    reductions();
     snprintf(path, sizeof(path), "%.*shopper_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
              dir ? argv[0] : "");
     in = fopen(argc > 1 ? argv[1] : path, "rb");

@@ -209,7 +209,9 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
                              f->max_ops != f->min_ops ? " or more" : "");
     for (uint32_t i = 0; i < d->nops; i++)
         if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
-            return sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
+            return sg_mod(d, "tensor") ? sg_dec_refuse(d, "tensor copies are not available")
+                                       : sg_dec_syntax(d, "%s: coordinates in an address",
+                                                       d->oc.full);
     if (around) {
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);

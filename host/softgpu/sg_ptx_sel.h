@@ -90,6 +90,8 @@ int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t
 /* sg_ptx_sel_bulk.c: parts of the families cp, st and barrier. */
 int sg_emit_bulk(struct sg_dec *d);
 int sg_emit_st_async(struct sg_dec *d);
+int sg_emit_red(struct sg_dec *d);
+int sg_emit_atom(struct sg_dec *d); /* sg_ptx_sel_mem.c */
 int sg_emit_cluster_barrier(struct sg_dec *d);
 
 #endif

@@ -312,7 +312,7 @@ static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x
 }
 
 /* atom d, [a], b{, c} and red [a], b */
-static int emit_atom(struct sg_dec *d)
+int sg_emit_atom(struct sg_dec *d)
 {
     static const char *const ops[] = {"add", "and", "or", "xor", "exch", "cas", "min", "max",
                                       "inc", "dec"};
@@ -544,7 +544,7 @@ static int emit_cp(struct sg_dec *d)
 
     for (uint32_t k = 0; k < d->oc.nmods; k++) {
         if (!strcmp(d->oc.mods[k], "tensor"))
-            return sg_dec_refuse(d, "tensor copies");
+            return sg_dec_refuse(d, "tensor copies are not available");
         if (!strcmp(d->oc.mods[k], "bulk"))
             return sg_emit_bulk(d);
     }
@@ -587,8 +587,8 @@ static int emit_cp(struct sg_dec *d)
 
 const struct sg_family sg_families_mem[] = {
     {"ld", emit_ld, 2, 3, 0},         {"ldu", emit_ld, 2, 2, 0},
-    {"st", emit_st, 2, 3, 0},         {"atom", emit_atom, 3, 5, 0},
-    {"red", emit_atom, 2, 3, 0},      {"cvta", emit_cvta, 2, 2, 0},
+    {"st", emit_st, 2, 3, 0},         {"atom", sg_emit_atom, 3, 5, 0},
+    {"red", sg_emit_red, 2, 3, 0},    {"cvta", emit_cvta, 2, 2, 0},
     {"isspacep", emit_isspacep, 2, 2, 0}, {"prefetch", emit_hint, 1, 1, 0},
     {"prefetchu", emit_hint, 1, 1, 0}, {"discard", emit_hint, 1, 2, 0},
     {"applypriority", emit_hint, 1, 2, 0}, {"createpolicy", emit_createpolicy, 1, 5, 0},
