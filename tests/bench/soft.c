@@ -276,7 +276,7 @@ int main(int argc, char **argv)
     printf("the software GPU beside the C library, and by itself\n"
            "  %-44s %10s %10s %8s\n", "", "ours", "beside", "ratio");
     if (provider)
-        scaling(provider, quick ? 50 : 4000, quick ? 1 : 9);
+        scaling(provider, quick ? 50 : 40000, quick ? 1 : 9);
     if (!provider || !api_open(&a, provider)) {
         fprintf(stderr, "soft-bench: no device, or --provider is missing\n");
         return 1;
