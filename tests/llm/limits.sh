@@ -42,8 +42,8 @@ next_run()
 # killed_doctor: a client that is killed while it decodes is no fault of ours, and doctor says so.
 killed_doctor()
 {
-    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 1500
-    timeout 200 "$VGPU" doctor --gpu soft timeout --signal KILL 4 "${EVAL[@]}" > killed.doctor.log 2>&1 < /dev/null
+    eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 64 --kill-after 8
+    timeout 200 "$VGPU" doctor --gpu soft "${EVAL[@]}" > killed.doctor.log 2>&1 < /dev/null
     if [ $? = 50 ] && grep -q '^verdict: program-failed' killed.doctor.log; then
         ok client_killed_doctor
     else

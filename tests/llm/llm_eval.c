@@ -8,6 +8,7 @@
  */
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ struct saved_header {
 
 struct options {
     const char *backends, *device, *model, *prompt, *save, *follow;
-    int tokens, threads, batch, context;
+    int tokens, threads, batch, context, kill_after;
     bool flash, grow, quiet, verbose;
     double nmse;
 };
@@ -77,6 +78,7 @@ static void help(void)
          "  --threads N       threads of the CPU backend (default 2)\n"
          "  --no-flash        without flash attention\n"
          "  --grow            first creates contexts until the device's memory is full, and says how many\n"
+         "  --kill-after N    ends by SIGKILL while the token after the Nth is being computed\n"
          "  --save FILE       writes tokens and logits\n"
          "  --follow FILE     takes the tokens of a saved run, compares the logits with it\n"
          "  --nmse X          normalised mean squared error that still counts as equal\n"
@@ -239,6 +241,8 @@ static void generate(struct run *r, const llama_token *follow)
         say_token(r, r->tokens[i]);
         if (i + 1 < r->o.tokens && llama_decode(r->ctx, llama_batch_get_one(&r->tokens[i], 1)) != 0)
             die("cannot evaluate generated token %d", i);
+        if (i + 1 == r->o.kill_after)
+            raise(SIGKILL);
     }
     r->decode_s = now() - start;
     if (!r->o.quiet)
@@ -358,7 +362,7 @@ static void parse_options(struct options *o, int argc, char **argv)
         { "backends", 1, NULL, 'b' }, { "device", 1, NULL, 'd' },  { "model", 1, NULL, 'm' },
         { "prompt", 1, NULL, 'p' },   { "tokens", 1, NULL, 'n' },  { "batch", 1, NULL, 'u' },
         { "context", 1, NULL, 'c' },  { "threads", 1, NULL, 't' }, { "no-flash", 0, NULL, 'F' },
-        { "grow", 0, NULL, 'g' },
+        { "grow", 0, NULL, 'g' },     { "kill-after", 1, NULL, 'k' },
         { "save", 1, NULL, 's' },     { "follow", 1, NULL, 'f' },  { "nmse", 1, NULL, 'e' },
         { "quiet", 0, NULL, 'q' },    { "verbose", 0, NULL, 'v' }, { "help", 0, NULL, 'h' },
         { NULL, 0, NULL, 0 },
@@ -377,6 +381,7 @@ static void parse_options(struct options *o, int argc, char **argv)
         case 't': o->threads = number("threads", optarg, 1, 256); break;
         case 'F': o->flash = false; break;
         case 'g': o->grow = true; break;
+        case 'k': o->kill_after = number("kill-after", optarg, 1, 100000); break;
         case 's': o->save = optarg; break;
         case 'f': o->follow = optarg; break;
         case 'e': o->nmse = strtod(optarg, NULL); break;
