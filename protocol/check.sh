@@ -38,6 +38,7 @@ refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSync
 refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
 refuse "a refusal without a reason's text is refused" 's/^reason ipc /reason ipx /'
 refuse "an array of an unknown handle kind is refused" 's/in array:u32 attributeIds/in array:handle:evnt attributeIds/'
+refuse "a meaning that does not fit its field is refused" 's/in u64 value : uint64_t/in u64 value varies : uint64_t/'
 refuse "an array of structs as result is refused" 's/out array:i32 attributes max=256/out array:struct:CUmemLocation attributes max=256/'
 refuse "a struct that is not described is refused" 's/in struct:CUmemLocation location/in struct:CUmemLocatoin location/'
 refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/out bytes result max=8192/'

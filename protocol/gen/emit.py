@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, guest, page, roundtrip, worker  # noqa: E402
+from templates import calls_h, entry, fields, guest, page, roundtrip, worker  # noqa: E402
 
 
 def main(argv):
@@ -38,6 +38,7 @@ def main(argv):
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
     files = {
         'vgp_calls.h': calls_h.render(d), 'vgp_names.c': calls_h.render_names(d),
+        'vgp_fields.c': fields.render(d),
         'vgp_guest.h': guest.render_h(d), 'vgp_guest.c': guest.render_c(d),
         'vgp_entry.h': entry.render_h(d), 'vgp_entry.c': entry.render_c(d),
         'vgp_unsupported.c': entry.render_unsupported(d),

@@ -126,11 +126,21 @@ def apply(d):
     d.calls.sort(key=lambda c: c.number)
 
 
+def check_meaning(c, p):
+    """What a replay is told about a field must fit the field."""
+    words = p.type == 'u64' or p.type == 'array' and p.sub == 'u64'
+    for attr, fits in (('addr', words), ('made', words), ('varies', p.dir == 'out'),
+                       ('words', p.type == 'bytes')):
+        if attr in p.attrs and not fits:
+            raise PolicyError(f'{c.name}: {p.name}: {attr} does not fit {p.dir} {p.type}')
+
+
 def layout_call(c, d):
     c.args, c.ret = Layout(), Layout()
     c.var_in, c.var_out = [], []
     worst_in = worst_out = 0
     for p in c.params:
+        check_meaning(c, p)
         lay = c.ret if p.dir == 'out' else c.args
         if p.type in SCALARS:
             size, ct = SCALARS[p.type]

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The description of the calls as data (generated/vgp_fields.c): for whoever has records and replies
+ * as bytes and must know what lies where, without being either of the two sides.
+ */
+#ifndef VGP_FIELDS_H
+#define VGP_FIELDS_H
+
+#include <stdint.h>
+
+/* How a field lies in the fixed part, or behind it. */
+enum vgp_field_form {
+    VGP_FORM_FIXED = 0, /* `size` bytes at `offset` */
+    VGP_FORM_FLOAT = 1, /* the same, a float */
+    VGP_FORM_ARRAY = 2, /* u32 count at `offset`; elements of `size` bytes follow the fixed part */
+    VGP_FORM_STR = 3,   /* the same, bytes with their NUL */
+    VGP_FORM_BLOB = 4,  /* the same; count 0 where the bytes went ahead as a blob */
+};
+
+enum vgp_field_meaning {
+    VGP_MEANS_PLAIN = 0,
+    VGP_MEANS_HANDLE = 1, /* a handle, or an object's number that the worker chose */
+    VGP_MEANS_ADDR = 2,   /* an address of the device or of memory shared with it */
+    VGP_MEANS_WORDS = 3,  /* bytes; aligned 64-bit words of them may be addresses */
+    VGP_MEANS_VARIES = 4, /* a result that two GPUs, or two runs, need not agree on */
+};
+
+struct vgp_field {
+    const char *name;
+    uint8_t form;    /* enum vgp_field_form */
+    uint8_t meaning; /* enum vgp_field_meaning */
+    uint16_t offset; /* from the start of the fixed part */
+    uint16_t size;   /* bytes of the field or of one element */
+    uint32_t max;    /* elements; fixed fields: 0 */
+};
+
+struct vgp_call_fields {
+    uint16_t number;
+    const char *name;
+    const struct vgp_field *in; /* in the order in which variable parts follow each other */
+    uint32_t in_count;
+    const struct vgp_field *out;
+    uint32_t out_count;
+    uint32_t args_fixed, ret_fixed; /* bytes */
+};
+
+/* NULL: there is no such call. */
+const struct vgp_call_fields *vgp_fields_of(uint16_t call);
+
+#endif
