@@ -6,6 +6,7 @@
  */
 #include "sg_exec_core.h"
 #include "sg_jit.h"
+#include "sg_profile.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -71,6 +72,7 @@ void sg_exec_set_relaxed(bool relaxed)
 
 void sg_exec_prepare(void)
 {
+    sg_profile_open();
     sg_jit_init();
 }
 
@@ -393,7 +395,7 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
         int r;
 
         if (index >= run->total || must_stop(run, c, false))
-            return;
+            break;
         cta_start(c, run, index);
         do {
             r = sg_cta_slice(c);
@@ -401,8 +403,10 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
         if (r == SG_FAULTED)
             run_fault(run, &fault, index);
         if (r != SG_NEXT)
-            return;
+            break;
     }
+    if (sg_profile_on())
+        __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
 }
 
 /* All blocks of this worker at once: worker, worker + n, ... */
@@ -582,6 +586,7 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
 {
     struct sg_run run = {.l = l, .k = l->kernel};
     struct sg_diag diag;
+    uint64_t begin;
     int r;
 
     memset(fault, 0, sizeof(*fault));
@@ -603,7 +608,10 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
         run.workspace[0] = GRID_WORKSPACE;
     }
     pthread_mutex_init(&run.fault_lock, NULL);
+    begin = sg_profile_on() ? sg_profile_now() : 0;
     run_all(&run);
+    if (begin)
+        sg_profile_launch(l->kernel, run.total, run.icount, sg_profile_now() - begin);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);
     if (run.faulted)

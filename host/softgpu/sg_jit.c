@@ -5,6 +5,7 @@
  * reads them (sg_jit_live.c).
  */
 #include "sg_jit_int.h"
+#include "sg_profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,11 @@ bool sg_jit_room(struct buf *b, size_t n)
 
 /* ---- calls of handlers and ways out ---- */
 
+static bool is_span(sg_fn fn)
+{
+    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode;
+}
+
 static void jump_to(struct jit *j, size_t at, u32 insn)
 {
     if (!sg_grow(&j->jumps, &j->cap_jumps, j->njumps, sizeof(*j->jumps))) {
@@ -124,11 +130,20 @@ static void jump_to(struct jit *j, size_t at, u32 insn)
 
 /* A handler is compiled code that uses SSE: with the upper halves of the registers in use, its first such
  * instruction would take hundreds of cycles. No register's contents are kept across a call. */
-static void call_handler(struct jit *j, u32 insn)
+static void call_handler(struct jit *j, u32 insn, const char *why)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     const struct sg_insn *in = &j->code->insns[insn];
     struct buf *b = B(j);
+    u64 *count = sg_profile_counter(j->code->name, sg_op_name(in[is_span(in->fn)].fn),
+                                    is_span(in->fn) && !*why ? " in a mode or under a predicate" : why);
+
+    if (count) {
+        mov_imm64(b, RAX, (u64)(uintptr_t)count);
+        put8(b, 0x48); /* inc qword [rax] */
+        put8(b, 0xff);
+        put8(b, 0x00);
+    }
 
     for (size_t k = 0; k < sizeof(vzeroupper); k++)
         put8(b, vzeroupper[k]);
@@ -156,7 +171,7 @@ static void generic(struct jit *j, u32 i, u32 good)
 
     sg_jv_flush(j);
     sg_jv_forget(j);
-    call_handler(j, i);
+    call_handler(j, i, "");
     if (good)
         alu_imm(b, false, 7, RAX, good);
     else
@@ -226,7 +241,7 @@ static void branch(struct jit *j, u32 i)
     else
         alu_imm(b, false, 7, RAX, SG_FULL);
     all = jcc(b, JE);
-    call_handler(j, i); /* the lanes part: it returns something to do for the interpreter */
+    call_handler(j, i, ": lanes part"); /* the lanes part: it returns something to do for the interpreter */
     jump_to(j, jmp(b), EXIT);
     patch(b, not ? none : all, b->n);
     go_to(j, i, to);
@@ -243,11 +258,6 @@ static bool is_bar(sg_fn fn)
         if (fn == sg_jit_ctl.bar[k])
             return true;
     return fn == sg_jit_ctl.exit_if[0] || fn == sg_jit_ctl.exit_if[1];
-}
-
-static bool is_span(sg_fn fn)
-{
-    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode;
 }
 
 /* Marks where blocks begin: 1; instructions inside of a span: 2. */
@@ -334,14 +344,15 @@ static void block(struct jit *j, u32 first)
             i++;
             continue;
         }
+        if (in->fn == sg_jit_ctl.exit || in->fn == sg_jit_ctl.brx) { /* never comes back here */
+            count(j, done - 1);
+            generic(j, i, SG_NEXT);
+            return;
+        }
         if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
             generic(j, i, SG_NEXT);
         sg_jv_unpin(j);
         i++;
-        if (in->fn == sg_jit_ctl.exit || in->fn == sg_jit_ctl.brx) { /* never comes back here */
-            count(j, done);
-            return;
-        }
     }
     sg_jv_flush(j);
     count(j, done);
@@ -394,7 +405,7 @@ static void emit_stub(struct jit *j, const struct stub *s)
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v[i].key != NO_KEY && s->v[i].dirty)
             sg_jv_store(j, i, s->v[i].key);
-    call_handler(j, s->insn);
+    call_handler(j, s->insn, ": not all in one place");
     alu_reg(b, false, 0x85, RAX, RAX);
     jump_to(j, jcc(b, JNE), EXIT);
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
