@@ -293,10 +293,17 @@ bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_rang
 /* Removes one range that overlaps [start, start + size); false when there is none. */
 bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
                               struct vcu_range *out);
+/* Called under the set's lock, so it must not call these functions. */
+typedef bool vcu_range_fn(const struct vcu_range *range, void *arg);
 /* Removes every range for which fn says true; fn may free the data. */
-void vcu_range_remove_if(struct vcu_range_set *set,
-                         bool (*fn)(const struct vcu_range *range, void *arg), void *arg);
-/* The range that contains addr; false when there is none. */
+void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg);
+/* The range that contains addr; false when there is none. What `data` points at may be freed by
+ * another thread at once: who reads it does so in vcu_range_look(). */
 bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out);
+/* What fn, which only reads, says of the range that contains addr; false when there is none. */
+bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
+/* Removes the range that contains addr if fn says true; fn may change the data, or free it then.
+ * False: there is none, or fn said so. */
+bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
 
 #endif

@@ -210,6 +210,62 @@ static void test_ranges(void **state)
     assert_null(set.root);
 }
 
+struct hammer {
+    struct vcu_range_set *set;
+    uint64_t base;
+    unsigned bad;
+};
+
+static bool count_data(const struct vcu_range *range, void *arg)
+{
+    *(uint64_t *)arg += *(uint64_t *)range->data;
+    return true;
+}
+
+static bool free_data(const struct vcu_range *range, void *arg)
+{
+    (void)arg;
+    free(range->data);
+    return true;
+}
+
+/* Adds, reads and removes ranges of its own, which lie among those of the other threads. */
+static void *hammer(void *arg)
+{
+    struct hammer *h = arg;
+
+    for (unsigned round = 0; round < 40000; round++) {
+        uint64_t at = h->base + round % 16 * 0x10000, sum = 0;
+        uint64_t *data = malloc(sizeof(*data));
+
+        *data = at;
+        h->bad += !vcu_range_add(h->set, at, 0x1000, data);
+        h->bad += !vcu_range_look(h->set, at + 0xfff, count_data, &sum) || sum != at;
+        for (unsigned other = 0; other < 8; other++) /* may be there or not; is whole if it is */
+            vcu_range_look(h->set, at - h->base + 0x1000 * (other + 1), count_data, &sum);
+        h->bad += !vcu_range_edit(h->set, at, free_data, NULL);
+    }
+    return NULL;
+}
+
+static void test_ranges_threads(void **state)
+{
+    struct vcu_range_set set = VCU_RANGE_SET_INIT;
+    struct hammer h[8];
+    pthread_t thread[8];
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        h[i] = (struct hammer){ &set, 0x1000 * (uint64_t)(i + 1), 0 };
+        assert_int_equal(pthread_create(&thread[i], NULL, hammer, &h[i]), 0);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(h[i].bad, 0);
+    }
+    assert_null(set.root);
+}
+
 static void test_copy_forms(void **state)
 {
     struct vcu_copy linear = { .dst = { true, 1, 100, 20 },
@@ -246,8 +302,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_worker),   cmocka_unit_test(test_fork_before_init),
         cmocka_unit_test(test_trace_lines), cmocka_unit_test(test_trace_json),
-        cmocka_unit_test(test_error_names),
-        cmocka_unit_test(test_ranges),      cmocka_unit_test(test_copy_forms),
+        cmocka_unit_test(test_error_names), cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_copy_forms),  cmocka_unit_test(test_ranges_threads),
     };
 
     return cmocka_run_group_tests_name("local", tests, NULL, NULL);

@@ -38,30 +38,43 @@ bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m)
     return false;
 }
 
+static bool copy_out(const struct vcu_range *range, void *arg)
+{
+    struct vcu_place *place = arg;
+
+    place->start = range->start;
+    place->size = range->size;
+    place->m = *(struct vcu_memory *)range->data;
+    return true;
+}
+
+struct take {
+    uint64_t start;
+    enum vcu_memory_kind kind;
+    struct vcu_place *place;
+};
+
+static bool take_it(const struct vcu_range *range, void *arg)
+{
+    const struct take *t = arg;
+
+    if (range->start != t->start || ((struct vcu_memory *)range->data)->kind != t->kind)
+        return false;
+    copy_out(range, t->place);
+    free(range->data);
+    return true;
+}
+
 bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place)
 {
-    struct vcu_range r;
+    struct take t = { start, kind, place };
 
-    if (!vcu_range_find(set_of(kind), start, &r) || r.start != start ||
-        ((struct vcu_memory *)r.data)->kind != kind || !vcu_range_remove(set_of(kind), start, &r))
-        return false;
-    place->start = r.start;
-    place->size = r.size;
-    place->m = *(struct vcu_memory *)r.data;
-    free(r.data);
-    return true;
+    return vcu_range_edit(set_of(kind), start, take_it, &t);
 }
 
 static bool find_in(struct vcu_range_set *set, uint64_t addr, struct vcu_place *place)
 {
-    struct vcu_range r;
-
-    if (!vcu_range_find(set, addr, &r))
-        return false;
-    place->start = r.start;
-    place->size = r.size;
-    place->m = *(struct vcu_memory *)r.data;
-    return true;
+    return vcu_range_look(set, addr, copy_out, place);
 }
 
 bool vcu_memory_find(uint64_t addr, struct vcu_place *place)
@@ -108,14 +121,27 @@ bool vcu_memory_in_place(uint64_t addr, uint64_t n)
     return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
 }
 
+struct sync {
+    bool on, found;
+};
+
+static bool set_sync(const struct vcu_range *range, void *arg)
+{
+    struct sync *s = arg;
+
+    ((struct vcu_memory *)range->data)->sync_memops = s->on;
+    s->found = true;
+    return false; /* it stays */
+}
+
 bool vcu_memory_set_sync(uint64_t addr, bool on)
 {
-    struct vcu_range r;
+    struct sync s = { on, false };
 
-    if (!vcu_range_find(&device_ranges, addr, &r) && !vcu_range_find(&host_ranges, addr, &r))
-        return false;
-    ((struct vcu_memory *)r.data)->sync_memops = on;
-    return true;
+    vcu_range_edit(&device_ranges, addr, set_sync, &s);
+    if (!s.found)
+        vcu_range_edit(&host_ranges, addr, set_sync, &s);
+    return s.found;
 }
 
 void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size)

@@ -22,6 +22,7 @@ bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, voi
 {
     struct vcu_range *r;
     void *found;
+    bool added;
 
     if (size == 0 || start + size < start)
         return false;
@@ -31,11 +32,11 @@ bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, voi
     *r = (struct vcu_range){ start, size, data };
     pthread_rwlock_wrlock(&set->lock);
     found = tsearch(r, &set->root, compare);
+    added = found != NULL && *(struct vcu_range **)found == r; /* the node is the tree's: under the lock */
     pthread_rwlock_unlock(&set->lock);
-    if (found != NULL && *(struct vcu_range **)found == r)
-        return true;
-    free(r);
-    return false;
+    if (!added)
+        free(r);
+    return added;
 }
 
 bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out)
@@ -93,8 +94,38 @@ bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *
     return found != NULL;
 }
 
+bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
+{
+    struct vcu_range key = { addr, 1, NULL };
+    void *found;
+    bool yes;
+
+    pthread_rwlock_rdlock(&set->lock);
+    found = tfind(&key, &set->root, compare);
+    yes = found != NULL && fn(*(struct vcu_range **)found, arg);
+    pthread_rwlock_unlock(&set->lock);
+    return yes;
+}
+
+bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
+{
+    struct vcu_range key = { addr, 1, NULL };
+    struct vcu_range *r = NULL;
+    void *found;
+
+    pthread_rwlock_wrlock(&set->lock);
+    found = tfind(&key, &set->root, compare);
+    if (found != NULL && fn(*(struct vcu_range **)found, arg)) {
+        r = *(struct vcu_range **)found;
+        tdelete(r, &set->root, compare);
+    }
+    pthread_rwlock_unlock(&set->lock);
+    free(r);
+    return r != NULL;
+}
+
 struct sweep {
-    bool (*fn)(const struct vcu_range *range, void *arg);
+    vcu_range_fn *fn;
     void *arg;
     struct vcu_range *victim;
 };
@@ -108,8 +139,7 @@ static void visit(const void *node, VISIT which, void *closure)
         s->victim = r;
 }
 
-void vcu_range_remove_if(struct vcu_range_set *set,
-                         bool (*fn)(const struct vcu_range *range, void *arg), void *arg)
+void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg)
 {
     struct sweep s = { fn, arg, NULL };
 
