@@ -420,6 +420,7 @@ struct sg_func {
     struct sg_kernel_info info;
     struct sg_func_settings set;
     _Atomic bool prepared;
+    struct sg_old_launch *old; /* sg_drv_oldlaunch.c; NULL until first used */
     struct sg_func *next; /* mod->funcs */
 };
 

@@ -301,6 +301,7 @@ static void func_free(struct sg_obj *obj)
     }
     pthread_mutex_unlock(&f->mod->lock);
     sg_obj_put(&f->mod->obj);
+    free(f->old);
     free(f);
 }
 

@@ -6643,3 +6643,554 @@ CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
                        (const void *)globalAddress);
     return r;
 }
+
+#define body_cuArray3DCreate vcu_cuArray3DCreate
+CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArray3DCreate(pHandle, pAllocateArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArray3DCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
+                       r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
+                       (const void *)pAllocateArray);
+    return r;
+}
+
+#define body_cuArray3DGetDescriptor vcu_cuArray3DGetDescriptor
+CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArray3DGetDescriptor(pArrayDescriptor, hArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArray3DGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
+                       (const void *)pArrayDescriptor,
+                       (void *)(uintptr_t)hArray);
+    return r;
+}
+
+#define body_cuArrayCreate vcu_cuArrayCreate
+CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayCreate(pHandle, pAllocateArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
+                       r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
+                       (const void *)pAllocateArray);
+    return r;
+}
+
+#define body_cuArrayGetDescriptor vcu_cuArrayGetDescriptor
+CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayGetDescriptor(pArrayDescriptor, hArray);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
+                       (const void *)pArrayDescriptor,
+                       (void *)(uintptr_t)hArray);
+    return r;
+}
+
+#define body_cuFuncSetBlockShape vcu_cuFuncSetBlockShape
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuFuncSetBlockShape(hfunc, x, y, z);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuFuncSetBlockShape", r, t0, "hfunc=%p x=%d y=%d z=%d",
+                       (void *)(uintptr_t)hfunc,
+                       (int)x,
+                       (int)y,
+                       (int)z);
+    return r;
+}
+
+#define body_cuFuncSetSharedSize vcu_cuFuncSetSharedSize
+CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuFuncSetSharedSize(hfunc, bytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuFuncSetSharedSize", r, t0, "hfunc=%p bytes=%u",
+                       (void *)(uintptr_t)hfunc,
+                       (unsigned)bytes);
+    return r;
+}
+
+#define body_cuLaunch vcu_cuLaunch
+CUresult CUDAAPI cuLaunch(CUfunction f)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLaunch(f);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLaunch", r, t0, "f=%p",
+                       (void *)(uintptr_t)f);
+    return r;
+}
+
+#define body_cuLaunchGrid vcu_cuLaunchGrid
+CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLaunchGrid(f, grid_width, grid_height);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLaunchGrid", r, t0, "f=%p grid_width=%d grid_height=%d",
+                       (void *)(uintptr_t)f,
+                       (int)grid_width,
+                       (int)grid_height);
+    return r;
+}
+
+#define body_cuLaunchGridAsync vcu_cuLaunchGridAsync
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLaunchGridAsync(f, grid_width, grid_height, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLaunchGridAsync", r, t0, "f=%p grid_width=%d grid_height=%d hStream=%p",
+                       (void *)(uintptr_t)f,
+                       (int)grid_width,
+                       (int)grid_height,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemAlloc vcu_cuMemAlloc
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAlloc(dptr, bytesize);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAlloc", r, t0, "*dptr=%u bytesize=%u",
+                       r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
+                       (unsigned)bytesize);
+    return r;
+}
+
+#define body_cuMemAllocPitch vcu_cuMemAllocPitch
+CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemAllocPitch", r, t0, "*dptr=%u *pPitch=%u WidthInBytes=%u Height=%u ElementSizeBytes=%u",
+                       r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
+                       r == CUDA_SUCCESS && pPitch ? (unsigned)*pPitch : 0u,
+                       (unsigned)WidthInBytes,
+                       (unsigned)Height,
+                       (unsigned)ElementSizeBytes);
+    return r;
+}
+
+#define body_cuMemFree vcu_cuMemFree
+CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemFree(dptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemFree", r, t0, "dptr=%u",
+                       (unsigned)dptr);
+    return r;
+}
+
+#define body_cuMemGetAddressRange vcu_cuMemGetAddressRange
+CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemGetAddressRange(pbase, psize, dptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemGetAddressRange", r, t0, "*pbase=%u *psize=%u dptr=%u",
+                       r == CUDA_SUCCESS && pbase ? (unsigned)*pbase : 0u,
+                       r == CUDA_SUCCESS && psize ? (unsigned)*psize : 0u,
+                       (unsigned)dptr);
+    return r;
+}
+
+#define body_cuMemHostGetDevicePointer vcu_cuMemHostGetDevicePointer
+CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemHostGetDevicePointer(pdptr, p, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemHostGetDevicePointer", r, t0, "*pdptr=%u p=%p Flags=%u",
+                       r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
+                       (const void *)p,
+                       (unsigned)Flags);
+    return r;
+}
+
+#define body_cuMemcpy2D vcu_cuMemcpy2D
+CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy2D(pCopy);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy2D", r, t0, "pCopy=%p",
+                       (const void *)pCopy);
+    return r;
+}
+
+#define body_cuMemcpy2DAsync vcu_cuMemcpy2DAsync
+CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy2DAsync(pCopy, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy2DAsync", r, t0, "pCopy=%p hStream=%p",
+                       (const void *)pCopy,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpy2DUnaligned vcu_cuMemcpy2DUnaligned
+CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy2DUnaligned(pCopy);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy2DUnaligned", r, t0, "pCopy=%p",
+                       (const void *)pCopy);
+    return r;
+}
+
+#define body_cuMemcpy3D vcu_cuMemcpy3D
+CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3D(pCopy);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3D", r, t0, "pCopy=%p",
+                       (const void *)pCopy);
+    return r;
+}
+
+#define body_cuMemcpy3DAsync vcu_cuMemcpy3DAsync
+CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpy3DAsync(pCopy, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DAsync", r, t0, "pCopy=%p hStream=%p",
+                       (const void *)pCopy,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyAtoA vcu_cuMemcpyAtoA
+CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoA(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoA", r, t0, "dstArray=%p dstOffset=%u srcArray=%p srcOffset=%u ByteCount=%u",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned)dstOffset,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned)srcOffset,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoD vcu_cuMemcpyAtoD
+CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoD(dstDevice, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoD", r, t0, "dstDevice=%u srcArray=%p srcOffset=%u ByteCount=%u",
+                       (unsigned)dstDevice,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned)srcOffset,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoH vcu_cuMemcpyAtoH
+CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoH(dstHost, srcArray, srcOffset, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoH", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned)srcOffset,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyAtoHAsync vcu_cuMemcpyAtoHAsync
+CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyAtoHAsync(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyAtoHAsync", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u hStream=%p",
+                       (const void *)dstHost,
+                       (void *)(uintptr_t)srcArray,
+                       (unsigned)srcOffset,
+                       (unsigned)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyDtoA vcu_cuMemcpyDtoA
+CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoA(dstArray, dstOffset, srcDevice, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoA", r, t0, "dstArray=%p dstOffset=%u srcDevice=%u ByteCount=%u",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned)dstOffset,
+                       (unsigned)srcDevice,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyDtoD vcu_cuMemcpyDtoD
+CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoD(dstDevice, srcDevice, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoD", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)srcDevice,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyDtoDAsync vcu_cuMemcpyDtoDAsync
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoDAsync(dstDevice, srcDevice, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoDAsync", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u hStream=%p",
+                       (unsigned)dstDevice,
+                       (unsigned)srcDevice,
+                       (unsigned)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyDtoH vcu_cuMemcpyDtoH
+CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoH(dstHost, srcDevice, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoH", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u",
+                       (const void *)dstHost,
+                       (unsigned)srcDevice,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyDtoHAsync vcu_cuMemcpyDtoHAsync
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyDtoHAsync(dstHost, srcDevice, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyDtoHAsync", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u hStream=%p",
+                       (const void *)dstHost,
+                       (unsigned)srcDevice,
+                       (unsigned)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyHtoA vcu_cuMemcpyHtoA
+CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoA(dstArray, dstOffset, srcHost, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoA", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyHtoAAsync vcu_cuMemcpyHtoAAsync
+CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoAAsync(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoAAsync", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u hStream=%p",
+                       (void *)(uintptr_t)dstArray,
+                       (unsigned)dstOffset,
+                       (const void *)srcHost,
+                       (unsigned)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemcpyHtoD vcu_cuMemcpyHtoD
+CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoD(dstDevice, srcHost, ByteCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoD", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u",
+                       (unsigned)dstDevice,
+                       (const void *)srcHost,
+                       (unsigned)ByteCount);
+    return r;
+}
+
+#define body_cuMemcpyHtoDAsync vcu_cuMemcpyHtoDAsync
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemcpyHtoDAsync(dstDevice, srcHost, ByteCount, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemcpyHtoDAsync", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u hStream=%p",
+                       (unsigned)dstDevice,
+                       (const void *)srcHost,
+                       (unsigned)ByteCount,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemsetD16 vcu_cuMemsetD16
+CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD16(dstDevice, us, N);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD16", r, t0, "dstDevice=%u us=%u N=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)us,
+                       (unsigned)N);
+    return r;
+}
+
+#define body_cuMemsetD2D16 vcu_cuMemsetD2D16
+CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD2D16(dstDevice, dstPitch, us, Width, Height);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD2D16", r, t0, "dstDevice=%u dstPitch=%u us=%u Width=%u Height=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)dstPitch,
+                       (unsigned)us,
+                       (unsigned)Width,
+                       (unsigned)Height);
+    return r;
+}
+
+#define body_cuMemsetD2D32 vcu_cuMemsetD2D32
+CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD2D32(dstDevice, dstPitch, ui, Width, Height);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD2D32", r, t0, "dstDevice=%u dstPitch=%u ui=%u Width=%u Height=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)dstPitch,
+                       (unsigned)ui,
+                       (unsigned)Width,
+                       (unsigned)Height);
+    return r;
+}
+
+#define body_cuMemsetD2D8 vcu_cuMemsetD2D8
+CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD2D8(dstDevice, dstPitch, uc, Width, Height);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD2D8", r, t0, "dstDevice=%u dstPitch=%u uc=%u Width=%u Height=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)dstPitch,
+                       (unsigned)uc,
+                       (unsigned)Width,
+                       (unsigned)Height);
+    return r;
+}
+
+#define body_cuMemsetD32 vcu_cuMemsetD32
+CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD32(dstDevice, ui, N);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD32", r, t0, "dstDevice=%u ui=%u N=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)ui,
+                       (unsigned)N);
+    return r;
+}
+
+#define body_cuMemsetD8 vcu_cuMemsetD8
+CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemsetD8(dstDevice, uc, N);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemsetD8", r, t0, "dstDevice=%u uc=%u N=%u",
+                       (unsigned)dstDevice,
+                       (unsigned)uc,
+                       (unsigned)N);
+    return r;
+}
+
+#define body_cuParamSetSize vcu_cuParamSetSize
+CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuParamSetSize(hfunc, numbytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuParamSetSize", r, t0, "hfunc=%p numbytes=%u",
+                       (void *)(uintptr_t)hfunc,
+                       (unsigned)numbytes);
+    return r;
+}
+
+#define body_cuParamSetf vcu_cuParamSetf
+CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuParamSetf(hfunc, offset, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuParamSetf", r, t0, "hfunc=%p offset=%d value=%g",
+                       (void *)(uintptr_t)hfunc,
+                       (int)offset,
+                       (double)value);
+    return r;
+}
+
+#define body_cuParamSeti vcu_cuParamSeti
+CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuParamSeti(hfunc, offset, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuParamSeti", r, t0, "hfunc=%p offset=%d value=%u",
+                       (void *)(uintptr_t)hfunc,
+                       (int)offset,
+                       (unsigned)value);
+    return r;
+}
+
+#define body_cuParamSetv vcu_cuParamSetv
+CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuParamSetv(hfunc, offset, ptr, numbytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuParamSetv", r, t0, "hfunc=%p offset=%d ptr=%p numbytes=%u",
+                       (void *)(uintptr_t)hfunc,
+                       (int)offset,
+                       (const void *)ptr,
+                       (unsigned)numbytes);
+    return r;
+}

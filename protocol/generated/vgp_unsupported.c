@@ -28,7 +28,6 @@ static const char why_textures[] = "texture references, sparse arrays and arrays
 static const char why_vmm[] = "memory that is exported, imported or multicast is not served by this version";
 static const char why_ipc[] = "sharing between processes is not served by this version";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
-static const char why_old[] = "superseded before CUDA 4 and 32-bit; use the present name";
 static const char why_luid[] = "locally unique identifiers exist on Windows only";
 static const char why_rdma[] = "GPUDirect RDMA is not offered (device attribute 116 is 0)";
 static const char why_multidev[] = "launches over several devices are not offered (device attribute 96 is 0)";
@@ -43,30 +42,6 @@ static const char why_logs[] = "the driver's own log is not kept; VGPU_TRACE say
 static const char why_notification[] = "notifications of the host's driver are not passed on";
 static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
 static const char why_multicast[] = "multicast objects are not offered (device attribute 132 is 0)";
-
-int cuArray3DCreate(void);
-int cuArray3DCreate(void)
-{
-    return refuse("cuArray3DCreate", why_textures);
-}
-
-int cuArray3DGetDescriptor(void);
-int cuArray3DGetDescriptor(void)
-{
-    return refuse("cuArray3DGetDescriptor", why_textures);
-}
-
-int cuArrayCreate(void);
-int cuArrayCreate(void)
-{
-    return refuse("cuArrayCreate", why_textures);
-}
-
-int cuArrayGetDescriptor(void);
-int cuArrayGetDescriptor(void)
-{
-    return refuse("cuArrayGetDescriptor", why_textures);
-}
 
 int cuArrayGetMemoryRequirements(void);
 int cuArrayGetMemoryRequirements(void)
@@ -302,18 +277,6 @@ int cuFlushGPUDirectRDMAWrites(void)
     return refuse("cuFlushGPUDirectRDMAWrites", why_rdma);
 }
 
-int cuFuncSetBlockShape(void);
-int cuFuncSetBlockShape(void)
-{
-    return refuse("cuFuncSetBlockShape", why_old);
-}
-
-int cuFuncSetSharedSize(void);
-int cuFuncSetSharedSize(void)
-{
-    return refuse("cuFuncSetSharedSize", why_old);
-}
-
 int cuGLCtxCreate(void);
 int cuGLCtxCreate(void)
 {
@@ -521,7 +484,7 @@ int cuGraphicsResourceGetMappedMipmappedArray(void)
 int cuGraphicsResourceGetMappedPointer(void);
 int cuGraphicsResourceGetMappedPointer(void)
 {
-    return refuse("cuGraphicsResourceGetMappedPointer", why_old);
+    return refuse("cuGraphicsResourceGetMappedPointer", why_graphics);
 }
 
 int cuGraphicsResourceGetMappedPointer_v2(void);
@@ -662,28 +625,10 @@ int cuIpcOpenMemHandle_v2(void)
     return refuse("cuIpcOpenMemHandle_v2", why_ipc);
 }
 
-int cuLaunch(void);
-int cuLaunch(void)
-{
-    return refuse("cuLaunch", why_old);
-}
-
 int cuLaunchCooperativeKernelMultiDevice(void);
 int cuLaunchCooperativeKernelMultiDevice(void)
 {
     return refuse("cuLaunchCooperativeKernelMultiDevice", why_multidev);
-}
-
-int cuLaunchGrid(void);
-int cuLaunchGrid(void)
-{
-    return refuse("cuLaunchGrid", why_old);
-}
-
-int cuLaunchGridAsync(void);
-int cuLaunchGridAsync(void)
-{
-    return refuse("cuLaunchGridAsync", why_old);
 }
 
 int cuLibraryGetUnifiedFunction(void);
@@ -720,18 +665,6 @@ int cuLogsUnregisterCallback(void);
 int cuLogsUnregisterCallback(void)
 {
     return refuse("cuLogsUnregisterCallback", why_logs);
-}
-
-int cuMemAlloc(void);
-int cuMemAlloc(void)
-{
-    return refuse("cuMemAlloc", why_old);
-}
-
-int cuMemAllocPitch(void);
-int cuMemAllocPitch(void)
-{
-    return refuse("cuMemAllocPitch", why_old);
 }
 
 int cuMemBatchDecompressAsync(void);
@@ -776,28 +709,10 @@ int cuMemExportToShareableHandle(void)
     return refuse("cuMemExportToShareableHandle", why_vmm);
 }
 
-int cuMemFree(void);
-int cuMemFree(void)
-{
-    return refuse("cuMemFree", why_old);
-}
-
-int cuMemGetAddressRange(void);
-int cuMemGetAddressRange(void)
-{
-    return refuse("cuMemGetAddressRange", why_old);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuMemHostGetDevicePointer(void);
-int cuMemHostGetDevicePointer(void)
-{
-    return refuse("cuMemHostGetDevicePointer", why_old);
 }
 
 int cuMemImportFromShareableHandle(void);
@@ -852,150 +767,6 @@ int cuMemRangeGetAttributes(void);
 int cuMemRangeGetAttributes(void)
 {
     return refuse("cuMemRangeGetAttributes", why_range);
-}
-
-int cuMemcpy2D(void);
-int cuMemcpy2D(void)
-{
-    return refuse("cuMemcpy2D", why_old);
-}
-
-int cuMemcpy2DAsync(void);
-int cuMemcpy2DAsync(void)
-{
-    return refuse("cuMemcpy2DAsync", why_old);
-}
-
-int cuMemcpy2DUnaligned(void);
-int cuMemcpy2DUnaligned(void)
-{
-    return refuse("cuMemcpy2DUnaligned", why_old);
-}
-
-int cuMemcpy3D(void);
-int cuMemcpy3D(void)
-{
-    return refuse("cuMemcpy3D", why_old);
-}
-
-int cuMemcpy3DAsync(void);
-int cuMemcpy3DAsync(void)
-{
-    return refuse("cuMemcpy3DAsync", why_old);
-}
-
-int cuMemcpyAtoA(void);
-int cuMemcpyAtoA(void)
-{
-    return refuse("cuMemcpyAtoA", why_textures);
-}
-
-int cuMemcpyAtoD(void);
-int cuMemcpyAtoD(void)
-{
-    return refuse("cuMemcpyAtoD", why_old);
-}
-
-int cuMemcpyAtoH(void);
-int cuMemcpyAtoH(void)
-{
-    return refuse("cuMemcpyAtoH", why_textures);
-}
-
-int cuMemcpyAtoHAsync(void);
-int cuMemcpyAtoHAsync(void)
-{
-    return refuse("cuMemcpyAtoHAsync", why_textures);
-}
-
-int cuMemcpyDtoA(void);
-int cuMemcpyDtoA(void)
-{
-    return refuse("cuMemcpyDtoA", why_old);
-}
-
-int cuMemcpyDtoD(void);
-int cuMemcpyDtoD(void)
-{
-    return refuse("cuMemcpyDtoD", why_old);
-}
-
-int cuMemcpyDtoDAsync(void);
-int cuMemcpyDtoDAsync(void)
-{
-    return refuse("cuMemcpyDtoDAsync", why_old);
-}
-
-int cuMemcpyDtoH(void);
-int cuMemcpyDtoH(void)
-{
-    return refuse("cuMemcpyDtoH", why_old);
-}
-
-int cuMemcpyDtoHAsync(void);
-int cuMemcpyDtoHAsync(void)
-{
-    return refuse("cuMemcpyDtoHAsync", why_old);
-}
-
-int cuMemcpyHtoA(void);
-int cuMemcpyHtoA(void)
-{
-    return refuse("cuMemcpyHtoA", why_textures);
-}
-
-int cuMemcpyHtoAAsync(void);
-int cuMemcpyHtoAAsync(void)
-{
-    return refuse("cuMemcpyHtoAAsync", why_textures);
-}
-
-int cuMemcpyHtoD(void);
-int cuMemcpyHtoD(void)
-{
-    return refuse("cuMemcpyHtoD", why_old);
-}
-
-int cuMemcpyHtoDAsync(void);
-int cuMemcpyHtoDAsync(void)
-{
-    return refuse("cuMemcpyHtoDAsync", why_old);
-}
-
-int cuMemsetD16(void);
-int cuMemsetD16(void)
-{
-    return refuse("cuMemsetD16", why_old);
-}
-
-int cuMemsetD2D16(void);
-int cuMemsetD2D16(void)
-{
-    return refuse("cuMemsetD2D16", why_old);
-}
-
-int cuMemsetD2D32(void);
-int cuMemsetD2D32(void)
-{
-    return refuse("cuMemsetD2D32", why_old);
-}
-
-int cuMemsetD2D8(void);
-int cuMemsetD2D8(void)
-{
-    return refuse("cuMemsetD2D8", why_old);
-}
-
-int cuMemsetD32(void);
-int cuMemsetD32(void)
-{
-    return refuse("cuMemsetD32", why_old);
-}
-
-int cuMemsetD8(void);
-int cuMemsetD8(void)
-{
-    return refuse("cuMemsetD8", why_old);
 }
 
 int cuMipmappedArrayGetMemoryRequirements(void);
@@ -1058,34 +829,10 @@ int cuMulticastUnbind(void)
     return refuse("cuMulticastUnbind", why_multicast);
 }
 
-int cuParamSetSize(void);
-int cuParamSetSize(void)
-{
-    return refuse("cuParamSetSize", why_old);
-}
-
 int cuParamSetTexRef(void);
 int cuParamSetTexRef(void)
 {
-    return refuse("cuParamSetTexRef", why_old);
-}
-
-int cuParamSetf(void);
-int cuParamSetf(void)
-{
-    return refuse("cuParamSetf", why_old);
-}
-
-int cuParamSeti(void);
-int cuParamSeti(void)
-{
-    return refuse("cuParamSeti", why_old);
-}
-
-int cuParamSetv(void);
-int cuParamSetv(void)
-{
-    return refuse("cuParamSetv", why_old);
+    return refuse("cuParamSetTexRef", why_textures);
 }
 
 int cuProfilerInitialize(void);
@@ -1139,7 +886,7 @@ int cuTexRefDestroy(void)
 int cuTexRefGetAddress(void);
 int cuTexRefGetAddress(void)
 {
-    return refuse("cuTexRefGetAddress", why_old);
+    return refuse("cuTexRefGetAddress", why_textures);
 }
 
 int cuTexRefGetAddressMode(void);
@@ -1217,13 +964,13 @@ int cuTexRefGetMipmappedArray(void)
 int cuTexRefSetAddress(void);
 int cuTexRefSetAddress(void)
 {
-    return refuse("cuTexRefSetAddress", why_old);
+    return refuse("cuTexRefSetAddress", why_textures);
 }
 
 int cuTexRefSetAddress2D(void);
 int cuTexRefSetAddress2D(void)
 {
-    return refuse("cuTexRefSetAddress2D", why_old);
+    return refuse("cuTexRefSetAddress2D", why_textures);
 }
 
 int cuTexRefSetAddress2D_v2(void);

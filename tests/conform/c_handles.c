@@ -145,9 +145,9 @@ CASE(handle_churn, CF_CTX)
 CASE(not_supported, CF_CTX | CF_UB)
 {
     static const char *const names[] = {
-        "cuMemMapArrayAsync", "cuGraphicsMapResources", "cuMulticastCreate",
-        "cuGreenCtxCreate", "cuImportExternalMemory", "cuImportExternalSemaphore",
-        "cuCoredumpGetAttribute", "cuMemRangeGetAttribute",
+        "cuGraphicsMapResources", "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource",
+        "cuGraphicsSubResourceGetMappedArray", "cuGraphicsResourceGetMappedMipmappedArray",
+        "cuDeviceGetNvSciSyncAttributes",
     };
     typedef CUresult(CUDAAPI * any)(void *, void *, void *, void *, void *, void *, void *, void *,
                                     void *, void *, void *, void *);

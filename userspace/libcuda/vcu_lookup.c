@@ -264,25 +264,6 @@ CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmo
     return give_variable("cuModuleGetGlobal", res, (uintptr_t)hmod, at, size, dptr, bytes);
 }
 
-CUresult vcu_cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
-                               const char *name)
-{
-    CUdeviceptr at = 0;
-    size_t size = 0;
-    CUresult res = vcu_cuModuleGetGlobal_v2(&at, &size, hmod, name);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (dptr != NULL && at > UINT32_MAX)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuModuleGetGlobal",
-                          "the address does not fit 32 bits: use cuModuleGetGlobal_v2");
-    if (dptr != NULL)
-        *dptr = (CUdeviceptr_v1)at;
-    if (bytes != NULL)
-        *bytes = (unsigned)size;
-    return CUDA_SUCCESS;
-}
-
 CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
                                 const char *name)
 {

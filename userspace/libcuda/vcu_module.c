@@ -52,6 +52,7 @@ static void func_free(struct vcu_func *f)
     }
     vgp_handle_drop(f->handle);
     free(f->params);
+    free(f->old);
     free(f);
 }
 

@@ -33,6 +33,7 @@ struct vcu_func {
     uint32_t param_count;
     uint32_t param_bytes; /* size of the packed parameter buffer */
     struct vcu_param *params;
+    struct vcu_old_launch *old; /* vcu_oldlaunch.c; NULL until first used */
     char name[];
 };
 
