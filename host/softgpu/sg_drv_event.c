@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "sg_event.h"
 #include "sg_graph.h"
 
 #define SG_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -52,22 +53,22 @@ static void event_free(struct sg_obj *obj)
     pthread_mutex_destroy(&e->lock);
     sg_front_clear(e->front);
     free(e->front);
+    sg_ipc_event_end(e->ipc);
     free(e);
 }
 
-CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+/* ipc: taken over, also on failure; or NULL. */
+static CUresult event_new(struct sg_ctx *ctx, unsigned Flags, struct sg_ipc_event *ipc,
+                          CUevent *phEvent)
 {
-    struct sg_event *e;
+    struct sg_event *e = calloc(1, sizeof(*e));
 
-    SG_CTX(ctx);
-    if (!phEvent || (Flags & ~(unsigned)SG_EVENT_FLAGS) ||
-        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
-        return CUDA_ERROR_INVALID_VALUE;
-    e = calloc(1, sizeof(*e));
     if (!e || !(e->front = calloc(1, sizeof(*e->front)))) {
         free(e);
+        sg_ipc_event_end(ipc);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    e->ipc = ipc;
     sg_obj_init(&e->obj, SG_T_EVENT, ctx, event_free);
     pthread_mutex_init(&e->lock, NULL);
     e->flags = Flags;
@@ -77,6 +78,37 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
         *phEvent = SG_HANDLE(CUevent, e);
     sg_obj_put(&e->obj);
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    struct sg_ipc_event *ipc = NULL;
+
+    SG_CTX(ctx);
+    if (!phEvent || (Flags & ~(unsigned)SG_EVENT_FLAGS) ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (Flags & CU_EVENT_INTERPROCESS && !(ipc = sg_ipc_event_new()))
+        return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuEventCreate: no page to share");
+    return event_new(ctx, Flags, ipc, phEvent);
+}
+
+CUresult sg_event_open(struct sg_ctx *ctx, const uint8_t *token, unsigned flags, CUevent *out)
+{
+    struct sg_ipc_event *ipc;
+    CUresult r = sg_ipc_event_open(token, &ipc);
+
+    return r == CUDA_SUCCESS ? event_new(ctx, CU_EVENT_DISABLE_TIMING | flags, ipc, out) : r;
+}
+
+CUresult sg_event_token(CUevent event, uint8_t *token, unsigned *flags)
+{
+    SG_EVENT(e, event);
+    if (!e->ipc || !sg_ipc_event_token(e->ipc, token))
+        return sg_fail(CUDA_ERROR_INVALID_HANDLE,
+                       "cuIpcGetEventHandle: not created with CU_EVENT_INTERPROCESS here");
+    *flags = e->flags & CU_EVENT_BLOCKING_SYNC;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
@@ -97,6 +129,7 @@ struct record_op {
     struct sg_event *event; /* a reference */
     struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
     uint64_t record;
+    uint64_t ipc_record; /* for other processes, 0: none */
 };
 
 static void record_issued(struct sg_op *op, struct sg_stream *s)
@@ -110,6 +143,8 @@ static void record_issued(struct sg_op *op, struct sg_stream *s)
     e->stream = s;
     e->seq = op->seq;
     o->record = ++e->record;
+    if (e->ipc)
+        o->ipc_record = e->ipc_record = sg_ipc_event_record(e->ipc);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -135,6 +170,8 @@ static void record_drop(struct sg_op *op)
 {
     struct record_op *o = (struct record_op *)op;
 
+    if (o->ipc_record) /* here, because an operation that is not run is over too */
+        sg_ipc_event_complete(o->event->ipc, o->ipc_record);
     sg_obj_put(&o->event->obj);
     sg_obj_put((struct sg_obj *)o->old);
     free(o);
@@ -175,6 +212,8 @@ CUresult sg_event_op(CUevent event, bool wait, struct sg_op **out)
     if (!event)
         return CUDA_ERROR_INVALID_VALUE;
     SG_EVENT(e, event);
+    if (e->ipc)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "interprocess events in graphs");
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -283,6 +322,20 @@ static bool event_state(struct sg_event *e, struct sg_stream **s, uint64_t *seq)
     return *s != NULL;
 }
 
+/* True when another process made the latest record, which is *n. */
+static bool recorded_elsewhere(struct sg_event *e, uint64_t *n)
+{
+    bool elsewhere;
+
+    if (!e->ipc)
+        return false;
+    pthread_mutex_lock(&e->lock);
+    *n = sg_ipc_event_latest(e->ipc);
+    elsewhere = *n && *n != e->ipc_record;
+    pthread_mutex_unlock(&e->lock);
+    return elsewhere;
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -291,6 +344,8 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    if (recorded_elsewhere(e, &seq))
+        return sg_ipc_event_done(e->ipc, seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     if (!event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     bool done = atomic_load(&s->completed) >= seq;
@@ -307,6 +362,10 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    if (recorded_elsewhere(e, &seq)) {
+        sg_ipc_event_wait(e->ipc, seq);
+        return CUDA_SUCCESS;
+    }
     if (!event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     sg_stream_wait(s, seq);
@@ -360,6 +419,47 @@ static void nothing_drop(struct sg_op *op)
     free(op);
 }
 
+/* ... for a record of another process: the stream's thread sleeps until then. */
+
+struct remote_op {
+    struct sg_op op;
+    struct sg_event *event; /* a reference */
+    uint64_t n;
+};
+
+static CUresult remote_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct remote_op *o = (struct remote_op *)op;
+
+    (void)s;
+    sg_ipc_event_wait(o->event->ipc, o->n);
+    return CUDA_SUCCESS;
+}
+
+static void remote_drop(struct sg_op *op)
+{
+    sg_obj_put(&((struct remote_op *)op)->event->obj);
+    free(op);
+}
+
+static CUresult wait_remote(struct sg_stream *s, struct sg_event *e, uint64_t n)
+{
+    struct remote_op *o;
+
+    if (sg_ipc_event_done(e->ipc, n))
+        return CUDA_SUCCESS;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = remote_run;
+    o->op.node_type = -1;
+    o->op.drop = remote_drop;
+    sg_obj_get(&e->obj);
+    o->event = e;
+    o->n = n;
+    return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+}
+
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     SG_AUTO struct sg_stream *s = NULL, *from = NULL;
@@ -381,6 +481,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
         return sg_capture_event(s, hEvent, true);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
         return r;
+    if (recorded_elsewhere(e, &seq))
+        return wait_remote(s, e, seq);
     if (!event_state(e, &from, &seq) || from == s || atomic_load(&from->completed) >= seq)
         return CUDA_SUCCESS;
     op = calloc(1, sizeof(*op));

@@ -86,6 +86,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     if (!dptr)
         return CUDA_SUCCESS;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
+        (info.imported && !info.async) ||
         (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
     drain_owner(&info, ctx);

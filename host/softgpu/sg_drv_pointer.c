@@ -91,6 +91,10 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
         n = sizeof(v.b);
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        v.b = info && info->kind == SG_MEM_DEVICE && !info->internal && !info->async &&
+              !info->imported;
+        n = sizeof(v.b);
+        break;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         n = sizeof(v.b);

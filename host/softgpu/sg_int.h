@@ -158,6 +158,8 @@ struct sg_mem_info {
     bool freeing;       /* cuMemFreeAsync was called */
     bool sync_memops;   /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     uint64_t pool;      /* handle of that pool */
+    bool imported;      /* memory of another process: not counted here */
+    struct sg_share *share; /* its pages are shared with other processes; NULL: they are ours */
 };
 
 CUresult sg_mem_init(void);
@@ -167,6 +169,18 @@ CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, 
 /* As above for a module's variable, which cuMemFree refuses. */
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
                                uint64_t align, uint64_t *out);
+/*
+ * As sg_mem_alloc() on the pages of a descriptor, which stays the caller's; share is given to
+ * sg_share_end() when the memory is released. imported: it is not counted. pool 0: of no pool.
+ */
+CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
+                             struct sg_share *share, bool imported, int fd, uint64_t *out);
+/*
+ * Gives memory of cuMemAlloc the pages of fd: move() does it, whatever is going on with the memory
+ * meanwhile. 1: it is gone, is shared already, or is not of cuMemAlloc; 2: no memory.
+ */
+CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
+                      bool (*move)(uint64_t base, uint64_t len, int fd));
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
                          uint32_t flags, bool writable);
@@ -208,6 +222,23 @@ bool sg_arena_init(uint64_t start, uint64_t len);
 /* Takes len bytes aligned to align (a power of two) out of the first hole that has them. */
 bool sg_arena_take(uint64_t len, uint64_t align, uint64_t *out);
 void sg_arena_give(uint64_t start, uint64_t len);
+
+/* ---- memory shared with other processes (sg_share.c, sg_drv_ipc.c) ---- */
+
+/* One piece of memory that another process has too, or may have. */
+struct sg_share {
+    struct sg_share *next, **pprev; /* in the list of all */
+    uint8_t token[32];
+    uint64_t size;      /* bytes, as asked for */
+    uint64_t base;      /* where it is here, 0: not placed */
+    unsigned opens;     /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
+    struct sg_ctx *ctx; /* that opened it; compare only */
+    uint32_t ctx_id;
+};
+/* The memory behind it has left this process. */
+void sg_share_end(struct sg_share *share);
+/* Enters a piece that was placed elsewhere than by cuIpc*. */
+void sg_share_link(struct sg_share *share);
 
 /* ---- contexts (sg_ctx.c) ---- */
 
@@ -369,6 +400,8 @@ struct sg_event {
     uint64_t seq, record;     /* its operation; number of records so far */
     struct sg_front *front; /* of a captured stream, see sg_graph.h; guarded by sg_graph_lock */
     uint64_t stamp_ns, stamp_record; /* time, and which record it belongs to */
+    struct sg_ipc_event *ipc;        /* other processes may have it too, see sg_event.h; or NULL */
+    uint64_t ipc_record;             /* number there of the latest record that was made here */
 };
 uint64_t sg_now_ns(void);
 /* Takes the caller's reference to s over, to be let go when op ends. False: no memory. */

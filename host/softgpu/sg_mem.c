@@ -22,6 +22,7 @@
 #define SG_ARENA_MIN (16ull << 30)
 #define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
+#define SG_PAGE 4096ull          /* sg_mem_init() checks that it is the system's */
 #define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and time */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
@@ -274,6 +275,8 @@ CUresult sg_mem_init(void)
 
     if (arena)
         return CUDA_SUCCESS;
+    if (sysconf(_SC_PAGESIZE) != (long)SG_PAGE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pages of this system are not %llu bytes", SG_PAGE);
     if (want < SG_ARENA_MIN)
         want = SG_ARENA_MIN;
     /* An address-space limit may allow less; the quota itself must fit. */
@@ -326,17 +329,24 @@ static CUresult insert(struct rec *r, uint32_t visible_to, uint32_t access)
     return overlap ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* What cuMemAlloc gives may be shared with other processes, by pages: none of them is another's. */
+static bool whole_pages(const struct sg_mem_info *info)
+{
+    return info->share || (info->kind == SG_MEM_DEVICE && !info->internal && !info->async);
+}
+
 static CUresult alloc_locked(struct rec *r, uint64_t align)
 {
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
+    uint64_t charge = r->info.imported ? 0 : rounded;
     CUresult rc;
 
-    if (rounded > sg_config.memory - used[r->info.device])
+    if (charge > sg_config.memory - used[r->info.device])
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r->block_len = rounded + guard_for(size);
-    if (!sg_arena_take(align_up(r->block_len, SG_ALIGN), align, &r->block))
+    r->block_len = align_up(rounded + guard_for(size),
+                            whole_pages(&r->info) ? SG_PAGE : SG_ALIGN);
+    if (!sg_arena_take(r->block_len, align, &r->block))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r->block_len = align_up(r->block_len, SG_ALIGN);
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
     rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async ? r->info.owner : 0, 3);
@@ -344,11 +354,26 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
         sg_arena_give(r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    used[r->info.device] += rounded;
+    used[r->info.device] += charge;
     return CUDA_SUCCESS;
 }
 
-static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align,
+/* The pages of [base, base + size), which nothing else is on, as zeroes of our own. False: these
+ * addresses must not be used again. */
+static bool own_pages(uint64_t base, uint64_t size)
+{
+    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static bool shared_pages(uint64_t base, uint64_t size, int fd)
+{
+    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+}
+
+/* fd: the memory to be used, of the length that info->share stands for; -1: our own. */
+static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
                       uint64_t *out)
 {
     struct rec *r;
@@ -366,11 +391,20 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     r->info.writable = true;
     if (align < SG_ALIGN)
         align = SG_ALIGN;
+    if (whole_pages(want) && align < SG_PAGE)
+        align = SG_PAGE;
     if (want->size >= SG_HUGE && align < SG_HUGE)
         align = SG_HUGE; /* lets the kernel back it with huge pages */
 
     pthread_mutex_lock(&lock);
     rc = alloc_locked(r, align);
+    if (rc == CUDA_SUCCESS && fd >= 0 && !shared_pages(r->info.base, want->size, fd)) {
+        table_remove_locked(entry_find_locked(r->info.base));
+        if (own_pages(r->info.base, want->size)) /* the failed attempt may have left a hole */
+            sg_arena_give(r->block, r->block_len);
+        used[ctx->device] -= want->imported ? 0 : align_up(want->size, SG_ALIGN);
+        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     uint64_t left = sg_config.memory - used[ctx->device];
 
     pthread_mutex_unlock(&lock);
@@ -381,6 +415,8 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
                        (unsigned long long)sg_config.memory);
     }
     *out = r->info.base;
+    if (fd >= 0)
+        return CUDA_SUCCESS;
     if (want->size >= 2 * SG_HUGE)
         madvise((void *)*out, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
     if (sg_config.poison && !want->internal)
@@ -393,7 +429,7 @@ CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, 
 {
     struct sg_mem_info want = {.size = size, .kind = kind, .pool = pool, .async = pool != 0};
 
-    return alloc(ctx, &want, align, out);
+    return alloc(ctx, &want, align, -1, out);
 }
 
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
@@ -401,7 +437,35 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64
 {
     struct sg_mem_info want = {.size = size, .kind = kind, .internal = true};
 
-    return alloc(ctx, &want, align, out);
+    return alloc(ctx, &want, align, -1, out);
+}
+
+CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
+                             struct sg_share *share, bool imported, int fd, uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool,
+                               .async = pool != 0, .share = share, .imported = imported};
+
+    return alloc(ctx, &want, 0, fd, out);
+}
+
+CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
+                      bool (*move)(uint64_t base, uint64_t len, int fd))
+{
+    struct entry *e;
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
+    /* Under the lock: nobody frees it meanwhile. */
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(info->base) : NULL;
+    if (e && e->rec->info.id == info->id && !e->rec->info.share && whole_pages(&e->rec->info)) {
+        rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_OUT_OF_MEMORY;
+        if (rc == CUDA_SUCCESS)
+            e->rec->info.share = share;
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
 }
 
 static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
@@ -443,10 +507,18 @@ CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, boo
 static void rec_free(struct rec *r)
 {
     if (r->block_len) {
-        scrub(r->info.base, r->info.size);
+        bool usable = true;
+
+        if (r->info.share) {
+            usable = own_pages(r->info.base, r->info.size);
+            sg_share_end(r->info.share);
+        } else {
+            scrub(r->info.base, r->info.size);
+        }
         pthread_mutex_lock(&lock);
-        sg_arena_give(r->block, r->block_len);
-        used[r->info.device] -= align_up(r->info.size, SG_ALIGN);
+        if (usable)
+            sg_arena_give(r->block, r->block_len);
+        used[r->info.device] -= r->info.imported ? 0 : align_up(r->info.size, SG_ALIGN);
         pthread_mutex_unlock(&lock);
     } else if (r->info.kind == SG_MEM_HOST) {
         munmap((void *)r->info.base,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
-#include "conform.h"
+#include "peer.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -67,6 +67,8 @@ bool cf_mode_run(const char *mode, const char *arg)
         return mode_good();
     if (!strcmp(mode, "busy"))
         return mode_busy(arg);
+    if (!strcmp(mode, "peer"))
+        return peer_main(arg);
     fprintf(stderr, "conform: no mode %s\n", mode);
     return false;
 }
