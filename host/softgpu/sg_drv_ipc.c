@@ -139,8 +139,9 @@ static struct sg_share *by_token_locked(const uint8_t *token)
     return s;
 }
 
-/* Puts the memory behind a handle into ctx. Under the lock. */
-static CUresult import_locked(struct sg_ctx *ctx, const struct ipc_handle *h, uint64_t *addr)
+/* Under the lock. */
+static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t size,
+                              uint64_t pool, uint64_t *addr)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
     uint64_t bytes;
@@ -148,18 +149,18 @@ static CUresult import_locked(struct sg_ctx *ctx, const struct ipc_handle *h, ui
 
     if (!s)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    fd = sg_share_open(SG_SHARE_MEMORY, h->token, &bytes, NULL);
+    fd = sg_share_open(SG_SHARE_MEMORY, token, &bytes, NULL);
     if (fd < 0) {
         free(s);
         return fd == -1 ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
     }
-    memcpy(s->token, h->token, sizeof(s->token));
-    s->size = h->size;
+    memcpy(s->token, token, sizeof(s->token));
+    s->size = size;
     s->opens = 1;
     s->ctx = ctx;
     s->ctx_id = ctx->id;
-    CUresult r = h->size && h->size <= bytes && SG_PAGES(h->size) == bytes
-                     ? sg_mem_alloc_shared(ctx, h->size, 0, s, true, fd, &s->base)
+    CUresult r = size && size <= bytes && SG_PAGES(size) == bytes
+                     ? sg_mem_alloc_shared(ctx, size, pool, s, true, fd, &s->base)
                      : CUDA_ERROR_INVALID_HANDLE;
 
     close(fd);
@@ -171,6 +172,31 @@ static CUresult import_locked(struct sg_ctx *ctx, const struct ipc_handle *h, ui
     link_locked(s);
     *addr = s->base;
     return CUDA_SUCCESS;
+}
+
+CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
+                         uint64_t *addr)
+{
+    CUresult r = CUDA_ERROR_INVALID_HANDLE;
+
+    pthread_mutex_lock(&lock);
+    if (!by_token_locked(token)) /* else it is of this process, or has been opened already */
+        r = import_locked(ctx, token, size, pool, addr);
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+bool sg_share_token(const struct sg_share *share, uint8_t *token)
+{
+    struct sg_share *s;
+
+    pthread_mutex_lock(&lock);
+    for (s = shares; s && s != share; s = s->next)
+        ;
+    if (s)
+        memcpy(token, s->token, sizeof(s->token));
+    pthread_mutex_unlock(&lock);
+    return s != NULL;
 }
 
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
@@ -201,7 +227,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
                     "cuIpcOpenMemHandle: memory of device %d, context of device %d", h.device,
                     ctx->device); /* the devices have no access to each other */
     } else {
-        r = import_locked(ctx, &h, &addr);
+        r = import_locked(ctx, h.token, h.size, 0, &addr);
     }
     pthread_mutex_unlock(&lock);
     if (r == CUDA_SUCCESS)

@@ -3,19 +3,39 @@
  * Driver API: stream-ordered allocation and memory pools. A pool here keeps accounts and settings;
  * freed memory goes back to the device at once, so a pool reserves what is in use.
  */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sg_graph.h"
+#include "sg_share.h"
 
 struct pool {
     struct sg_obj obj;
     bool is_default;
     int device;
+    bool shareable; /* other processes may have what is in it, and the pool by descriptor */
+    bool imported;  /* of another process: only what that one exports can be in it */
+    uint8_t token[SG_SHARE_TOKEN]; /* shareable and made here */
+    uint8_t id[16];                /* shareable or imported: the same in all processes */
+    int fd;                        /* imported: to export it again; else -1 */
     pthread_mutex_t lock; /* guards the fields below */
     int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
     uint64_t threshold, used, used_high, reserved_high, max;
 };
+
+static const char tail_magic[8] = "sgPOOL01", pointer_magic[8] = "sgPOOLpt";
+
+/* What cuMemPoolExportPointer gives. */
+struct pointer {
+    char magic[8];
+    uint8_t token[SG_SHARE_TOKEN];
+    uint64_t size;
+    uint8_t id[16]; /* of the pool */
+};
+_Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as cuda.h says");
 
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 /* By device. */
@@ -24,8 +44,14 @@ static uint64_t current_pool[SG_MAX_DEVICES]; /* handle set by cuDeviceSetMemPoo
 
 static void pool_free(struct sg_obj *obj)
 {
-    pthread_mutex_destroy(&((struct pool *)obj)->lock);
-    free(obj);
+    struct pool *p = (struct pool *)obj;
+
+    if (p->shareable)
+        sg_share_close(p->token);
+    if (p->fd >= 0)
+        close(p->fd);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
 }
 
 static struct pool *pool_new(int device, bool is_default, uint64_t max)
@@ -37,6 +63,7 @@ static struct pool *pool_new(int device, bool is_default, uint64_t max)
     sg_obj_init(&p->obj, SG_T_POOL, NULL, pool_free);
     pthread_mutex_init(&p->lock, NULL);
     p->device = device;
+    p->fd = -1;
     p->is_default = is_default;
     p->max = max;
     for (int i = 0; i < 3; i++)
@@ -87,6 +114,35 @@ void sg_pool_account(uint64_t handle, int64_t delta)
 
 /* ---- allocation ---- */
 
+/* Memory of a shareable pool, on pages of its own from the start. */
+static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, uint64_t *addr)
+{
+    struct sg_share *s = calloc(1, sizeof(*s));
+    int fd;
+
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fd = n > UINT64_C(1) << 46 ? -1
+                               : sg_share_create(SG_SHARE_MEMORY, (n + 4095) & ~UINT64_C(4095),
+                                                 s->token, NULL);
+    if (fd < 0) {
+        free(s);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    s->size = n;
+    CUresult r = sg_mem_alloc_shared(ctx, n, pool, s, false, fd, &s->base);
+
+    close(fd);
+    if (r != CUDA_SUCCESS) {
+        sg_share_close(s->token);
+        free(s);
+        return r;
+    }
+    *addr = s->base;
+    sg_share_link(s);
+    return CUDA_SUCCESS;
+}
+
 /* The address is usable in stream order, which it is if it is usable now. */
 static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstream stream)
 {
@@ -101,6 +157,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
 
     if (!p || p->device != ctx->device)
         return CUDA_ERROR_INVALID_VALUE;
+    if (p->imported)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "allocation from a pool of another process");
     r = sg_stream_get(ctx, stream, &s);
     if (r == CUDA_SUCCESS && !s->legacy)
         r = sg_capture_check_wait(s); /* allocation nodes are not offered */
@@ -112,7 +170,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     pthread_mutex_unlock(&p->lock);
     if (!fits)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = sg_mem_alloc(ctx, SG_MEM_DEVICE, n, 0, handle, &addr);
+    r = p->shareable ? alloc_shareable(ctx, n, handle, &addr)
+                     : sg_mem_alloc(ctx, SG_MEM_DEVICE, n, 0, handle, &addr);
     if (r != CUDA_SUCCESS)
         return r;
     sg_pool_account(handle, (int64_t)n);
@@ -225,12 +284,26 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     SG_CHECK_DEVICE(dev);
     SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
-    if (!p || p->device != dev)
+    if (!p || p->device != dev || p->imported)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&default_lock);
     current_pool[dev] = p->is_default ? 0 : (uint64_t)(uintptr_t)pool;
     pthread_mutex_unlock(&default_lock);
     return CUDA_SUCCESS;
+}
+
+/* The pool's own descriptor stands for the pool and has no memory. */
+static bool make_shareable(struct pool *p)
+{
+    struct sg_share_tail tail;
+    int fd = sg_share_create_fd(tail_magic, 0, p->device, p->token, &tail);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    memcpy(p->id, tail.id, sizeof(p->id));
+    p->shareable = true;
+    return true;
 }
 
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
@@ -243,11 +316,17 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
     SG_CHECK_DEVICE(poolProps->location.id);
-    if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools that can be exported");
+    if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "cuMemPoolCreate: pools can be exported by descriptor only");
     p = pool_new(poolProps->location.id, false, poolProps->maxSize);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (poolProps->handleTypes && !make_shareable(p)) {
+        sg_obj_unregister(&p->obj);
+        sg_obj_put(&p->obj);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *pool = SG_HANDLE(CUmemoryPool, p);
     sg_obj_put(&p->obj);
     return CUDA_SUCCESS;
@@ -392,6 +471,117 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     SG_CHECK_DEVICE(location->id);
     *flags = location->id == p->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+/* ---- pools and their memory in other processes ---- */
+
+static CUresult check_fd_type(CUmemAllocationHandleType type)
+{
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
+           : type == CU_MEM_HANDLE_TYPE_NONE                ? CUDA_ERROR_INVALID_VALUE
+                                                            : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                                  CUmemAllocationHandleType handleType,
+                                                  unsigned long long flags)
+{
+    CUresult r;
+    int fd;
+
+    SG_INIT();
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!handle_out || !p || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_fd_type(handleType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!p->shareable && !p->imported)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "the pool was not made with that handle type");
+    fd = p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
+    if (fd < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(int *)handle_out = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                    CUmemAllocationHandleType handleType,
+                                                    unsigned long long flags)
+{
+    struct sg_share_tail tail;
+    struct pool *p;
+    int fd = (int)(uintptr_t)handle;
+    CUresult r;
+
+    SG_INIT();
+    if (!pool_out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_fd_type(handleType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!sg_share_look(fd, tail_magic, &tail))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "not a pool that was exported");
+    p = pool_new(tail.device, false, 0);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p->imported = true;
+    memcpy(p->id, tail.id, sizeof(p->id));
+    if (sg_share_gives_fds())
+        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    *pool_out = SG_HANDLE(CUmemoryPool, p);
+    sg_obj_put(&p->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+    struct pointer data;
+    struct sg_mem_info info;
+
+    SG_INIT();
+    if (!shareData_out || !sg_mem_find(ptr, &info) || !info.async || info.base != ptr ||
+        info.freeing)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct pool *p = sg_lookup(info.pool, SG_T_POOL);
+
+    if (!p || !p->shareable)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "memory of a pool that cannot be exported");
+    memset(&data, 0, sizeof(data));
+    memcpy(data.magic, pointer_magic, sizeof(data.magic));
+    memcpy(data.id, p->id, sizeof(data.id));
+    data.size = info.size;
+    if (!sg_share_token(info.share, data.token))
+        return CUDA_ERROR_INVALID_VALUE; /* freed in this very moment */
+    memcpy(shareData_out, &data, sizeof(data));
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                        CUmemPoolPtrExportData *shareData)
+{
+    struct pointer data;
+    uint64_t addr;
+    CUresult r;
+
+    SG_CTX(ctx);
+    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!ptr_out || !shareData || !p || !p->imported)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&data, shareData, sizeof(data));
+    if (memcmp(data.magic, pointer_magic, sizeof(data.magic)) ||
+        memcmp(data.id, p->id, sizeof(data.id)))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "not memory of that pool");
+    if (ctx->device != p->device)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    r = sg_share_import(ctx, data.token, data.size, (uint64_t)(uintptr_t)pool, &addr);
+    if (r != CUDA_SUCCESS)
+        return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r;
+    sg_pool_account((uint64_t)(uintptr_t)pool, (int64_t)data.size);
+    *ptr_out = addr;
     return CUDA_SUCCESS;
 }
 

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: virtual memory management. Physical memory is a shared anonymous mapping; mapping it
- * makes a second mapping of the same pages in a reserved range of addresses (no descriptor is
- * needed, which the worker's sandbox would not give). Access rights are what the table of
+ * Driver API: virtual memory management. Physical memory is a shared mapping, anonymous unless other
+ * processes may have it; mapping it makes a second mapping of the same pages in a reserved range of
+ * addresses (no descriptor is kept for that, of which the worker's sandbox gives few). Access rights are what the table of
  * allocations says.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sg_share.h"
 #include "sg_int.h"
 
 #define SG_GRANULARITY (2ull << 20)
@@ -25,7 +27,11 @@ struct phys {
     uint64_t size;
     unsigned handles; /* times that the handle was given out and not released; under `lock` */
     CUmemAllocationProp prop;
+    bool imported;      /* another process has made it: not counted here */
+    uint8_t token[SG_SHARE_TOKEN]; /* when it was made here and may be exported */
+    int fd;             /* of imported memory, to export it again; -1: none */
 };
+static const char tail_magic[8] = "sgVMM001";
 
 struct mapping {
     struct mapping *next;
@@ -49,7 +55,12 @@ static void phys_free(struct sg_obj *obj)
 
     if (p->pages != MAP_FAILED)
         munmap(p->pages, p->size);
-    sg_mem_uncharge(p->prop.location.id, p->size);
+    if (!p->imported)
+        sg_mem_uncharge(p->prop.location.id, p->size);
+    if (p->prop.requestedHandleTypes && !p->imported && p->pages != MAP_FAILED)
+        sg_share_close(p->token);
+    if (p->fd >= 0)
+        close(p->fd);
     free(p);
 }
 
@@ -85,6 +96,49 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
 
 /* ---- physical memory ---- */
 
+/* With the pages not there yet. NULL: no memory. */
+static struct phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, bool imported)
+{
+    struct phys *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
+    p->size = size;
+    p->prop = *prop;
+    p->handles = 1;
+    p->imported = imported;
+    p->fd = -1;
+    p->pages = MAP_FAILED;
+    return p;
+}
+
+static void *map_pages(uint64_t size, int fd)
+{
+    return mmap(NULL, size, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+}
+
+/* Gives p its pages; false: no memory. */
+static bool phys_fill(struct phys *p)
+{
+    struct sg_share_tail tail;
+    int fd = -1;
+
+    if (p->prop.requestedHandleTypes) {
+        fd = sg_share_create_fd(tail_magic, p->size, p->prop.location.id, p->token, &tail);
+        if (fd < 0)
+            return false;
+    }
+    p->pages = map_pages(p->size, fd);
+    if (fd >= 0) {
+        close(fd);
+        if (p->pages == MAP_FAILED)
+            sg_share_close(p->token);
+    }
+    return p->pages != MAP_FAILED;
+}
+
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -97,21 +151,77 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     r = check_prop(prop);
     if (r != CUDA_SUCCESS)
         return r;
-    if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemCreate: memory that can be exported");
+    if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemCreate: only descriptors can be exported");
     if (!sg_mem_charge(prop->location.id, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p = calloc(1, sizeof(*p));
+    p = phys_new(size, prop, false);
     if (!p) {
         sg_mem_uncharge(prop->location.id, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
-    p->size = size;
-    p->prop = *prop;
-    p->handles = 1;
-    p->pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                    -1, 0);
+    bool ok = phys_fill(p) && sg_obj_register(&p->obj);
+
+    if (ok)
+        *handle = p->obj.handle;
+    sg_obj_put(&p->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- exported and imported memory ---- */
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType,
+                                              unsigned long long flags)
+{
+    int fd;
+
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || !shareableHandle || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return handleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
+                                                     : CUDA_ERROR_NOT_SUPPORTED;
+    if (!(p->prop.requestedHandleTypes & handleType))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "cuMemExportToShareableHandle: not made with that handle type");
+    fd = p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
+    if (fd < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(int *)shareableHandle = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                void *osHandle,
+                                                CUmemAllocationHandleType shHandleType)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    struct sg_share_tail tail;
+    struct phys *p;
+    int fd = (int)(uintptr_t)osHandle;
+
+    SG_INIT();
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+    if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "cuMemImportFromShareableHandle: not memory that was exported");
+    prop.location.id = tail.device;
+    p = phys_new(tail.bytes, &prop, true);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p->pages = map_pages(tail.bytes, fd);
+    if (sg_share_gives_fds())
+        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     bool ok = p->pages != MAP_FAILED && sg_obj_register(&p->obj);
 
     if (ok)

@@ -239,6 +239,11 @@ struct sg_share {
 void sg_share_end(struct sg_share *share);
 /* Enters a piece that was placed elsewhere than by cuIpc*. */
 void sg_share_link(struct sg_share *share);
+/* The token of a piece; false when it has ended meanwhile (share is compared, never followed). */
+bool sg_share_token(const struct sg_share *share, uint8_t *token);
+/* Memory of another process, for ctx, as part of a pool (0: none); 400: no such, 205: no memory. */
+CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
+                         uint64_t *addr);
 
 /* ---- contexts (sg_ctx.c) ---- */
 

@@ -101,13 +101,22 @@ static void own_close(void *arg, const uint8_t *token)
         close(p.fd);
 }
 
+static int own_again(void *arg, const uint8_t *token)
+{
+    struct place p;
+
+    (void)arg;
+    memcpy(&p, token, sizeof(p));
+    return p.pid == (int32_t)getpid() ? fcntl(p.fd, F_DUPFD_CLOEXEC, 3) : -1;
+}
+
 static bool own_gone(void *arg, uint32_t holder)
 {
     (void)arg;
     return kill((pid_t)holder, 0) != 0 && errno == ESRCH;
 }
 
-static struct sg_share_ops ops = {own_create, own_open, own_close, own_gone};
+static struct sg_share_ops ops = {own_create, own_open, own_close, own_again, own_gone};
 static void *ops_arg;
 
 void sg_set_share(const struct sg_share_ops *o, void *arg)
@@ -150,6 +159,69 @@ void sg_share_close(const uint8_t *token)
 bool sg_share_gone(uint32_t holder)
 {
     return ops.gone && ops.gone(ops_arg, holder);
+}
+
+int sg_share_again(const uint8_t *token)
+{
+    return ops.again ? ops.again(ops_arg, token) : -1;
+}
+
+bool sg_share_gives_fds(void)
+{
+    return ops.again != NULL;
+}
+
+/* ---- what is shared by descriptor ---- */
+
+static struct sg_share_tail *map_tail(int fd, uint64_t bytes, int prot)
+{
+    void *p = mmap(NULL, 4096, prot, MAP_SHARED, fd, (off_t)bytes);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int sg_share_create_fd(const char *magic, uint64_t bytes, int device, uint8_t *token,
+                       struct sg_share_tail *tail)
+{
+    struct sg_share_tail *page = NULL;
+    int fd = sg_share_create(SG_SHARE_FD, bytes + 4096, token, NULL);
+
+    if (fd < 0)
+        return -1;
+    memset(tail, 0, sizeof(*tail));
+    memcpy(tail->magic, magic, sizeof(tail->magic));
+    tail->bytes = bytes;
+    tail->device = device;
+    if (getrandom(tail->id, sizeof(tail->id), 0) == (ssize_t)sizeof(tail->id))
+        page = map_tail(fd, bytes, PROT_READ | PROT_WRITE);
+    if (!page) {
+        close(fd);
+        sg_share_close(token);
+        return -1;
+    }
+    memcpy(page, tail, sizeof(*tail));
+    munmap(page, 4096);
+    return fd;
+}
+
+bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
+{
+    struct stat st;
+    int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+    uint64_t bytes;
+
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 4096 ||
+        st.st_size % 4096)
+        return false;
+    bytes = (uint64_t)st.st_size - 4096;
+    struct sg_share_tail *page = map_tail(fd, bytes, PROT_READ);
+
+    if (!page)
+        return false;
+    memcpy(tail, page, sizeof(*tail)); /* once: others may write to it */
+    munmap(page, 4096);
+    return !memcmp(tail->magic, magic, sizeof(tail->magic)) && tail->bytes == bytes &&
+           (unsigned)tail->device < sg_config.ndevices;
 }
 
 /* ---- exchanging pages that are in use ---- */

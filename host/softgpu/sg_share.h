@@ -42,6 +42,8 @@ struct sg_share_ops {
     int (*open)(void *arg, uint32_t kind, const uint8_t *token, uint32_t *holder);
     /* This process does not use it any more; once per create or open. Any thread. */
     void (*close)(void *arg, const uint8_t *token);
+    /* One more descriptor of what this process has made (kind FD); NULL: nobody asks for it. */
+    int (*again)(void *arg, const uint8_t *token);
     /* Has that holder of an event gone without the transport having taken it out? May be NULL. */
     bool (*gone)(void *arg, uint32_t holder);
 };
@@ -56,6 +58,26 @@ int sg_share_create(uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *hol
 int sg_share_open(uint32_t kind, const uint8_t *token, uint64_t *bytes, uint32_t *holder);
 void sg_share_close(const uint8_t *token);
 bool sg_share_gone(uint32_t holder);
+/* -1: this transport does not give it. */
+int sg_share_again(const uint8_t *token);
+/* True when descriptors are given to the application (sg_share_again() works). */
+bool sg_share_gives_fds(void);
+
+/*
+ * What is shared by descriptor ends in a page that says what it is. bytes: without that page.
+ * A descriptor, which the caller closes, or -1.
+ */
+struct sg_share_tail {
+    char magic[8];
+    uint64_t bytes;
+    uint8_t id[16]; /* random */
+    int32_t device;
+    uint32_t zero[7];
+};
+int sg_share_create_fd(const char *magic, uint64_t bytes, int device, uint8_t *token,
+                       struct sg_share_tail *tail);
+/* What a descriptor of the application's is; false: nothing of that kind. */
+bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail);
 /*
  * Puts the pages of fd, filled with what is there, in the place of [base, base + len), which may be
  * read and written by other threads meanwhile: nothing of it is lost. False: no memory, nothing has

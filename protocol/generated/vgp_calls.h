@@ -203,8 +203,19 @@ enum vgp_call {
     VGP_cuArrayGetPlane = 0x0805,
     VGP_vgpTexObjectCreate = 0x0806,
     VGP_vgpTexObjectDestroy = 0x0807,
+    VGP_vgpIpcOpenMem = 0x0901,
+    VGP_cuIpcCloseMemHandle = 0x0902,
+    VGP_vgpIpcGetEvent = 0x0903,
+    VGP_vgpIpcOpenEvent = 0x0904,
+    VGP_vgpMemExport = 0x0910,
+    VGP_vgpMemImport = 0x0911,
+    VGP_vgpMemHandleTypes = 0x0912,
+    VGP_vgpMemPoolExport = 0x0913,
+    VGP_vgpMemPoolImport = 0x0914,
+    VGP_vgpMemPoolExportPointer = 0x0915,
+    VGP_vgpMemPoolImportPointer = 0x0916,
 };
-#define VGP_CALL_LIMIT 0x0808u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0917u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -3171,5 +3182,147 @@ struct vgp_args_vgpTexObjectDestroy {
 _Static_assert(sizeof(struct vgp_args_vgpTexObjectDestroy) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, surface) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, object) == 8, "wire layout");
+
+/* vgpIpcOpenMem: sync */
+struct vgp_args_vgpIpcOpenMem {
+    uint32_t handle_len;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpIpcOpenMem) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenMem, handle_len) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenMem, flags) == 4, "wire layout");
+
+struct vgp_ret_vgpIpcOpenMem {
+    uint64_t dptr;
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpIpcOpenMem) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpIpcOpenMem, dptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpIpcOpenMem, size) == 8, "wire layout");
+
+/* cuIpcCloseMemHandle: wait */
+struct vgp_args_cuIpcCloseMemHandle {
+    uint64_t dptr;
+};
+_Static_assert(sizeof(struct vgp_args_cuIpcCloseMemHandle) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuIpcCloseMemHandle, dptr) == 0, "wire layout");
+
+/* vgpIpcGetEvent: sync */
+struct vgp_args_vgpIpcGetEvent {
+    uint64_t event;
+};
+_Static_assert(sizeof(struct vgp_args_vgpIpcGetEvent) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcGetEvent, event) == 0, "wire layout");
+
+struct vgp_ret_vgpIpcGetEvent {
+    uint32_t handle_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpIpcGetEvent) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpIpcGetEvent, handle_len) == 0, "wire layout");
+
+/* vgpIpcOpenEvent: sync */
+struct vgp_args_vgpIpcOpenEvent {
+    uint32_t handle_len;
+    uint8_t pad4[4];
+    uint64_t event;
+};
+_Static_assert(sizeof(struct vgp_args_vgpIpcOpenEvent) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenEvent, handle_len) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenEvent, event) == 8, "wire layout");
+
+/* vgpMemExport: sync */
+struct vgp_args_vgpMemExport {
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemExport) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemExport, handle) == 0, "wire layout");
+
+struct vgp_ret_vgpMemExport {
+    uint32_t token_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemExport) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemExport, token_len) == 0, "wire layout");
+
+/* vgpMemImport: sync */
+struct vgp_args_vgpMemImport {
+    uint32_t token_len;
+    uint8_t pad4[4];
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemImport) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemImport, token_len) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemImport, handle) == 8, "wire layout");
+
+/* vgpMemHandleTypes: sync */
+struct vgp_args_vgpMemHandleTypes {
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemHandleTypes) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemHandleTypes, handle) == 0, "wire layout");
+
+struct vgp_ret_vgpMemHandleTypes {
+    uint32_t handleTypes;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemHandleTypes) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemHandleTypes, handleTypes) == 0, "wire layout");
+
+/* vgpMemPoolExport: sync */
+struct vgp_args_vgpMemPoolExport {
+    uint64_t pool;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolExport) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolExport, pool) == 0, "wire layout");
+
+struct vgp_ret_vgpMemPoolExport {
+    uint32_t token_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemPoolExport) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolExport, token_len) == 0, "wire layout");
+
+/* vgpMemPoolImport: sync */
+struct vgp_args_vgpMemPoolImport {
+    uint32_t token_len;
+    uint8_t pad4[4];
+    uint64_t pool;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolImport) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImport, token_len) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImport, pool) == 8, "wire layout");
+
+/* vgpMemPoolExportPointer: sync */
+struct vgp_args_vgpMemPoolExportPointer {
+    uint64_t dptr;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolExportPointer) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolExportPointer, dptr) == 0, "wire layout");
+
+struct vgp_ret_vgpMemPoolExportPointer {
+    uint32_t data_len;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemPoolExportPointer) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolExportPointer, data_len) == 0, "wire layout");
+
+/* vgpMemPoolImportPointer: sync */
+struct vgp_args_vgpMemPoolImportPointer {
+    uint64_t pool;
+    uint32_t data_len;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemPoolImportPointer) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImportPointer, pool) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImportPointer, data_len) == 8, "wire layout");
+
+struct vgp_ret_vgpMemPoolImportPointer {
+    uint64_t dptr;
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemPoolImportPointer) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, dptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, size) == 8, "wire layout");
 
 #endif

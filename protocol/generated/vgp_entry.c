@@ -1521,18 +1521,7 @@ CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr,
     return r;
 }
 
-static CUresult body_cuEventCreate(CUevent *phEvent, unsigned int Flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!phEvent)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (Flags & ~0x7u)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_cuEventCreate(phEvent, Flags);
-}
-
+#define body_cuEventCreate vcu_cuEventCreate
 CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1564,18 +1553,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuEventRecord(CUevent hEvent, CUstream hStream)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventRecord(hEvent, vcu_stream(hStream));
-}
-
+#define body_cuEventRecord vcu_cuEventRecord
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1600,20 +1578,7 @@ CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
     return r;
 }
 
-static CUresult body_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (flags & ~0x1u)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags);
-}
-
+#define body_cuEventRecordWithFlags vcu_cuEventRecordWithFlags
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -2128,6 +2093,17 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
                        r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
                        (void *)(uintptr_t)hArray,
                        (unsigned)planeIdx);
+    return r;
+}
+
+#define body_cuIpcCloseMemHandle vcu_cuIpcCloseMemHandle
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuIpcCloseMemHandle(dptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuIpcCloseMemHandle", r, t0, "dptr=%#llx",
+                       (unsigned long long)dptr);
     return r;
 }
 
@@ -7192,5 +7168,132 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
                        (int)offset,
                        (const void *)ptr,
                        (unsigned)numbytes);
+    return r;
+}
+
+#define body_cuIpcOpenMemHandle_v2 vcu_cuIpcOpenMemHandle_v2
+CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuIpcOpenMemHandle_v2", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
+                       r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
+                       (unsigned)Flags);
+    return r;
+}
+
+#define body_cuIpcOpenMemHandle vcu_cuIpcOpenMemHandle
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuIpcOpenMemHandle(pdptr, handle, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuIpcOpenMemHandle", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
+                       r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
+                       (unsigned)Flags);
+    return r;
+}
+
+#define body_cuIpcGetEventHandle vcu_cuIpcGetEventHandle
+CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuIpcGetEventHandle(pHandle, event);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuIpcGetEventHandle", r, t0, "pHandle=%p event=%p",
+                       (const void *)pHandle,
+                       (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuIpcOpenEventHandle vcu_cuIpcOpenEventHandle
+CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuIpcOpenEventHandle(phEvent, handle);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuIpcOpenEventHandle", r, t0, "*phEvent=%p handle={..}",
+                       r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL);
+    return r;
+}
+
+#define body_cuMemExportToShareableHandle vcu_cuMemExportToShareableHandle
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemExportToShareableHandle", r, t0, "shareableHandle=%p handle=%#llx handleType=%d flags=%#llx",
+                       (const void *)shareableHandle,
+                       (unsigned long long)handle,
+                       (int)handleType,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemImportFromShareableHandle vcu_cuMemImportFromShareableHandle
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemImportFromShareableHandle", r, t0, "*handle=%#llx osHandle=%p shHandleType=%d",
+                       r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
+                       (const void *)osHandle,
+                       (int)shHandleType);
+    return r;
+}
+
+#define body_cuMemPoolExportToShareableHandle vcu_cuMemPoolExportToShareableHandle
+CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolExportToShareableHandle", r, t0, "handle_out=%p pool=%p handleType=%d flags=%#llx",
+                       (const void *)handle_out,
+                       (void *)(uintptr_t)pool,
+                       (int)handleType,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemPoolImportFromShareableHandle vcu_cuMemPoolImportFromShareableHandle
+CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolImportFromShareableHandle", r, t0, "*pool_out=%p handle=%p handleType=%d flags=%#llx",
+                       r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
+                       (const void *)handle,
+                       (int)handleType,
+                       (unsigned long long)flags);
+    return r;
+}
+
+#define body_cuMemPoolExportPointer vcu_cuMemPoolExportPointer
+CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolExportPointer(shareData_out, ptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolExportPointer", r, t0, "shareData_out=%p ptr=%#llx",
+                       (const void *)shareData_out,
+                       (unsigned long long)ptr);
+    return r;
+}
+
+#define body_cuMemPoolImportPointer vcu_cuMemPoolImportPointer
+CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemPoolImportPointer(ptr_out, pool, shareData);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemPoolImportPointer", r, t0, "*ptr_out=%#llx pool=%p shareData=%p",
+                       r == CUDA_SUCCESS && ptr_out ? (unsigned long long)*ptr_out : 0ull,
+                       (void *)(uintptr_t)pool,
+                       (const void *)shareData);
     return r;
 }

@@ -30,6 +30,9 @@ CUresult vcu_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_
 CUresult vcu_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
 CUresult vcu_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
 CUresult vcu_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags);
+CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream);
+CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags);
 CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream);
 CUresult vcu_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream);
 CUresult vcu_cuGraphExecDestroy(CUgraphExec hGraphExec);
@@ -43,6 +46,7 @@ CUresult vcu_cuLinkDestroy(CUlinkState state);
 CUresult vcu_cuMemPoolDestroy(CUmemoryPool pool);
 CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
 CUresult vcu_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
+CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr);
 CUresult vcu_cuInit(unsigned int Flags);
 CUresult vcu_cuDriverGetVersion(int *driverVersion);
 CUresult vcu_cuGetErrorString(CUresult error, const char **pStr);
@@ -360,5 +364,15 @@ CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes);
 CUresult vcu_cuParamSetf(CUfunction hfunc, int offset, float value);
 CUresult vcu_cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
 CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes);
+CUresult vcu_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+CUresult vcu_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+CUresult vcu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event);
+CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle);
+CUresult vcu_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult vcu_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType);
+CUresult vcu_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult vcu_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags);
+CUresult vcu_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr);
+CUresult vcu_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData);
 
 #endif

@@ -1301,6 +1301,67 @@ static const struct vgp_field in_vgpTexObjectDestroy[] = {
     {"surface", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
     {"object", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
+static const struct vgp_field in_vgpIpcOpenMem[] = {
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
+};
+static const struct vgp_field out_vgpIpcOpenMem[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
+static const struct vgp_field in_cuIpcCloseMemHandle[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
+};
+static const struct vgp_field in_vgpIpcGetEvent[] = {
+    {"event", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpIpcGetEvent[] = {
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+};
+static const struct vgp_field in_vgpIpcOpenEvent[] = {
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"event", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_vgpMemExport[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpMemExport[] = {
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+};
+static const struct vgp_field in_vgpMemImport[] = {
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_vgpMemHandleTypes[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpMemHandleTypes[] = {
+    {"handleTypes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_vgpMemPoolExport[] = {
+    {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpMemPoolExport[] = {
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+};
+static const struct vgp_field in_vgpMemPoolImport[] = {
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_vgpMemPoolExportPointer[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
+};
+static const struct vgp_field out_vgpMemPoolExportPointer[] = {
+    {"data", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+};
+static const struct vgp_field in_vgpMemPoolImportPointer[] = {
+    {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"data", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 8, 1, 64},
+};
+static const struct vgp_field out_vgpMemPoolImportPointer[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -1495,6 +1556,17 @@ static const struct vgp_call_fields calls[] = {
     {0x0805, "cuArrayGetPlane", in_cuArrayGetPlane, 3, NULL, 0, 24, 0},
     {0x0806, "vgpTexObjectCreate", in_vgpTexObjectCreate, 13, out_vgpTexObjectCreate, 1, 80, 8},
     {0x0807, "vgpTexObjectDestroy", in_vgpTexObjectDestroy, 2, NULL, 0, 16, 0},
+    {0x0901, "vgpIpcOpenMem", in_vgpIpcOpenMem, 2, out_vgpIpcOpenMem, 2, 8, 16},
+    {0x0902, "cuIpcCloseMemHandle", in_cuIpcCloseMemHandle, 1, NULL, 0, 8, 0},
+    {0x0903, "vgpIpcGetEvent", in_vgpIpcGetEvent, 1, out_vgpIpcGetEvent, 1, 8, 8},
+    {0x0904, "vgpIpcOpenEvent", in_vgpIpcOpenEvent, 2, NULL, 0, 16, 0},
+    {0x0910, "vgpMemExport", in_vgpMemExport, 1, out_vgpMemExport, 1, 8, 8},
+    {0x0911, "vgpMemImport", in_vgpMemImport, 2, NULL, 0, 16, 0},
+    {0x0912, "vgpMemHandleTypes", in_vgpMemHandleTypes, 1, out_vgpMemHandleTypes, 1, 8, 8},
+    {0x0913, "vgpMemPoolExport", in_vgpMemPoolExport, 1, out_vgpMemPoolExport, 1, 8, 8},
+    {0x0914, "vgpMemPoolImport", in_vgpMemPoolImport, 2, NULL, 0, 16, 0},
+    {0x0915, "vgpMemPoolExportPointer", in_vgpMemPoolExportPointer, 1, out_vgpMemPoolExportPointer, 1, 8, 8},
+    {0x0916, "vgpMemPoolImportPointer", in_vgpMemPoolImportPointer, 2, out_vgpMemPoolImportPointer, 2, 16, 16},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

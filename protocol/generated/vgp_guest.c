@@ -5706,3 +5706,345 @@ CUresult vgp_call_vgpTexObjectDestroy(uint32_t surface, uint64_t object)
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpIpcOpenMem(const void *handle, uint32_t handle_len, uint32_t flags, uint64_t *dptr, uint64_t *size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (handle_len > 64 || (handle_len && !handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t handle_bytes = (uint64_t)handle_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpIpcOpenMem, (uint32_t)(8 + vgp_pad8(handle_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpIpcOpenMem *a = s->args;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 8;
+    a->handle_len = (uint32_t)handle_bytes;
+    if (handle_bytes)
+        memcpy(v, handle, handle_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpIpcOpenMem *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && dptr)
+            *dptr = (uint64_t)ret->dptr;
+        if (r == CUDA_SUCCESS && size)
+            *size = (uint64_t)ret->size;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuIpcCloseMemHandle, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuIpcCloseMemHandle *a = s->args;
+    a->dptr = (uint64_t)dptr;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpIpcGetEvent(CUevent event, uint8_t *handle, uint32_t *handle_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpIpcGetEvent, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpIpcGetEvent *a = s->args;
+    a->event = (uint64_t)(uintptr_t)event;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpIpcGetEvent *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t handle_bytes = (uint64_t)ret->handle_len * 1;
+        if (handle_bytes > left || ret->handle_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            handle_bytes = left = 0;
+        }
+        if (handle && handle_len) {
+            uint64_t k = handle_bytes / 1 < *handle_len ? handle_bytes / 1 : *handle_len;
+            memcpy(handle, q, k * 1);
+            *handle_len = (uint32_t)k;
+        }
+        q += handle_bytes < left ? vgp_pad8(handle_bytes) : handle_bytes;
+        left -= vgp_pad8(handle_bytes) < left ? vgp_pad8(handle_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpIpcOpenEvent(const void *handle, uint32_t handle_len, CUevent event)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (handle_len > 64 || (handle_len && !handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t handle_bytes = (uint64_t)handle_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpIpcOpenEvent, (uint32_t)(16 + vgp_pad8(handle_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpIpcOpenEvent *a = s->args;
+    a->event = (uint64_t)(uintptr_t)event;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->handle_len = (uint32_t)handle_bytes;
+    if (handle_bytes)
+        memcpy(v, handle, handle_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemExport(uint64_t handle, uint8_t *token, uint32_t *token_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemExport, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemExport *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemExport *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t token_bytes = (uint64_t)ret->token_len * 1;
+        if (token_bytes > left || ret->token_len > 32) {
+            r = CUDA_ERROR_UNKNOWN;
+            token_bytes = left = 0;
+        }
+        if (token && token_len) {
+            uint64_t k = token_bytes / 1 < *token_len ? token_bytes / 1 : *token_len;
+            memcpy(token, q, k * 1);
+            *token_len = (uint32_t)k;
+        }
+        q += token_bytes < left ? vgp_pad8(token_bytes) : token_bytes;
+        left -= vgp_pad8(token_bytes) < left ? vgp_pad8(token_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemImport(const void *token, uint32_t token_len, uint64_t handle)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (token_len > 32 || (token_len && !token))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t token_bytes = (uint64_t)token_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpMemImport, (uint32_t)(16 + vgp_pad8(token_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemImport *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->token_len = (uint32_t)token_bytes;
+    if (token_bytes)
+        memcpy(v, token, token_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemHandleTypes(uint64_t handle, uint32_t *handleTypes)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemHandleTypes, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemHandleTypes *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemHandleTypes *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && handleTypes)
+            *handleTypes = (uint32_t)ret->handleTypes;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemPoolExport(CUmemoryPool pool, uint8_t *token, uint32_t *token_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolExport, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolExport *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemPoolExport *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t token_bytes = (uint64_t)ret->token_len * 1;
+        if (token_bytes > left || ret->token_len > 32) {
+            r = CUDA_ERROR_UNKNOWN;
+            token_bytes = left = 0;
+        }
+        if (token && token_len) {
+            uint64_t k = token_bytes / 1 < *token_len ? token_bytes / 1 : *token_len;
+            memcpy(token, q, k * 1);
+            *token_len = (uint32_t)k;
+        }
+        q += token_bytes < left ? vgp_pad8(token_bytes) : token_bytes;
+        left -= vgp_pad8(token_bytes) < left ? vgp_pad8(token_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemPoolImport(const void *token, uint32_t token_len, CUmemoryPool pool)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (token_len > 32 || (token_len && !token))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t token_bytes = (uint64_t)token_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolImport, (uint32_t)(16 + vgp_pad8(token_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolImport *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->token_len = (uint32_t)token_bytes;
+    if (token_bytes)
+        memcpy(v, token, token_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemPoolExportPointer(CUdeviceptr dptr, uint8_t *data, uint32_t *data_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolExportPointer, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolExportPointer *a = s->args;
+    a->dptr = (uint64_t)dptr;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemPoolExportPointer *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t data_bytes = (uint64_t)ret->data_len * 1;
+        if (data_bytes > left || ret->data_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            data_bytes = left = 0;
+        }
+        if (data && data_len) {
+            uint64_t k = data_bytes / 1 < *data_len ? data_bytes / 1 : *data_len;
+            memcpy(data, q, k * 1);
+            *data_len = (uint32_t)k;
+        }
+        q += data_bytes < left ? vgp_pad8(data_bytes) : data_bytes;
+        left -= vgp_pad8(data_bytes) < left ? vgp_pad8(data_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, uint32_t data_len, uint64_t *dptr, uint64_t *size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (data_len > 64 || (data_len && !data))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t data_bytes = (uint64_t)data_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpMemPoolImportPointer, (uint32_t)(16 + vgp_pad8(data_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemPoolImportPointer *a = s->args;
+    a->pool = (uint64_t)(uintptr_t)pool;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->data_len = (uint32_t)data_bytes;
+    if (data_bytes)
+        memcpy(v, data, data_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemPoolImportPointer *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && dptr)
+            *dptr = (uint64_t)ret->dptr;
+        if (r == CUDA_SUCCESS && size)
+            *size = (uint64_t)ret->size;
+    }
+    vgp_submit_end(s);
+    return r;
+}

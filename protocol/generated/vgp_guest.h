@@ -212,5 +212,16 @@ CUresult vgp_call_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArra
 CUresult vgp_call_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
 CUresult vgp_call_vgpTexObjectCreate(uint32_t surface, uint32_t type, CUarray array, CUmipmappedArray mipmap, uint64_t address, uint32_t format, uint32_t channels, uint64_t width, uint64_t height, uint64_t pitch, uint32_t flags, const void *desc, uint32_t desc_len, const void *view, uint32_t view_len, uint64_t *object);
 CUresult vgp_call_vgpTexObjectDestroy(uint32_t surface, uint64_t object);
+CUresult vgp_call_vgpIpcOpenMem(const void *handle, uint32_t handle_len, uint32_t flags, uint64_t *dptr, uint64_t *size);
+CUresult vgp_call_cuIpcCloseMemHandle(CUdeviceptr dptr);
+CUresult vgp_call_vgpIpcGetEvent(CUevent event, uint8_t *handle, uint32_t *handle_len);
+CUresult vgp_call_vgpIpcOpenEvent(const void *handle, uint32_t handle_len, CUevent event);
+CUresult vgp_call_vgpMemExport(uint64_t handle, uint8_t *token, uint32_t *token_len);
+CUresult vgp_call_vgpMemImport(const void *token, uint32_t token_len, uint64_t handle);
+CUresult vgp_call_vgpMemHandleTypes(uint64_t handle, uint32_t *handleTypes);
+CUresult vgp_call_vgpMemPoolExport(CUmemoryPool pool, uint8_t *token, uint32_t *token_len);
+CUresult vgp_call_vgpMemPoolImport(const void *token, uint32_t token_len, CUmemoryPool pool);
+CUresult vgp_call_vgpMemPoolExportPointer(CUdeviceptr dptr, uint8_t *data, uint32_t *data_len);
+CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, uint32_t data_len, uint64_t *dptr, uint64_t *size);
 
 #endif

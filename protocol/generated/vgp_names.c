@@ -203,6 +203,17 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuArrayGetPlane: return "cuArrayGetPlane";
     case VGP_vgpTexObjectCreate: return "vgpTexObjectCreate";
     case VGP_vgpTexObjectDestroy: return "vgpTexObjectDestroy";
+    case VGP_vgpIpcOpenMem: return "vgpIpcOpenMem";
+    case VGP_cuIpcCloseMemHandle: return "cuIpcCloseMemHandle";
+    case VGP_vgpIpcGetEvent: return "vgpIpcGetEvent";
+    case VGP_vgpIpcOpenEvent: return "vgpIpcOpenEvent";
+    case VGP_vgpMemExport: return "vgpMemExport";
+    case VGP_vgpMemImport: return "vgpMemImport";
+    case VGP_vgpMemHandleTypes: return "vgpMemHandleTypes";
+    case VGP_vgpMemPoolExport: return "vgpMemPoolExport";
+    case VGP_vgpMemPoolImport: return "vgpMemPoolImport";
+    case VGP_vgpMemPoolExportPointer: return "vgpMemPoolExportPointer";
+    case VGP_vgpMemPoolImportPointer: return "vgpMemPoolImportPointer";
     default: return NULL;
     }
 }
@@ -400,5 +411,16 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0805, "cuArrayGetPlane", "sync", 24, 24, 0, 0},
     {0x0806, "vgpTexObjectCreate", "sync", 80, 336, 8, 8},
     {0x0807, "vgpTexObjectDestroy", "sync", 16, 16, 0, 0},
+    {0x0901, "vgpIpcOpenMem", "sync", 8, 72, 16, 16},
+    {0x0902, "cuIpcCloseMemHandle", "wait", 8, 8, 0, 0},
+    {0x0903, "vgpIpcGetEvent", "sync", 8, 8, 8, 72},
+    {0x0904, "vgpIpcOpenEvent", "sync", 16, 80, 0, 0},
+    {0x0910, "vgpMemExport", "sync", 8, 8, 8, 40},
+    {0x0911, "vgpMemImport", "sync", 16, 48, 0, 0},
+    {0x0912, "vgpMemHandleTypes", "sync", 8, 8, 8, 8},
+    {0x0913, "vgpMemPoolExport", "sync", 8, 8, 8, 40},
+    {0x0914, "vgpMemPoolImport", "sync", 16, 48, 0, 0},
+    {0x0915, "vgpMemPoolExportPointer", "sync", 8, 8, 8, 72},
+    {0x0916, "vgpMemPoolImportPointer", "sync", 16, 80, 16, 16},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -25,8 +25,7 @@ static int refuse(const char *name, const char *why)
 static const char why_graphs[] = "graph nodes that allocate or free memory, conditional nodes and external semaphores are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_textures[] = "texture references, sparse arrays and arrays of external memory are not served by this version";
-static const char why_vmm[] = "memory that is exported, imported or multicast is not served by this version";
-static const char why_ipc[] = "sharing between processes is not served by this version";
+static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
 static const char why_luid[] = "locally unique identifiers exist on Windows only";
 static const char why_rdma[] = "GPUDirect RDMA is not offered (device attribute 116 is 0)";
@@ -595,36 +594,6 @@ int cuImportExternalSemaphore(void)
     return refuse("cuImportExternalSemaphore", why_external);
 }
 
-int cuIpcCloseMemHandle(void);
-int cuIpcCloseMemHandle(void)
-{
-    return refuse("cuIpcCloseMemHandle", why_ipc);
-}
-
-int cuIpcGetEventHandle(void);
-int cuIpcGetEventHandle(void)
-{
-    return refuse("cuIpcGetEventHandle", why_ipc);
-}
-
-int cuIpcOpenEventHandle(void);
-int cuIpcOpenEventHandle(void)
-{
-    return refuse("cuIpcOpenEventHandle", why_ipc);
-}
-
-int cuIpcOpenMemHandle(void);
-int cuIpcOpenMemHandle(void)
-{
-    return refuse("cuIpcOpenMemHandle", why_ipc);
-}
-
-int cuIpcOpenMemHandle_v2(void);
-int cuIpcOpenMemHandle_v2(void)
-{
-    return refuse("cuIpcOpenMemHandle_v2", why_ipc);
-}
-
 int cuLaunchCooperativeKernelMultiDevice(void);
 int cuLaunchCooperativeKernelMultiDevice(void)
 {
@@ -703,22 +672,10 @@ int cuMemDiscardBatchAsync_ptsz(void)
     return refuse("cuMemDiscardBatchAsync_ptsz", why_discard);
 }
 
-int cuMemExportToShareableHandle(void);
-int cuMemExportToShareableHandle(void)
-{
-    return refuse("cuMemExportToShareableHandle", why_vmm);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuMemImportFromShareableHandle(void);
-int cuMemImportFromShareableHandle(void)
-{
-    return refuse("cuMemImportFromShareableHandle", why_vmm);
 }
 
 int cuMemMapArrayAsync(void);
@@ -731,30 +688,6 @@ int cuMemMapArrayAsync_ptsz(void);
 int cuMemMapArrayAsync_ptsz(void)
 {
     return refuse("cuMemMapArrayAsync_ptsz", why_textures);
-}
-
-int cuMemPoolExportPointer(void);
-int cuMemPoolExportPointer(void)
-{
-    return refuse("cuMemPoolExportPointer", why_ipc);
-}
-
-int cuMemPoolExportToShareableHandle(void);
-int cuMemPoolExportToShareableHandle(void)
-{
-    return refuse("cuMemPoolExportToShareableHandle", why_ipc);
-}
-
-int cuMemPoolImportFromShareableHandle(void);
-int cuMemPoolImportFromShareableHandle(void)
-{
-    return refuse("cuMemPoolImportFromShareableHandle", why_ipc);
-}
-
-int cuMemPoolImportPointer(void);
-int cuMemPoolImportPointer(void)
-{
-    return refuse("cuMemPoolImportPointer", why_ipc);
 }
 
 int cuMemRangeGetAttribute(void);

@@ -3882,6 +3882,209 @@ static CUresult handle_vgpTexObjectDestroy(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpIpcOpenMem(struct vgb_call *c)
+{
+    const struct vgp_args_vgpIpcOpenMem *a = (const void *)c->args;
+    uint64_t at = 8;
+    uint64_t handle_bytes = (uint64_t)a->handle_len * 1;
+    if (a->handle_len > 64 || !vgp_range_ok(at, handle_bytes, c->args_size))
+        return vgb_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
+    const void *handle = (const void *)(c->args + at);
+    at += vgp_round8(handle_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpIpcOpenMem ret = {0};
+    CUresult r = vgb_do_vgpIpcOpenMem(c, a, handle, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuIpcCloseMemHandle(struct vgb_call *c)
+{
+    const struct vgp_args_cuIpcCloseMemHandle *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_cuIpcCloseMemHandle(c, a);
+    return r;
+}
+
+static CUresult handle_vgpIpcGetEvent(struct vgb_call *c)
+{
+    const struct vgp_args_vgpIpcGetEvent *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpIpcGetEvent ret = {0};
+    static __thread struct vgp_outs_vgpIpcGetEvent o;
+    CUresult r = vgb_do_vgpIpcGetEvent(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.handle_len > 64)
+        ret.handle_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.handle, (uint64_t)ret.handle_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpIpcOpenEvent(struct vgb_call *c)
+{
+    const struct vgp_args_vgpIpcOpenEvent *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t handle_bytes = (uint64_t)a->handle_len * 1;
+    if (a->handle_len > 64 || !vgp_range_ok(at, handle_bytes, c->args_size))
+        return vgb_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
+    const void *handle = (const void *)(c->args + at);
+    at += vgp_round8(handle_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpIpcOpenEvent(c, a, handle);
+    return r;
+}
+
+static CUresult handle_vgpMemExport(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemExport *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpMemExport ret = {0};
+    static __thread struct vgp_outs_vgpMemExport o;
+    CUresult r = vgb_do_vgpMemExport(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.token_len > 32)
+        ret.token_len = 32;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.token, (uint64_t)ret.token_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpMemImport(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemImport *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t token_bytes = (uint64_t)a->token_len * 1;
+    if (a->token_len > 32 || !vgp_range_ok(at, token_bytes, c->args_size))
+        return vgb_malformed(c, "token: %u is past its maximum or the record", a->token_len);
+    const void *token = (const void *)(c->args + at);
+    at += vgp_round8(token_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpMemImport(c, a, token);
+    return r;
+}
+
+static CUresult handle_vgpMemHandleTypes(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemHandleTypes *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpMemHandleTypes ret = {0};
+    CUresult r = vgb_do_vgpMemHandleTypes(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpMemPoolExport(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolExport *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpMemPoolExport ret = {0};
+    static __thread struct vgp_outs_vgpMemPoolExport o;
+    CUresult r = vgb_do_vgpMemPoolExport(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.token_len > 32)
+        ret.token_len = 32;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.token, (uint64_t)ret.token_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpMemPoolImport(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolImport *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t token_bytes = (uint64_t)a->token_len * 1;
+    if (a->token_len > 32 || !vgp_range_ok(at, token_bytes, c->args_size))
+        return vgb_malformed(c, "token: %u is past its maximum or the record", a->token_len);
+    const void *token = (const void *)(c->args + at);
+    at += vgp_round8(token_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpMemPoolImport(c, a, token);
+    return r;
+}
+
+static CUresult handle_vgpMemPoolExportPointer(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolExportPointer *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpMemPoolExportPointer ret = {0};
+    static __thread struct vgp_outs_vgpMemPoolExportPointer o;
+    CUresult r = vgb_do_vgpMemPoolExportPointer(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.data_len > 64)
+        ret.data_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.data, (uint64_t)ret.data_len * 1);
+    return r;
+}
+
+static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemPoolImportPointer *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t data_bytes = (uint64_t)a->data_len * 1;
+    if (a->data_len > 64 || !vgp_range_ok(at, data_bytes, c->args_size))
+        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+    const void *data = (const void *)(c->args + at);
+    at += vgp_round8(data_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpMemPoolImportPointer ret = {0};
+    CUresult r = vgb_do_vgpMemPoolImportPointer(c, a, data, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY},
@@ -4075,6 +4278,17 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuArrayGetPlane] = {"cuArrayGetPlane", handle_cuArrayGetPlane, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpTexObjectCreate] = {"vgpTexObjectCreate", handle_vgpTexObjectCreate, 80, 336, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpTexObjectDestroy] = {"vgpTexObjectDestroy", handle_vgpTexObjectDestroy, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpIpcOpenMem] = {"vgpIpcOpenMem", handle_vgpIpcOpenMem, 8, 72, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuIpcCloseMemHandle] = {"cuIpcCloseMemHandle", handle_cuIpcCloseMemHandle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT},
+    [VGP_vgpIpcGetEvent] = {"vgpIpcGetEvent", handle_vgpIpcGetEvent, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpIpcOpenEvent] = {"vgpIpcOpenEvent", handle_vgpIpcOpenEvent, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpMemExport] = {"vgpMemExport", handle_vgpMemExport, 8, 8, VGP_F_REPLY},
+    [VGP_vgpMemImport] = {"vgpMemImport", handle_vgpMemImport, 16, 48, VGP_F_REPLY},
+    [VGP_vgpMemHandleTypes] = {"vgpMemHandleTypes", handle_vgpMemHandleTypes, 8, 8, VGP_F_REPLY},
+    [VGP_vgpMemPoolExport] = {"vgpMemPoolExport", handle_vgpMemPoolExport, 8, 8, VGP_F_REPLY},
+    [VGP_vgpMemPoolImport] = {"vgpMemPoolImport", handle_vgpMemPoolImport, 16, 48, VGP_F_REPLY},
+    [VGP_vgpMemPoolExportPointer] = {"vgpMemPoolExportPointer", handle_vgpMemPoolExportPointer, 8, 8, VGP_F_REPLY},
+    [VGP_vgpMemPoolImportPointer] = {"vgpMemPoolImportPointer", handle_vgpMemPoolImportPointer, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
@@ -4209,7 +4423,11 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuGraphRetainUserObject = (__typeof__(p->cuGraphRetainUserObject))find(ctx, "cuGraphRetainUserObject")) != NULL;
     n += (p->cuGraphUpload = (__typeof__(p->cuGraphUpload))find(ctx, "cuGraphUpload")) != NULL;
     n += (p->cuInit = (__typeof__(p->cuInit))find(ctx, "cuInit")) != NULL;
+    n += (p->cuIpcCloseMemHandle = (__typeof__(p->cuIpcCloseMemHandle))find(ctx, "cuIpcCloseMemHandle")) != NULL;
+    n += (p->cuIpcGetEventHandle = (__typeof__(p->cuIpcGetEventHandle))find(ctx, "cuIpcGetEventHandle")) != NULL;
     n += (p->cuIpcGetMemHandle = (__typeof__(p->cuIpcGetMemHandle))find(ctx, "cuIpcGetMemHandle")) != NULL;
+    n += (p->cuIpcOpenEventHandle = (__typeof__(p->cuIpcOpenEventHandle))find(ctx, "cuIpcOpenEventHandle")) != NULL;
+    n += (p->cuIpcOpenMemHandle_v2 = (__typeof__(p->cuIpcOpenMemHandle_v2))find(ctx, "cuIpcOpenMemHandle_v2")) != NULL;
     n += (p->cuKernelGetAttribute = (__typeof__(p->cuKernelGetAttribute))find(ctx, "cuKernelGetAttribute")) != NULL;
     n += (p->cuKernelGetFunction = (__typeof__(p->cuKernelGetFunction))find(ctx, "cuKernelGetFunction")) != NULL;
     n += (p->cuKernelGetName = (__typeof__(p->cuKernelGetName))find(ctx, "cuKernelGetName")) != NULL;
@@ -4243,6 +4461,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemFreeHost = (__typeof__(p->cuMemFreeHost))find(ctx, "cuMemFreeHost")) != NULL;
     n += (p->cuMemFree_v2 = (__typeof__(p->cuMemFree_v2))find(ctx, "cuMemFree_v2")) != NULL;
     n += (p->cuMemGetAccess = (__typeof__(p->cuMemGetAccess))find(ctx, "cuMemGetAccess")) != NULL;
+    n += (p->cuMemGetAddressRange_v2 = (__typeof__(p->cuMemGetAddressRange_v2))find(ctx, "cuMemGetAddressRange_v2")) != NULL;
     n += (p->cuMemGetAllocationGranularity = (__typeof__(p->cuMemGetAllocationGranularity))find(ctx, "cuMemGetAllocationGranularity")) != NULL;
     n += (p->cuMemGetAllocationPropertiesFromHandle = (__typeof__(p->cuMemGetAllocationPropertiesFromHandle))find(ctx, "cuMemGetAllocationPropertiesFromHandle")) != NULL;
     n += (p->cuMemGetInfo_v2 = (__typeof__(p->cuMemGetInfo_v2))find(ctx, "cuMemGetInfo_v2")) != NULL;
@@ -4250,11 +4469,15 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemHostGetDevicePointer_v2 = (__typeof__(p->cuMemHostGetDevicePointer_v2))find(ctx, "cuMemHostGetDevicePointer_v2")) != NULL;
     n += (p->cuMemHostRegister_v2 = (__typeof__(p->cuMemHostRegister_v2))find(ctx, "cuMemHostRegister_v2")) != NULL;
     n += (p->cuMemHostUnregister = (__typeof__(p->cuMemHostUnregister))find(ctx, "cuMemHostUnregister")) != NULL;
+    n += (p->cuMemImportFromShareableHandle = (__typeof__(p->cuMemImportFromShareableHandle))find(ctx, "cuMemImportFromShareableHandle")) != NULL;
     n += (p->cuMemMap = (__typeof__(p->cuMemMap))find(ctx, "cuMemMap")) != NULL;
     n += (p->cuMemPoolCreate = (__typeof__(p->cuMemPoolCreate))find(ctx, "cuMemPoolCreate")) != NULL;
     n += (p->cuMemPoolDestroy = (__typeof__(p->cuMemPoolDestroy))find(ctx, "cuMemPoolDestroy")) != NULL;
+    n += (p->cuMemPoolExportPointer = (__typeof__(p->cuMemPoolExportPointer))find(ctx, "cuMemPoolExportPointer")) != NULL;
     n += (p->cuMemPoolGetAccess = (__typeof__(p->cuMemPoolGetAccess))find(ctx, "cuMemPoolGetAccess")) != NULL;
     n += (p->cuMemPoolGetAttribute = (__typeof__(p->cuMemPoolGetAttribute))find(ctx, "cuMemPoolGetAttribute")) != NULL;
+    n += (p->cuMemPoolImportFromShareableHandle = (__typeof__(p->cuMemPoolImportFromShareableHandle))find(ctx, "cuMemPoolImportFromShareableHandle")) != NULL;
+    n += (p->cuMemPoolImportPointer = (__typeof__(p->cuMemPoolImportPointer))find(ctx, "cuMemPoolImportPointer")) != NULL;
     n += (p->cuMemPoolSetAccess = (__typeof__(p->cuMemPoolSetAccess))find(ctx, "cuMemPoolSetAccess")) != NULL;
     n += (p->cuMemPoolSetAttribute = (__typeof__(p->cuMemPoolSetAttribute))find(ctx, "cuMemPoolSetAttribute")) != NULL;
     n += (p->cuMemPoolTrimTo = (__typeof__(p->cuMemPoolTrimTo))find(ctx, "cuMemPoolTrimTo")) != NULL;

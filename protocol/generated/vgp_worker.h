@@ -135,7 +135,11 @@ struct vgp_provider {
     __typeof__(&cuGraphRetainUserObject) cuGraphRetainUserObject;
     __typeof__(&cuGraphUpload) cuGraphUpload;
     __typeof__(&cuInit) cuInit;
+    __typeof__(&cuIpcCloseMemHandle) cuIpcCloseMemHandle;
+    __typeof__(&cuIpcGetEventHandle) cuIpcGetEventHandle;
     __typeof__(&cuIpcGetMemHandle) cuIpcGetMemHandle;
+    __typeof__(&cuIpcOpenEventHandle) cuIpcOpenEventHandle;
+    __typeof__(&cuIpcOpenMemHandle_v2) cuIpcOpenMemHandle_v2;
     __typeof__(&cuKernelGetAttribute) cuKernelGetAttribute;
     __typeof__(&cuKernelGetFunction) cuKernelGetFunction;
     __typeof__(&cuKernelGetName) cuKernelGetName;
@@ -169,6 +173,7 @@ struct vgp_provider {
     __typeof__(&cuMemFreeHost) cuMemFreeHost;
     __typeof__(&cuMemFree_v2) cuMemFree_v2;
     __typeof__(&cuMemGetAccess) cuMemGetAccess;
+    __typeof__(&cuMemGetAddressRange_v2) cuMemGetAddressRange_v2;
     __typeof__(&cuMemGetAllocationGranularity) cuMemGetAllocationGranularity;
     __typeof__(&cuMemGetAllocationPropertiesFromHandle) cuMemGetAllocationPropertiesFromHandle;
     __typeof__(&cuMemGetInfo_v2) cuMemGetInfo_v2;
@@ -176,11 +181,15 @@ struct vgp_provider {
     __typeof__(&cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2;
     __typeof__(&cuMemHostRegister_v2) cuMemHostRegister_v2;
     __typeof__(&cuMemHostUnregister) cuMemHostUnregister;
+    __typeof__(&cuMemImportFromShareableHandle) cuMemImportFromShareableHandle;
     __typeof__(&cuMemMap) cuMemMap;
     __typeof__(&cuMemPoolCreate) cuMemPoolCreate;
     __typeof__(&cuMemPoolDestroy) cuMemPoolDestroy;
+    __typeof__(&cuMemPoolExportPointer) cuMemPoolExportPointer;
     __typeof__(&cuMemPoolGetAccess) cuMemPoolGetAccess;
     __typeof__(&cuMemPoolGetAttribute) cuMemPoolGetAttribute;
+    __typeof__(&cuMemPoolImportFromShareableHandle) cuMemPoolImportFromShareableHandle;
+    __typeof__(&cuMemPoolImportPointer) cuMemPoolImportPointer;
     __typeof__(&cuMemPoolSetAccess) cuMemPoolSetAccess;
     __typeof__(&cuMemPoolSetAttribute) cuMemPoolSetAttribute;
     __typeof__(&cuMemPoolTrimTo) cuMemPoolTrimTo;
@@ -466,5 +475,28 @@ struct vgp_outs_vgpNvmlGet {
 CUresult vgb_do_vgpNvmlGet(struct vgb_call *c, const struct vgp_args_vgpNvmlGet *a, struct vgp_ret_vgpNvmlGet *r, struct vgp_outs_vgpNvmlGet *o);
 CUresult vgb_do_vgpTexObjectCreate(struct vgb_call *c, const struct vgp_args_vgpTexObjectCreate *a, const void *desc, const void *view, struct vgp_ret_vgpTexObjectCreate *r);
 CUresult vgb_do_vgpTexObjectDestroy(struct vgb_call *c, const struct vgp_args_vgpTexObjectDestroy *a);
+CUresult vgb_do_vgpIpcOpenMem(struct vgb_call *c, const struct vgp_args_vgpIpcOpenMem *a, const void *handle, struct vgp_ret_vgpIpcOpenMem *r);
+CUresult vgb_do_cuIpcCloseMemHandle(struct vgb_call *c, const struct vgp_args_cuIpcCloseMemHandle *a);
+struct vgp_outs_vgpIpcGetEvent {
+    uint8_t handle[64] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpIpcGetEvent(struct vgb_call *c, const struct vgp_args_vgpIpcGetEvent *a, struct vgp_ret_vgpIpcGetEvent *r, struct vgp_outs_vgpIpcGetEvent *o);
+CUresult vgb_do_vgpIpcOpenEvent(struct vgb_call *c, const struct vgp_args_vgpIpcOpenEvent *a, const void *handle);
+struct vgp_outs_vgpMemExport {
+    uint8_t token[32] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpMemExport(struct vgb_call *c, const struct vgp_args_vgpMemExport *a, struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o);
+CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImport *a, const void *token);
+CUresult vgb_do_vgpMemHandleTypes(struct vgb_call *c, const struct vgp_args_vgpMemHandleTypes *a, struct vgp_ret_vgpMemHandleTypes *r);
+struct vgp_outs_vgpMemPoolExport {
+    uint8_t token[32] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpMemPoolExport(struct vgb_call *c, const struct vgp_args_vgpMemPoolExport *a, struct vgp_ret_vgpMemPoolExport *r, struct vgp_outs_vgpMemPoolExport *o);
+CUresult vgb_do_vgpMemPoolImport(struct vgb_call *c, const struct vgp_args_vgpMemPoolImport *a, const void *token);
+struct vgp_outs_vgpMemPoolExportPointer {
+    uint8_t data[64] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpMemPoolExportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolExportPointer *a, struct vgp_ret_vgpMemPoolExportPointer *r, struct vgp_outs_vgpMemPoolExportPointer *o);
+CUresult vgb_do_vgpMemPoolImportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolImportPointer *a, const void *data, struct vgp_ret_vgpMemPoolImportPointer *r);
 
 #endif

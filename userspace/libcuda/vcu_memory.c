@@ -208,7 +208,7 @@ void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
     }
 }
 
-void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
+static void note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
 {
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
@@ -218,9 +218,46 @@ void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
         .buffer_id = vcu_memory_new_id(),
         .device_ptr = dptr,
         .pool = pool,
+        .opened = opened,
     };
 
     vcu_memory_put(dptr, size, &m);
+}
+
+void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
+{
+    note(dptr, size, pool, 0);
+}
+
+static pthread_mutex_t opened_lock = PTHREAD_MUTEX_INITIALIZER; /* of every `opened` that is not 0 */
+
+void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
+{
+    struct vcu_range r;
+
+    pthread_mutex_lock(&opened_lock);
+    if (vcu_range_find(&device_ranges, dptr, &r) && r.start == dptr && r.size == size &&
+        ((struct vcu_memory *)r.data)->opened != 0)
+        ((struct vcu_memory *)r.data)->opened++;
+    else
+        note(dptr, size, pool, 1);
+    pthread_mutex_unlock(&opened_lock);
+}
+
+bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
+{
+    struct vcu_range r;
+    bool last = false;
+
+    pthread_mutex_lock(&opened_lock);
+    if (vcu_range_find(&device_ranges, dptr, &r) && r.start == dptr &&
+        ((struct vcu_memory *)r.data)->opened != 0 &&
+        --((struct vcu_memory *)r.data)->opened == 0) {
+        last = vcu_memory_take(dptr, VCU_MEM_DEVICE, place);
+        place->m.opened = 1;
+    }
+    pthread_mutex_unlock(&opened_lock);
+    return last;
 }
 
 CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -413,17 +450,4 @@ CUresult vcu_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDe
                                .id = dstDevice == CU_DEVICE_CPU ? 0 : dstDevice };
 
     return vcu_cuMemPrefetchAsync_v2(devPtr, count, location, 0, hStream);
-}
-
-CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    CUresult res = vcu_check_context();
-
-    (void)dptr;
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pHandle == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuIpcGetMemHandle",
-                      "device memory cannot be shared between processes: no one could open it");
 }

@@ -97,7 +97,7 @@ CUresult vcu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
 CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                     CUmemGenericAllocationHandle handle)
 {
-    uint32_t type = 0, location = 0;
+    uint32_t type = 0, location = 0, types = 0;
     CUmemAllocationProp p = { 0 };
     CUresult res = vcu_check_init();
 
@@ -110,6 +110,9 @@ CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                         &p.allocFlags.gpuDirectRDMACapable, &p.allocFlags.usage);
     p.type = (CUmemAllocationType)type;
     p.location.type = (CUmemLocationType)location;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpMemHandleTypes(number(handle), &types);
+    p.requestedHandleTypes = (CUmemAllocationHandleType)types;
     if (res == CUDA_SUCCESS)
         *prop = p;
     return res;

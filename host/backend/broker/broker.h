@@ -80,6 +80,8 @@ struct vgb_quota_pool {
 };
 /* Changes one holder's share from `from` to `to`; false: over the limit, nothing changed. */
 bool vgb_quota_move(struct vgb_quota_pool *q, uint64_t from, uint64_t to);
+/* The same without asking: what is in use already changes hands. */
+void vgb_quota_force(struct vgb_quota_pool *q, uint64_t from, uint64_t to);
 extern struct vgb_quota_pool vgb_vram, vgb_pins;
 
 /* ---- pool.c: worker processes ---- */
@@ -162,6 +164,10 @@ struct vgb_client {
     struct vgb_client_region *regions;
     unsigned nregions;
     uint64_t vram, pinned;   /* shares of the quotas */
+    uint32_t holder;         /* number among holders of shared events, 0: none yet */
+    unsigned nshares;        /* that it has made */
+    unsigned nholds;         /* of what others have made */
+    uint64_t shared_bytes;   /* of what it has made */
 };
 
 struct vgb_client_setup {
@@ -202,6 +208,14 @@ void vgb_client_worker_gone(struct vgb_client *c, uint32_t reason, const char *t
 /* The longest-waiting client without a worker, or NULL. */
 struct vgb_client *vgb_client_waiting(void);
 unsigned vgb_client_count(void);
+
+/* ---- share.c: what one worker has made and others may open ---- */
+
+/* SHARE_NEW, SHARE_OPEN, SHARE_DROP. False: no honest worker says this. */
+bool vgb_share_message(struct vgb_client *c, const struct vgb_msg *m);
+/* The client's worker has ended: it holds nothing any more. */
+void vgb_share_client_gone(struct vgb_client *c);
+unsigned vgb_share_count(void);
 
 /* ---- usage.c ---- */
 

@@ -39,6 +39,7 @@ struct vgb_client *vgb_client_waiting(void)
 
 static void release_quotas(struct vgb_client *c)
 {
+    vgb_share_client_gone(c);
     vgb_quota_move(&vgb_vram, c->vram, 0);
     vgb_quota_move(&vgb_pins, c->pinned, 0);
     c->vram = c->pinned = 0;
@@ -420,6 +421,9 @@ void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
         on_reserve(c, m);
     } else if (m->type == VGB_M_ASK_USAGE) {
         vgb_usage_answer(c->proc, clients);
+    } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP &&
+               vgb_share_message(c, m)) {
+        return;
     } else if (m->type == VGB_M_MAPPED && r && r->complete) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 

@@ -14,3 +14,8 @@ bool vgb_quota_move(struct vgb_quota_pool *q, uint64_t from, uint64_t to)
     q->used = others + to;
     return true;
 }
+
+void vgb_quota_force(struct vgb_quota_pool *q, uint64_t from, uint64_t to)
+{
+    q->used = q->used - from + to;
+}

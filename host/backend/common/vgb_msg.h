@@ -20,6 +20,11 @@ enum vgb_msg_type {
     VGB_M_RESERVE = 5,  /* value = device memory bytes this worker wants reserved in total */
     VGB_M_DEAD = 6,     /* the worker ends: reason (enum vgpu_dead_reason), text */
     VGB_M_ASK_USAGE = 7, /* who uses the GPU how much? */
+    /* Something that other workers of the same VM may open: flags = enum vgb_share_kind, length =
+     * bytes of memory (or of device memory that it stands for), share.payload. Answer: SHARED. */
+    VGB_M_SHARE_NEW = 8,
+    VGB_M_SHARE_OPEN = 9, /* share.token, flags = kind; answer: SHARED */
+    VGB_M_SHARE_DROP = 10, /* share.token: one NEW or OPEN less; no answer */
     /* broker -> worker */
     VGB_M_START = 16,   /* fds: window, doorbell [, wake]; offset, length = slice of the window */
     VGB_M_MAP = 17,     /* fds as the runs say; region, va, length, offset, flags, runs */
@@ -29,6 +34,34 @@ enum vgb_msg_type {
     /* answer to ASK_USAGE: nruns = rows of uses[], of length clients with a context; va = bytes and
      * offset = processor time of all of them; value = quota of device memory, 0 = none */
     VGB_M_USAGE = 21,
+    /* answer to SHARE_NEW and SHARE_OPEN: status; value = the worker's number, as holder of events;
+     * length; share; fds: the memory, which the broker itself has made (none for PAYLOAD) */
+    VGB_M_SHARED = 22,
+};
+
+#define VGB_TOKEN 32   /* bytes, random */
+#define VGB_PAYLOAD 64 /* bytes: a CUipcMemHandle or CUipcEventHandle */
+
+enum vgb_share_kind {
+    VGB_SHARE_MEMORY = 1,  /* sealed memory; can be opened while its maker holds it */
+    VGB_SHARE_FD = 2,      /* sealed memory; can be opened while anybody holds it */
+    VGB_SHARE_EVENT = 3,   /* one page, as MEMORY; see struct vgb_event_head */
+    VGB_SHARE_PAYLOAD = 4, /* no memory here: bytes that a provider gave and will understand */
+    VGB_SHARE_KINDS
+};
+
+/*
+ * How the page of an event starts (the software GPU's sg_share.h): a futex, and the numbers of those
+ * who have the page. When a worker ends the broker takes its number out, so that nobody waits for it.
+ */
+struct vgb_event_head {
+    uint32_t wake;
+    uint32_t holders[63];
+};
+
+struct vgb_share_words {
+    uint8_t token[VGB_TOKEN];
+    uint8_t payload[VGB_PAYLOAD];
 };
 
 #define VGB_MAP_READONLY (1u << 0) /* no write access */
@@ -68,6 +101,7 @@ struct vgb_msg {
     union {
         struct vgb_run runs[VGB_MSG_RUNS];
         struct vgb_use uses[VGB_MSG_RUNS]; /* USAGE */
+        struct vgb_share_words share;      /* SHARE_*, SHARED */
     };
 };
 

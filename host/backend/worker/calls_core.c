@@ -25,6 +25,9 @@ void vgb_calls_init(struct vgb_worker *w)
         memcpy(&vgb_provider.cuEventElapsedTime_v2, &sym, sizeof(sym));
     }
     vgb_quota_wrap(w);
+    vgb_ipc_wrap(w);
+    vgb_share_wrap(w);
+    vgb_share_init(w);
 }
 
 /* Fills a string result; returns its length with the NUL. */
@@ -82,6 +85,11 @@ CUresult vgb_do_vgpDeviceInfo(struct vgb_call *c, const struct vgp_args_vgpDevic
             o->attributes[i] = value;
         r->attributes_len = (uint32_t)i + 1;
     }
+    /* Descriptors of NVIDIA's driver do not leave the worker. */
+    o->attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] &=
+        vgb_share_handle_types() != 0;
+    o->attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
+        (int)vgb_share_handle_types();
     return CUDA_SUCCESS;
 }
 

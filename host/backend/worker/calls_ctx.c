@@ -56,6 +56,7 @@ static uint64_t leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
     vgb_waits_forget_context(w, ctx);
     vgb_drop_owned(w, handle);
     uint64_t bytes = vgb_quota_detach_context(w, ctx);
+    vgb_ipc_context_gone(w, ctx);
     if (w->bounce.registered == ctx)
         w->bounce.registered = NULL; /* the registration ends with the context */
     vgb_set_context(w, NULL);

@@ -106,22 +106,6 @@ CUresult vgb_do_cuMemPrefetchAsync_v2(struct vgb_call *c,
     return vgb_provider.cuMemPrefetchAsync_v2(a->devPtr, a->count, location, a->flags, stream);
 }
 
-CUresult vgb_do_cuIpcGetMemHandle(struct vgb_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
-                                  struct vgp_ret_cuIpcGetMemHandle *r,
-                                  struct vgp_outs_cuIpcGetMemHandle *o)
-{
-    CUipcMemHandle h;
-
-    if (!vgb_provider.cuIpcGetMemHandle)
-        return vgb_missing(c, "cuIpcGetMemHandle");
-    CUresult e = vgb_provider.cuIpcGetMemHandle(&h, a->dptr);
-    if (e == CUDA_SUCCESS) {
-        memcpy(o->pHandle, &h, sizeof(o->pHandle));
-        r->pHandle_len = sizeof(o->pHandle);
-    }
-    return e;
-}
-
 CUresult vgb_do_vgpPointerManaged(struct vgb_call *c, const struct vgp_args_vgpPointerManaged *a,
                                   struct vgp_ret_vgpPointerManaged *r)
 {

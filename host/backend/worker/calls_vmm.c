@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgb_fd.h"
 #include "vgp_worker.h"
 
 /* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
@@ -16,8 +17,10 @@
 
 /* Physical memory that the client has. */
 struct phys {
-    uint64_t bytes;
+    uint64_t bytes; /* that count; 0 when another process has made it */
     uint32_t handles, mappings; /* that keep it alive */
+    bool shareable, imported;
+    uint8_t token[VGB_TOKEN]; /* when it is shareable */
 };
 
 /* What a handle of the client stands for. */
@@ -42,6 +45,8 @@ static void phys_settle_locked(struct vgb_worker *w, struct phys *p)
     if (p->handles || p->mappings)
         return;
     vgb_quota_give(w, p->bytes);
+    if (p->imported)
+        vgb_share_drop(w, p->token);
     free(p);
 }
 
@@ -89,12 +94,14 @@ static void insert_locked(const struct mapping *m)
 
 /* ---- physical memory ---- */
 
-/* Memory of the host's processors is not counted by any quota, and exported memory could leave the
- * client: both are refused, whatever the provider can do. */
+/* Memory of the host's processors is not counted by any quota, and what is exported by anything but
+ * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
 static CUresult check_prop(struct vgb_call *c, uint32_t handle_types, uint32_t location)
 {
-    if (handle_types != CU_MEM_HANDLE_TYPE_NONE) {
-        vgb_notify_detail(c->w, "memory that can be exported is not served");
+    if (handle_types & ~vgb_share_handle_types()) {
+        vgb_notify_detail(c->w, vgb_share_handle_types()
+                                    ? "memory can be exported by descriptor only"
+                                    : "memory that can be exported is not served with this GPU");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (location == CU_MEM_LOCATION_TYPE_HOST || location == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -147,6 +154,8 @@ CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCre
     prop.allocFlags.compressionType = a->compression;
     prop.allocFlags.gpuDirectRDMACapable = a->rdma;
     prop.allocFlags.usage = a->usage;
+    prop.requestedHandleTypes = (CUmemAllocationHandleType)a->handleTypes;
+    vgb_share_forget();
     al = malloc(sizeof(*al));
     p = calloc(1, sizeof(*p));
     r = al && p && vgb_quota_take(c->w, a->size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,6 +171,7 @@ CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCre
     }
     p->bytes = a->size;
     p->handles = 1;
+    p->shareable = a->handleTypes && vgb_share_latest(p->token);
     al->phys = p;
     vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
     return CUDA_SUCCESS;
@@ -222,6 +232,77 @@ CUresult vgb_do_vgpMemRetain(struct vgb_call *c, const struct vgp_args_vgpMemRet
     else
         free(al);
     return r;
+}
+
+/* ---- exported and imported ---- */
+
+CUresult vgb_do_vgpMemExport(struct vgb_call *c, const struct vgp_args_vgpMemExport *a,
+                             struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o)
+{
+    struct allocation *al;
+    CUresult e = allocation_get(c, a->handle, &al);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!al->phys->shareable) {
+        vgb_notify_detail(c->w, "the memory was not made to be exported");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(o->token, al->phys->token, VGB_TOKEN);
+    r->token_len = VGB_TOKEN;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImport *a,
+                             const void *token)
+{
+    struct allocation *al;
+    struct phys *p;
+    uint64_t length;
+    CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->token_len != VGB_TOKEN)
+        return vgb_malformed(c, "a token has %u bytes", a->token_len);
+    if (!vgb_share_handle_types() || !vgb_provider.cuMemImportFromShareableHandle ||
+        !vgb_provider.cuMemRelease)
+        return vgb_missing(c, "cuMemImportFromShareableHandle");
+    al = calloc(1, sizeof(*al));
+    p = calloc(1, sizeof(*p));
+    int fd = al && p ? vgb_share_open(c->w, token, &length) : -2;
+
+    r = fd >= 0    ? vgb_provider.cuMemImportFromShareableHandle(
+                      &al->handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        : fd == -1 ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_ERROR_OUT_OF_MEMORY;
+    if (fd == -1)
+        vgb_notify_detail(c->w, "no process has the memory any more");
+    if (fd >= 0 && r != CUDA_SUCCESS)
+        vgb_share_drop(c->w, token);
+    vgb_close(&fd);
+    if (r != CUDA_SUCCESS) {
+        free(al);
+        free(p);
+        return r;
+    }
+    p->handles = 1;
+    p->shareable = p->imported = true;
+    memcpy(p->token, token, VGB_TOKEN);
+    al->phys = p;
+    vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpMemHandleTypes(struct vgb_call *c, const struct vgp_args_vgpMemHandleTypes *a,
+                                  struct vgp_ret_vgpMemHandleTypes *r)
+{
+    struct allocation *al;
+    CUresult e = allocation_get(c, a->handle, &al);
+
+    if (e == CUDA_SUCCESS && al->phys->shareable)
+        r->handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return e;
 }
 
 CUresult vgb_do_vgpMemAllocationProp(struct vgb_call *c,
@@ -385,7 +466,11 @@ CUresult vgb_do_vgpMemPoolCreate(struct vgb_call *c, const struct vgp_args_vgpMe
     props.location.id = a->locationId;
     props.maxSize = a->maxSize;
     props.usage = a->usage;
+    props.handleTypes = (CUmemAllocationHandleType)a->handleTypes;
+    vgb_share_forget();
     r = vgb_provider.cuMemPoolCreate(&pool, &props);
+    if (r == CUDA_SUCCESS && a->handleTypes)
+        vgb_share_note_pool(pool);
     if (r == CUDA_SUCCESS)
         vgb_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
     return r;

@@ -72,6 +72,8 @@ static bool handle(struct vgb_worker *w, const struct vgb_msg *m, const int *fds
     case VGB_M_USAGE:
         vgb_close_all(fds, nfds);
         return true;
+    case VGB_M_SHARED:
+        return true; /* whoever asked takes the descriptor */
     default:
         break;
     }
@@ -126,6 +128,28 @@ void vgb_control_usage(struct vgb_worker *w, struct vgb_msg *m)
     do {
         receive(w, m, fds, &nfds, 0);
     } while (!handle(w, m, fds, nfds));
+}
+
+int vgb_control_share(struct vgb_worker *w, struct vgb_msg *m)
+{
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, m);
+    do {
+        receive(w, m, fds, &nfds, 0);
+    } while (!handle(w, m, fds, nfds));
+    if (nfds > 1)
+        vgb_close_all(fds + 1, nfds - 1);
+    return nfds ? fds[0] : -1;
+}
+
+void vgb_control_drop(struct vgb_worker *w, const uint8_t *token)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_DROP};
+
+    memcpy(m.share.token, token, VGB_TOKEN);
+    answer(w, &m);
 }
 
 /* Maps this client's slice of the window, and nothing else of it. */

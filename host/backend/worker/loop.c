@@ -98,6 +98,7 @@ void vgb_loop(struct vgb_worker *w)
             continue;
         vgb_waits_hand_over(w);
         vgb_async_error_retry(w);
+        vgb_share_flush(w);
         vgb_quota_trim(w);
         /* This much polling found nothing: less next time. A short sleep: more. */
         if (w->spin_ns > SPIN_MIN_NS)

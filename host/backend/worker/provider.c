@@ -48,6 +48,7 @@ static const char *load_core(void)
     load("cuMemHostUnregister", &vgb_cu.MemHostUnregister);
     load("sg_last_error_detail", &vgb_cu.last_error_detail);
     load("sg_set_error_sink", &vgb_cu.set_error_sink);
+    load("sg_set_share", &vgb_cu.set_share);
     vgb_cu.is_soft = load("sg_set_print_sink", &vgb_cu.set_print_sink);
     return NULL;
 }

@@ -96,6 +96,49 @@ void vgb_handles_each(struct vgb_handles *t, unsigned type,
                       void (*fn)(struct vgb_handle_entry *e, uint64_t handle, void *arg),
                       void *arg);
 
+/* ---- share.c: what other workers of this VM may open ---- */
+
+/* As the software GPU's sg_share.h declares it. */
+struct vgb_share_ops {
+    int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);
+    int (*open)(void *arg, uint32_t kind, const uint8_t *token, uint32_t *holder);
+    void (*close)(void *arg, const uint8_t *token);
+    int (*again)(void *arg, const uint8_t *token);
+    bool (*gone)(void *arg, uint32_t holder);
+};
+
+/* Offers it to the provider. Dispatcher, before the sandbox. */
+void vgb_share_init(struct vgb_worker *w);
+/* The token that the provider got for the latest thing it made; false: it made nothing since the
+ * last vgb_share_forget(). */
+bool vgb_share_latest(uint8_t *token);
+void vgb_share_forget(void);
+/* Opens what another worker has made (kind FD): a descriptor, or -1. Dispatcher. */
+int vgb_share_open(struct vgb_worker *w, const uint8_t *token, uint64_t *length);
+/* One open (or create) less; any thread. */
+void vgb_share_drop(struct vgb_worker *w, const uint8_t *token);
+/* Tells the broker what other threads have dropped. Dispatcher. */
+void vgb_share_flush(struct vgb_worker *w);
+/* Bytes of a provider's own handle: a token for them, and what is behind one. Dispatcher. */
+CUresult vgb_share_put(struct vgb_worker *w, const void *payload, uint64_t device_bytes,
+                       uint8_t *token);
+CUresult vgb_share_get(struct vgb_worker *w, const uint8_t *token, void *payload);
+
+/* CU_MEM_HANDLE_TYPE_* that can be served: descriptors, when the provider asks for its memory. */
+uint32_t vgb_share_handle_types(void);
+
+/* ---- calls_ipc.c ---- */
+
+/* calls_share.c: the same for pools. */
+void vgb_share_wrap(struct vgb_worker *w);
+/* A pool has been made that can be exported; without memory for that it cannot. */
+void vgb_share_note_pool(CUmemoryPool pool);
+
+/* Puts the bookkeeping of handles in front of the provider's calls that end what they stand for. */
+void vgb_ipc_wrap(struct vgb_worker *w);
+/* What the context had opened or given out is gone. */
+void vgb_ipc_context_gone(struct vgb_worker *w, CUcontext ctx);
+
 /* ---- provider.c ---- */
 
 /* What the worker's own machinery needs, whatever the calls of the protocol are. */
@@ -121,6 +164,8 @@ struct vgb_core {
     const char *(*last_error_detail)(void);
     void (*set_print_sink)(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
     void (*set_error_sink)(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+    /* Optional: the provider asks for memory that other processes may open; share.c. */
+    void (*set_share)(const struct vgb_share_ops *ops, void *arg);
     void *dl;
     bool is_soft;
     int driver_version;
@@ -423,6 +468,10 @@ int vgb_control_wait_start(struct vgb_worker *w);
 bool vgb_control_reserve(struct vgb_worker *w, uint64_t total);
 /* Asks the broker who uses the GPU how much: a VGB_M_USAGE; blocks for its answer. */
 void vgb_control_usage(struct vgb_worker *w, struct vgb_msg *m);
+
+/* A SHARE_NEW or SHARE_OPEN; *m becomes the answer. A descriptor that the caller closes, or -1. */
+int vgb_control_share(struct vgb_worker *w, struct vgb_msg *m);
+void vgb_control_drop(struct vgb_worker *w, const uint8_t *token);
 
 _Noreturn void vgb_loop(struct vgb_worker *w);
 void vgb_dispatch_one(struct vgb_worker *w);
