@@ -36,7 +36,7 @@ refuse "an unknown handle kind is refused" 's/handle:event hEvent/handle:evnt hE
 refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing async/'
 refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait worker=custom/call 0x0415 cuEventSynchronize wait/'
 refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
-refuse "a refusal without a reason's text is refused" 's/^reason ipc /reason ipx /'
+refuse "a refusal without a reason's text is refused" 's/^reason vmm /reason vnm /'
 refuse "an array of an unknown handle kind is refused" 's/in array:u32 attributeIds/in array:handle:evnt attributeIds/'
 refuse "a meaning that does not fit its field is refused" 's/in u64 value : uint64_t/in u64 value varies : uint64_t/'
 refuse "an array of structs as result is refused" 's/out array:i32 attributes max=256/out array:struct:CUmemLocation attributes max=256/'

@@ -322,6 +322,7 @@ CASE(ipc_event, CF_ALONE)
     OK("event_sync", cuEventSynchronize(e));
     OK("destroy_there", peer_do(&peer, P_END_EVENT, there, 0, 0, NULL));
     OK("destroy", cuEventDestroy(e));
+    NEED(cuCtxSynchronize()); /* so that it has happened */
     RC_IN("open_destroyed", open_event_there(&peer, &h, &there), CUDA_ERROR_INVALID_HANDLE,
           CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_MAP_FAILED);
     peer_end(&peer, false);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- messages ---- */
@@ -121,11 +122,17 @@ CUresult peer_answer(struct peer *p, uint64_t *value)
 bool peer_answered(struct peer *p, int ms)
 {
     struct pollfd f = {.fd = p->sock, .events = POLLIN};
+    struct timespec now;
+    int64_t end = 0, left = ms;
     int r;
 
-    do
-        r = poll(&f, 1, ms);
-    while (r < 0 && errno == EINTR);
+    do { /* signals must not make it longer */
+        r = poll(&f, 1, (int)left);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        int64_t at = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+        end = end ? end : at + ms;
+        left = end > at ? end - at : 0;
+    } while (r < 0 && errno == EINTR && left);
     return r == 1;
 }
 
