@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +182,75 @@ CUresult cuMemFree_v2(CUdeviceptr p)
 {
     free((void *)(uintptr_t)p);
     return fault;
+}
+
+/* Handles as a driver's: bytes that mean something on the whole host, which no guest may see. */
+struct ipc {
+    unsigned char mark[56];
+    uint64_t object;
+};
+
+static void fill(void *out, uint64_t object)
+{
+    struct ipc h = {.object = object};
+
+    memset(h.mark, IPC_MARK, sizeof(h.mark));
+    memcpy(out, &h, sizeof(h));
+}
+
+static bool real(const void *handle, uint64_t *object)
+{
+    struct ipc h;
+
+    memcpy(&h, handle, sizeof(h));
+    *object = h.object;
+    for (unsigned i = 0; i < sizeof(h.mark); i++) {
+        if (h.mark[i] != IPC_MARK)
+            return false;
+    }
+    return true;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+{
+    *base = p;
+    *size = 4096;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
+{
+    fill(h, p);
+    return fault;
+}
+
+/* Of another process: the address cannot be used here, so the test only looks at it. */
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
+{
+    uint64_t object;
+
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !real(&h, &object))
+        return CUDA_ERROR_UNKNOWN;
+    *p = object;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr p)
+{
+    return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *h, CUevent e)
+{
+    fill(h, (uintptr_t)e);
+    return fault;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *e, CUipcEventHandle h)
+{
+    uint64_t object;
+
+    return real(&h, &object) ? cuEventCreate(e, 0) : CUDA_ERROR_UNKNOWN;
 }
 
 static CUresult copy(void *to, const void *from, size_t n)

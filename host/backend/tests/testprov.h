@@ -8,4 +8,7 @@
 #define VALUE_FAULT 0xb4
 #define VALUE_PRINT 0xb5
 
+/* Every byte of a handle that only drivers may see. */
+#define IPC_MARK 0xa7
+
 #endif

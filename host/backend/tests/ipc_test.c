@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handles of a driver that has its own (cuIpc*): they stay with the broker, the guest gets tokens;
+ * with real brokers and workers, as in process_test.c.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgp_calls.h"
+
+struct token {
+    uint8_t b[64];
+};
+
+static int setup(void **state)
+{
+    struct broker *b = calloc(1, sizeof(*b));
+
+    *state = b;
+    return broker_start(b, NULL);
+}
+
+static int teardown(void **state)
+{
+    struct broker *b = *state;
+
+    broker_stop(b);
+    free(b);
+    return 0;
+}
+
+static void client(struct guest *g, const struct broker *b, const char *name)
+{
+    assert_int_equal(guest_connect(g, b->sock, name), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+static int get_mem(struct guest *g, uint64_t dptr, struct token *t)
+{
+    struct vgp_args_cuIpcGetMemHandle a = {.dptr = dptr};
+    const struct vgp_ret_cuIpcGetMemHandle *ret = NULL;
+    uint32_t size = 0;
+    int r = guest_call(g, VGP_cuIpcGetMemHandle, &a, sizeof(a), (const void **)&ret, &size);
+
+    if (r)
+        return r;
+    assert_int_equal(ret->pHandle_len, sizeof(*t));
+    assert_true(size >= sizeof(*ret) + sizeof(*t));
+    memcpy(t, ret + 1, sizeof(*t));
+    return 0;
+}
+
+static int open_bytes(struct guest *g, const void *bytes, uint32_t n, uint32_t flags, uint64_t *dptr)
+{
+    struct vgp_args_vgpIpcOpenMem a = {.flags = flags, .handle_len = n};
+    const struct vgp_ret_vgpIpcOpenMem *ret = NULL;
+    uint32_t size;
+
+    guest_submit(g, VGP_vgpIpcOpenMem, 0, &a, sizeof(a), bytes, n);
+    int r = guest_wait(g, 0, (const void **)&ret, &size, 5000);
+
+    if (!r)
+        *dptr = ret->dptr;
+    return r;
+}
+
+static int open_mem(struct guest *g, const struct token *t, uint64_t *dptr)
+{
+    return open_bytes(g, t, sizeof(*t), CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, dptr);
+}
+
+static int close_mem(struct guest *g, uint64_t dptr)
+{
+    struct vgp_args_cuIpcCloseMemHandle a = {.dptr = dptr};
+
+    return guest_call(g, VGP_cuIpcCloseMemHandle, &a, sizeof(a), NULL, NULL);
+}
+
+static void test_driver_handles_stay(void **state)
+{
+    struct guest one, two;
+    struct token t, again;
+    uint64_t p = 0, q = 0, q2 = 0;
+    unsigned marks = 0;
+
+    client(&one, *state, "one");
+    client(&two, *state, "two");
+    assert_int_equal(guest_alloc(&one, 4096, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    assert_int_equal(get_mem(&one, p, &again), 0);
+    assert_memory_equal(&t, &again, sizeof(t));
+    for (unsigned i = 0; i < sizeof(t); i++)
+        marks += t.b[i] == IPC_MARK;
+    assert_true(marks < 8); /* nothing of the driver's own handle */
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    assert_int_equal(q, p); /* the driver got what it had given */
+    assert_int_equal(open_mem(&two, &t, &q2), 0);
+    assert_int_equal(close_mem(&two, q), 0);
+    assert_int_equal(close_mem(&two, q), 0);
+    /* Freed: the token is nothing, and the next memory has another one. */
+    assert_int_equal(guest_free(&one, p), 0);
+    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(guest_alloc(&one, 4096, &p), 0);
+    assert_int_equal(get_mem(&one, p, &again), 0);
+    assert_memory_not_equal(&t, &again, sizeof(t));
+    guest_close(&one);
+    for (int i = 0; i < 200 && open_mem(&two, &again, &q) == 0; i++)
+        usleep(10000); /* until the broker has seen its end */
+    assert_int_equal(open_mem(&two, &again, &q), CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&two);
+}
+
+/* No bytes of the guest's reach the driver as a handle. */
+static void test_invented(void **state)
+{
+    struct guest one, two;
+    struct token t, bad;
+    uint64_t p = 0, q = 0;
+
+    client(&one, *state, "one");
+    client(&two, *state, "two");
+    assert_int_equal(guest_alloc(&one, 4096, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    memset(&bad, IPC_MARK, sizeof(bad)); /* a driver's handle */
+    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+    memset(&bad, 0, sizeof(bad));
+    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+    for (unsigned bit = 0; bit < 8 * sizeof(t); bit++) {
+        bad = t;
+        bad.b[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+    }
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    assert_int_equal(open_bytes(&two, &t, sizeof(t), 7, &q), CUDA_ERROR_UNKNOWN); /* the driver's */
+    assert_int_equal(open_bytes(&two, &t, 63, 1, &q), -2); /* no honest guest: the client ends */
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    guest_close(&one);
+    guest_close(&two);
+}
+
+/* A token of one broker is nothing to another one, nor to the same after a restart. */
+static void test_other_brokers(void **state)
+{
+    struct broker other = {0};
+    struct guest one, two;
+    struct token t;
+    uint64_t p = 0, q = 0;
+
+    assert_int_equal(broker_start(&other, NULL), 0);
+    client(&one, *state, "one");
+    client(&two, &other, "two");
+    assert_int_equal(guest_alloc(&one, 4096, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&two);
+    broker_stop(&other);
+    assert_int_equal(broker_start(&other, NULL), 0);
+    client(&two, &other, "two");
+    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&two);
+    guest_close(&one);
+    broker_stop(&other);
+}
+
+static int event_handle(struct guest *g, uint64_t event, struct token *t)
+{
+    struct vgp_args_vgpIpcGetEvent a = {.event = event};
+    const struct vgp_ret_vgpIpcGetEvent *ret = NULL;
+    int r = guest_call(g, VGP_vgpIpcGetEvent, &a, sizeof(a), (const void **)&ret, NULL);
+
+    if (!r)
+        memcpy(t, ret + 1, sizeof(*t));
+    return r;
+}
+
+static int open_event(struct guest *g, const struct token *t, uint64_t event)
+{
+    struct vgp_args_vgpIpcOpenEvent a = {.handle_len = sizeof(*t), .event = event};
+    const void *p;
+    uint32_t size;
+
+    guest_submit(g, VGP_vgpIpcOpenEvent, 0, &a, sizeof(a), t, sizeof(*t));
+    return guest_wait(g, 0, &p, &size, 5000);
+}
+
+static void test_events(void **state)
+{
+    const uint64_t e = VGP_HANDLE(VGP_H_EVENT, 1, 1), e2 = VGP_HANDLE(VGP_H_EVENT, 1, 2);
+    struct vgp_args_cuEventCreate create = {
+        .phEvent = e, .Flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING};
+    struct vgp_args_cuEventDestroy_v2 destroy = {.hEvent = e};
+    struct guest one, two;
+    struct token t, m;
+    uint64_t p = 0, q;
+
+    client(&one, *state, "one");
+    client(&two, *state, "two");
+    guest_submit(&one, VGP_cuEventCreate, VGP_NO_REPLY, &create, sizeof(create), NULL, 0);
+    assert_int_equal(event_handle(&one, e, &t), 0);
+    assert_int_equal(event_handle(&one, e2, &m), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(open_event(&two, &t, e), 0);
+    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_HANDLE); /* not memory */
+    assert_int_equal(guest_alloc(&one, 4096, &p), 0);
+    assert_int_equal(get_mem(&one, p, &m), 0);
+    assert_int_equal(open_event(&two, &m, e2), CUDA_ERROR_INVALID_HANDLE); /* not an event */
+    guest_submit(&one, VGP_cuEventDestroy_v2, VGP_NO_REPLY, &destroy, sizeof(destroy), NULL, 0);
+    assert_int_equal(get_mem(&one, p, &m), 0); /* so that it has happened */
+    assert_int_equal(open_event(&two, &t, e2), CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&one);
+    guest_close(&two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_driver_handles_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_events, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
