@@ -229,33 +229,56 @@ void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
     note(dptr, size, pool, 0);
 }
 
-static pthread_mutex_t opened_lock = PTHREAD_MUTEX_INITIALIZER; /* of every `opened` that is not 0 */
+/* Makes counting and entering one step. */
+static pthread_mutex_t opened_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct opened {
+    uint64_t start, size;
+    struct vcu_place *place;
+    bool counted;
+};
+
+static bool open_once_more(const struct vcu_range *range, void *arg)
+{
+    struct vcu_memory *m = range->data;
+    struct opened *o = arg;
+
+    o->counted = range->start == o->start && range->size == o->size && m->opened != 0;
+    m->opened += o->counted;
+    return false; /* it stays */
+}
 
 void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
 {
-    struct vcu_range r;
+    struct opened o = { .start = dptr, .size = size };
 
     pthread_mutex_lock(&opened_lock);
-    if (vcu_range_find(&device_ranges, dptr, &r) && r.start == dptr && r.size == size &&
-        ((struct vcu_memory *)r.data)->opened != 0)
-        ((struct vcu_memory *)r.data)->opened++;
-    else
+    vcu_range_edit(&device_ranges, dptr, open_once_more, &o);
+    if (!o.counted)
         note(dptr, size, pool, 1);
     pthread_mutex_unlock(&opened_lock);
 }
 
+static bool open_once_less(const struct vcu_range *range, void *arg)
+{
+    struct vcu_memory *m = range->data;
+    struct opened *o = arg;
+
+    if (range->start != o->start || m->opened == 0 || --m->opened != 0)
+        return false;
+    copy_out(range, o->place);
+    o->place->m.opened = 1;
+    free(m);
+    return true;
+}
+
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
 {
-    struct vcu_range r;
-    bool last = false;
+    struct opened o = { .start = dptr, .place = place };
+    bool last;
 
     pthread_mutex_lock(&opened_lock);
-    if (vcu_range_find(&device_ranges, dptr, &r) && r.start == dptr &&
-        ((struct vcu_memory *)r.data)->opened != 0 &&
-        --((struct vcu_memory *)r.data)->opened == 0) {
-        last = vcu_memory_take(dptr, VCU_MEM_DEVICE, place);
-        place->m.opened = 1;
-    }
+    last = vcu_range_edit(&device_ranges, dptr, open_once_less, &o);
     pthread_mutex_unlock(&opened_lock);
     return last;
 }
