@@ -45,7 +45,8 @@ static void say(const struct sg_diag *d)
 static void run(struct sg_module *m)
 {
     struct sg_launch l = {.grid = {2, 1, 1}, .block = {48, 1, 1}, .dynamic_shared = 256,
-                          .max_instructions = BUDGET, .print = fz_no_print};
+                          .max_instructions = BUDGET, .print = fz_no_print,
+                          .texture = fz_texture};
     uint64_t params[SG_MAX_PARAM_BYTES / 8 + 1];
     struct sg_kernel_info info;
     struct sg_fault fault = {.message = ""};
@@ -71,6 +72,7 @@ static void run(struct sg_module *m)
         params[i] = 0x0000000300000002ull;
     params[0] = (uintptr_t)fz_alloc(ROOM);
     params[1] = (uintptr_t)fz_alloc(ROOM);
+    fz_textures(params[1], ROOM);
     l.params = params;
     if (sg_exec_launch(&l, &fault)) {
         if (!fault.message[0])
