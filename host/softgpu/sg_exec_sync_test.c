@@ -133,6 +133,29 @@ static void test_copy(const char *op, int size, int source)
     tm_free_all();
 }
 
+/* With ignore-src lane by lane: zeroes, and an address that is none is not read. */
+static void test_ignore(const char *op, int size)
+{
+    char body[1024], name[96];
+    uint8_t *mem = tm_alloc(32 * LANES);
+    bool ok = true;
+
+    snprintf(name, sizeof(name), "%s of %d bytes, ignore-src", op, size);
+    for (int i = 0; i < 16 * LANES; i++)
+        mem[i] = (uint8_t)(i * 7 + 1);
+    snprintf(body, sizeof(body), "mov.u64 %%rd4, -1;\nst.shared.v2.u64 [%%r4], {%%rd4, %%rd4};\n"
+             "selp.b64 %%rd5, 64, %%rd3, %%p1;\n%s [%%r4], [%%rd5], %d, %%p1;\n"
+             "cp.async.wait_all;\nld.shared.v2.u64 {%%rd4, %%rd5}, [%%r4];\n"
+             "st.global.v2.u64 [%%rd3+%d], {%%rd4, %%rd5};", op, size, 16 * LANES);
+    if (launch(name, body, mem)) {
+        for (int i = 0; i < LANES; i++)
+            for (int k = 0; k < 16; k++)
+                ok = ok && mem[16 * LANES + i * 16 + k] == (k >= size ? 0xff : i & 1 ? 0 : mem[i * 16 + k]);
+        t_result(name, ok, "a byte differs");
+    }
+    tm_free_all();
+}
+
 /* What orders memory or grids changes no register and no memory. */
 static void test_nothing(const char *op)
 {
@@ -185,6 +208,8 @@ int main(void)
     test_copy("cp.async.ca.shared.global.L2::128B", 16, -1);
     test_copy("cp.async.ca.shared.global.L2::128B", 16, 0);
     test_copy("cp.async.cg.shared.global", 16, -1);
+    test_ignore("cp.async.ca.shared.global", 4);
+    test_ignore("cp.async.cg.shared.global", 16);
     test_copy("cp.async.cg.shared.global", 16, 5);
     test_copy("cp.async.cg.shared.global.L2::64B", 16, 16);
     test_copy("cp.async.cg.shared.global.L2::128B", 16, -1);

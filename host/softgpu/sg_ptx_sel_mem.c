@@ -568,10 +568,13 @@ static int emit_cp(struct sg_dec *d)
         return sg_dec_syntax(d, "cp.async: a size of 4, 8 or 16 expected");
     if (address(d, 0, SG_SP_SHARED, &x) || address(d, 1, SG_SP_GLOBAL, &y))
         return d->err;
-    if (d->nops > 3 && d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_PRED)
-        return sg_dec_refuse(d, "the ignore-src predicate is not available");
-    if (d->nops > 3 && !(d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_64))
+    if (d->nops > 3 && d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_PRED) {
+        n = sg_temp(d, SG_TY_U32); /* ignore-src: nothing is read, all is zero */
+        sg_emit(d, "selp.b32", n, sg_const32(d, 0), sg_const32(d, (uint32_t)d->ops[2].imm),
+                sg_src(d, 3, SG_TY_PRED));
+    } else if (d->nops > 3 && !(d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_64)) {
         n = sg_src(d, 3, SG_TY_U32);
+    }
     /* offsets are folded in: the handler has room for one only */
     f[0] = sg_temp(d, SG_TY_U32);
     sg_emit(d, "add.b32", f[0], x.op, sg_const32(d, (uint32_t)x.off), NONE);
