@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: the linker, for what an interpreter can link: one PTX input, which is its own result.
- * Several inputs would have to be merged into one PTX module; that is refused.
+ * Driver API: the linker, for what an interpreter can link: PTX, alone or in fat binaries. The result
+ * is one PTX text (sg_ptx_link.c).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +13,21 @@ struct link {
     struct sg_obj obj;
     struct sg_jit jit;
     pthread_mutex_t lock;
-    char *text; /* the input, NUL-terminated */
-    size_t len;
+    struct sg_image *in; /* PTX texts */
+    char (*names)[64];   /* what the caller calls them */
+    uint32_t n, cap;
+    struct sg_image done; /* cuLinkComplete's result, which lives as long as the link state */
 };
 
 static void link_free(struct sg_obj *obj)
 {
     struct link *l = (struct link *)obj;
 
-    free(l->text);
+    for (uint32_t i = 0; i < l->n; i++)
+        sg_image_free(&l->in[i]);
+    free(l->in);
+    free(l->names);
+    sg_image_free(&l->done);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -52,7 +59,34 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size)
+/* Takes the image over. */
+static CUresult keep(struct link *l, struct sg_image *img, const char *name)
+{
+    if (l->n == l->cap) {
+        uint32_t cap = l->cap * 2 + 4;
+        struct sg_image *in = realloc(l->in, cap * sizeof(*in));
+        void *names = NULL;
+
+        if (in) {
+            l->in = in;
+            names = realloc(l->names, cap * sizeof(*l->names));
+        }
+        if (!names)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        l->names = names;
+        l->cap = cap;
+    }
+    if (name && name[0])
+        snprintf(l->names[l->n], sizeof(l->names[0]), "%s", name);
+    else
+        snprintf(l->names[l->n], sizeof(l->names[0]), "input %u", l->n + 1);
+    l->in[l->n++] = *img;
+    img->text = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size,
+                    const char *name)
 {
     struct sg_image img = {0};
     CUresult r;
@@ -72,13 +106,9 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
         return r;
     }
     pthread_mutex_lock(&l->lock);
-    if (l->text) {
-        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "linker: more than one PTX input");
-    } else {
-        l->text = img.text;
-        l->len = img.len;
-        img.text = NULL;
-    }
+    /* The caller may hold the result, which cannot be replaced. */
+    r = l->done.text ? sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete")
+                     : keep(l, &img, name);
     pthread_mutex_unlock(&l->lock);
     sg_image_free(&img);
     return r;
@@ -91,7 +121,6 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
     struct sg_jit jit;
     CUresult r;
 
-    (void)name; /* for messages of a compiler */
     SG_INIT();
     SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
 
@@ -100,7 +129,7 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
     if (!data || !size)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_jit_parse(numOptions, options, optionValues, &jit);
-    return r != CUDA_SUCCESS ? r : add(l, type, data, size);
+    return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);
 }
 
 CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
@@ -123,15 +152,69 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
         r = sg_file_read(path, &data);
     if (r != CUDA_SUCCESS)
         return r;
-    r = add(l, type, data, SIZE_MAX);
+    r = add(l, type, data, SIZE_MAX, path);
     free(data);
     return r;
 }
 
+/* A link that is asked for must be complete; so the log of the linker says what is missing. */
+static CUresult undefined(struct link *l, const struct sg_module *m)
+{
+    const char *name = sg_module_undefined(m);
+    char text[SG_DIAG_MAX];
+
+    for (uint32_t i = 0; i < sg_module_global_count(m) && !name; i++) {
+        struct sg_global_info g;
+
+        sg_module_get_global(m, i, &g);
+        name = g.is_extern ? g.name : NULL;
+    }
+    if (!name)
+        return CUDA_SUCCESS;
+    snprintf(text, sizeof(text), "linker: '%s' is not defined in any input", name);
+    sg_jit_error(&l->jit, text);
+    return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", text);
+}
+
+/* Links what was added into l->done, and checks it. */
+static CUresult complete(struct link *l)
+{
+    const char **names = calloc(l->n, sizeof(*names));
+    struct sg_image done;
+    struct sg_module *m;
+    CUresult r;
+
+    if (l->done.text) {
+        free(names);
+        return CUDA_SUCCESS;
+    }
+    if (!names)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < l->n; i++)
+        names[i] = l->names[i];
+    r = sg_image_link(l->in, names, l->n, &done);
+    free(names);
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(&l->jit, sg_last_error_detail());
+        return r;
+    }
+    r = sg_ptx_parse(&done, &l->jit, &m);
+    if (r != CUDA_SUCCESS) {
+        sg_image_free(&done);
+        return r;
+    }
+    r = undefined(l, m);
+    sg_module_free(m);
+    if (r != CUDA_SUCCESS) {
+        sg_image_free(&done);
+        return r;
+    }
+    l->done = done;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-    struct sg_module *m;
-    struct sg_image img;
     CUresult r;
 
     SG_INIT();
@@ -139,18 +222,17 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
 
     if (!l)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!cubinOut || !l->text)
-        return CUDA_ERROR_INVALID_VALUE;
-    img = (struct sg_image){.text = l->text, .len = l->len};
-    r = sg_ptx_parse(&img, &l->jit, &m);
-    sg_jit_done(&l->jit);
-    if (r != CUDA_SUCCESS)
-        return r;
-    sg_module_free(m);
-    *cubinOut = l->text; /* documented: it lives as long as the link state */
-    if (sizeOut)
-        *sizeOut = l->len + 1;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&l->lock);
+    r = cubinOut && l->n ? complete(l) : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) {
+        *cubinOut = l->done.text;
+        if (sizeOut)
+            *sizeOut = l->done.len + 1;
+    }
+    if (cubinOut && l->n)
+        sg_jit_done(&l->jit);
+    pthread_mutex_unlock(&l->lock);
+    return r;
 }
 
 CUresult CUDAAPI cuLinkDestroy(CUlinkState state)

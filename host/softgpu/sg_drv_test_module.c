@@ -546,7 +546,7 @@ static void test_linker(void **state)
     OK(cuLinkComplete(l, &image, &size));
     OK(cuModuleLoadData(&m, image));
     IS(cuLinkAddData_v2(l, CU_JIT_INPUT_PTX, (void *)(uintptr_t)test_ptx, strlen(test_ptx) + 1,
-                        "y", 0, NULL, NULL), NOT_SUPPORTED);
+                        "y", 0, NULL, NULL), INVALID_VALUE);
     OK(cuLinkDestroy(l));
     IS(cuLinkDestroy(l), INVALID_HANDLE);
     IS(cuLinkComplete(l, &image, &size), INVALID_HANDLE);

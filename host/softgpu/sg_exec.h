@@ -67,6 +67,22 @@ struct sg_global_info {
  * CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
  */
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag);
+/* One of the texts that are linked. */
+struct sg_ptx_input {
+    const char *text;
+    size_t len;
+    const char *name; /* for messages */
+};
+/*
+ * Links PTX texts into one, which the caller frees: *text is NUL-terminated, *len without the NUL.
+ * Returns 0, CUDA_ERROR_INVALID_PTX (syntax, a name that is defined twice) or
+ * CUDA_ERROR_OUT_OF_MEMORY (also for more than SG_PTX_TEXT_MAX bytes). Names that nobody
+ * defines are left: sg_module_parse() and the decoder say who uses them.
+ */
+int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len,
+                struct sg_diag *diag);
+/* A function that is declared, not defined, and none of CUDA's own; NULL: there is none. */
+const char *sg_module_undefined(const struct sg_module *m);
 /*
  * The same for a cubin, of which only what it says about itself is used: sg_kernel_prepare() answers
  * CUDA_ERROR_NO_BINARY_FOR_GPU (209) for each kernel. has: what the image contained, for that

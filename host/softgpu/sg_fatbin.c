@@ -161,6 +161,7 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image
         if (e.kind == KIND_ELF && better(e.arch, sass.arch, (unsigned)cc))
             sass = e;
     }
+    out->shadowed = best.arch > (unsigned)cc && sass.payload && sass.arch <= (unsigned)cc;
     if (!best.payload)
         best = sass; /* can be looked at, not run */
     if (!best.payload)

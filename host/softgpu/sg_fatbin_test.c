@@ -265,6 +265,46 @@ static void test_wrapper(void **state)
     assert_int_equal(sg_image_load(at_edge(&w, 20), 20, 80, &img), CUDA_ERROR_INVALID_IMAGE);
 }
 
+/* The wrapper of a program compiled with -rdc=true lists the fat binaries of its objects. */
+static void test_objects(void **state)
+{
+    static struct blob linked, a, b, runtime;
+    const void *list[] = {a.data, b.data, runtime.data, NULL};
+    struct {
+        uint32_t magic, version;
+        const void *data, *more;
+    } w = {0x466243b1u, 2, linked.data, list};
+    struct sg_image img;
+
+    (void)state;
+    begin(&linked);
+    finish(&linked);
+    begin(&a);
+    ptx(&a, 80, ZSTD);
+    finish(&a);
+    begin(&b);
+    ptx(&b, 75, STORED);
+    finish(&b);
+    begin(&runtime); /* as libcudadevrt: SASS for the device, PTX for a newer one only */
+    entry(&runtime, 2, 80, "\177ELF", 4, STORED, 64);
+    ptx(&runtime, 121, LZ4);
+    finish(&runtime);
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_SUCCESS);
+    assert_false(img.is_elf);
+    assert_int_equal(img.target, 80);
+    assert_int_equal(img.len, strlen(img.text));
+    assert_non_null(strstr(img.text, ".target sm_80\n"));
+    assert_null(strstr(img.text, "sm_121"));
+    sg_image_free(&img);
+    list[0] = runtime.data; /* nothing that can be run */
+    list[1] = NULL;
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    list[0] = "not a fat binary";
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_ERROR_INVALID_IMAGE);
+    list[0] = NULL;
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
 static void test_text(void **state)
 {
     static const char *const good[] = {".version 8.0\n", "\n.version 8.0", "// x\n.version 8.0"};
@@ -338,7 +378,8 @@ int main(void)
         cmocka_unit_test(test_packings),       cmocka_unit_test(test_choice),
         cmocka_unit_test(test_sass_only),      cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_corrupt_fields), cmocka_unit_test(test_wrapper),
-        cmocka_unit_test(test_text),           cmocka_unit_test(test_cubin),
+        cmocka_unit_test(test_objects),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_cubin),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,92 @@ static CUresult load_text(const char *text, size_t max, struct sg_image *out)
     return CUDA_SUCCESS;
 }
 
+CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n,
+                       struct sg_image *out)
+{
+    struct sg_ptx_input *in = calloc(n ? n : 1, sizeof(*in));
+    struct sg_diag diag = {0};
+    uint32_t target = 0;
+    char *text = NULL;
+    size_t len = 0;
+    int r;
+
+    if (!in)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < n; i++) {
+        in[i] = (struct sg_ptx_input){img[i].text, img[i].len, names[i]};
+        target = img[i].target > target ? img[i].target : target;
+    }
+    r = sg_ptx_link(in, n, &text, &len, &diag);
+    free(in);
+    if (r)
+        return sg_fail((CUresult)r, "linker: line %u: %s", diag.line, diag.message);
+    memset(out, 0, sizeof(*out));
+    out->text = text;
+    out->len = len;
+    out->target = target;
+    snprintf(out->has, sizeof(out->has), "%u linked PTX texts", n);
+    return CUDA_SUCCESS;
+}
+
+/*
+ * A program compiled with -rdc=true: its wrapper lists the fat binaries of its objects, and
+ * the linked one, of which there is SASS only. The driver links the PTX of the objects where that does not
+ * fit the device. An object that a driver would take as SASS (the device runtime library) is left
+ * out: what needs it finds its names undefined.
+ */
+#define LIST_MAX 65536u
+static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
+{
+    const void *const *list = w->more;
+    struct sg_image *img = NULL, linked;
+    const char **names = NULL;
+    char (*name)[24] = NULL;
+    uint32_t n = 0, used = 0;
+    CUresult r = sg_fatbin_load(w->data, SIZE_MAX, cc, out);
+
+    if ((r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU) ||
+        (r == CUDA_SUCCESS && !out->is_elf))
+        return r;
+    while (n < LIST_MAX && list[n])
+        n++;
+    img = calloc(n, sizeof(*img));
+    names = calloc(n, sizeof(*names));
+    name = calloc(n, sizeof(*name));
+    for (uint32_t i = 0; i < n && img && names && name; i++) {
+        CUresult e = sg_fatbin_load(list[i], SIZE_MAX, cc, &img[used]);
+
+        if (e == CUDA_SUCCESS && !img[used].is_elf && !img[used].shadowed) {
+            snprintf(name[used], sizeof(name[used]), "object %u", i + 1);
+            names[used] = name[used];
+            used++;
+            continue;
+        }
+        sg_image_free(&img[used]);
+        if (e != CUDA_SUCCESS && e != CUDA_ERROR_NO_BINARY_FOR_GPU) {
+            r = e;
+            used = 0;
+            break;
+        }
+    }
+    if (n && (!img || !names || !name))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    else if (used) {
+        CUresult e = sg_image_link(img, names, used, &linked);
+
+        sg_image_free(out);
+        if (e == CUDA_SUCCESS)
+            *out = linked;
+        r = e;
+    }
+    for (uint32_t i = 0; i < used; i++)
+        sg_image_free(&img[i]);
+    free(img);
+    free(names);
+    free(name);
+    return r;
+}
+
 CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out)
 {
     uint32_t magic;
@@ -90,7 +176,8 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
             if (!w.data || (w.version != 1 && w.version != 2))
                 return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary wrapper of version %u",
                                w.version);
-            return sg_fatbin_load(w.data, SIZE_MAX, cc, out);
+            return w.version == 2 && w.more ? load_list(&w, cc, out)
+                                            : sg_fatbin_load(w.data, SIZE_MAX, cc, out);
         }
         if (magic == FATBIN_MAGIC)
             return sg_fatbin_load(image, max, cc, out);

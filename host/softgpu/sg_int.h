@@ -420,6 +420,7 @@ struct sg_image {
     size_t len; /* without the NUL */
     bool is_elf; /* text is a cubin of len bytes */
     uint32_t target; /* from the container, 0 when the image was bare PTX */
+    bool shadowed; /* the PTX is for newer devices only, and there is SASS for this one */
     char has[256];   /* what the image contains, for messages */
 };
 
@@ -429,6 +430,9 @@ struct sg_image {
  * for its metadata. 0, 200, 209 (neither), 2 or 218 (empty text).
  */
 CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out);
+/* Links n images that have PTX into one; names[i] is what messages call the i-th. 0, 2 or 218. */
+CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n,
+                       struct sg_image *out);
 void sg_image_free(struct sg_image *img);
 /* The same for the container alone; data starts with 0xBA55ED50. */
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out);

@@ -326,6 +326,9 @@ void sg_sass_init_globals(struct sg_module *m);
 bool sg_grow(void *p, uint32_t *cap, uint32_t n, size_t elem);
 
 /* ---- declarations, shared by module and bodies (sg_ptx_decl.c) ---- */
+
+/* Does CUDA itself offer this function to device code? */
+bool sg_is_builtin(const char *name);
 struct sg_decl {
     struct sg_var v;
     const char *name;

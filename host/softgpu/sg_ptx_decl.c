@@ -95,6 +95,12 @@ void sg_sym_free(struct sg_symtab *t)
     memset(t, 0, sizeof(*t));
 }
 
+bool sg_is_builtin(const char *name)
+{
+    return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
+           !strcmp(name, "__assertfail");
+}
+
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
 {
     return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",

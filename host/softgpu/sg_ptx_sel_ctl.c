@@ -248,7 +248,7 @@ int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint3
     return d->err;
 }
 
-/* The functions that CUDA itself offers to device code. */
+/* The functions that CUDA itself offers to device code: those of sg_is_builtin(). */
 static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
     uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};

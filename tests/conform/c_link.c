@@ -87,6 +87,76 @@ CASE(link_arguments, CF_CTX)
     OK("wrong_destroy", cuLinkDestroy(l));
 }
 
+/* Two texts: each has a helper of the same name, one calls the other and reads its variable. */
+CASE(link_several, CF_CTX)
+{
+    static const char head[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+    static const char helper[] = ".func (.param .b32 r) helper()\n{\n.reg .b32 %r1;\n"
+                                 "mov.u32 %r1, VALUE;\nst.param.b32 [r], %r1;\nret;\n}\n";
+    static const char kernel[] =
+        ".extern .func (.param .b32 r) other();\n.extern .global .align 4 .u32 number;\n"
+        ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd1;\n.reg .b32 %r<4>;\n"
+        "ld.param.u64 %rd1, [p];\n{ .param .b32 q; call.uni (q), helper, ();"
+        " ld.param.b32 %r1, [q]; }\n{ .param .b32 q; call.uni (q), other, ();"
+        " ld.param.b32 %r2, [q]; }\nld.global.u32 %r3, [number];\nadd.u32 %r1, %r1, %r2;\n"
+        "add.u32 %r1, %r1, %r3;\nst.u32 [%rd1], %r1;\nret;\n}\n";
+    static const char function[] =
+        ".visible .global .align 4 .u32 number = 4000;\n"
+        ".visible .func (.param .b32 r) other()\n{\n.reg .b32 %r1;\n"
+        "{ .param .b32 q; call.uni (q), helper, (); ld.param.b32 %r1, [q]; }\n"
+        "st.param.b32 [r], %r1;\nret;\n}\n";
+    char text[2][2048], error[512] = "";
+    CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *val[] = {error, (void *)sizeof(error)}, *image = NULL;
+    CUlinkState l = NULL;
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr p = 0, v = 0;
+    void *params[] = {&p};
+    size_t size = 0;
+    unsigned got = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const char *value = strstr(helper, "VALUE");
+
+        snprintf(text[i], sizeof(text[i]), "%s%.*s%s%s%s", head, (int)(value - helper), helper,
+                 i ? "200" : "10", value + 5, i ? function : kernel);
+    }
+    NEED(cuLinkCreate(2, opt, val, &l));
+    for (int i = 0; i < 2; i++)
+        OK(i ? "add_second" : "add_first",
+           cuLinkAddData(l, CU_JIT_INPUT_PTX, text[i], strlen(text[i]) + 1, NULL, 0, NULL, NULL));
+    OK("complete", cuLinkComplete(l, &image, &size));
+    OK("load", cuModuleLoadData(&m, image));
+    OK("destroy", cuLinkDestroy(l));
+    OK("function", cuModuleGetFunction(&f, m, "k"));
+    OK("variable", cuModuleGetGlobal(&v, &size, m, "number"));
+    cf_u64("variable_size", size, 4);
+    NEED(cuMemAlloc(&p, 4));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, params));
+    OK("read", cuMemcpyDtoH(&got, p, 4));
+    cf_u64("value", got, 4210);
+    NEED(cuMemFree(p));
+    OK("unload", cuModuleUnload(m));
+    /* The same function twice, and a function that nobody has. */
+    for (int i = 0; i < 2; i++) {
+        CUresult r;
+
+        val[1] = (void *)sizeof(error);
+        error[0] = 0;
+        NEED(cuLinkCreate(2, opt, val, &l));
+        r = cuLinkAddData(l, CU_JIT_INPUT_PTX, text[0], strlen(text[0]) + 1, NULL, 0, NULL, NULL);
+        if (r == CUDA_SUCCESS && i == 0)
+            r = cuLinkAddData(l, CU_JIT_INPUT_PTX, text[0], strlen(text[0]) + 1, NULL, 0, NULL,
+                              NULL);
+        if (r == CUDA_SUCCESS)
+            r = cuLinkComplete(l, &image, &size);
+        cf_true(i ? "undefined_fails" : "twice_fails", r != CUDA_SUCCESS);
+        cf_true(i ? "undefined_log" : "twice_log", error[0] != 0);
+        OK(i ? "undefined_destroy" : "twice_destroy", cuLinkDestroy(l));
+    }
+}
+
 /* A link state ends with its context. */
 CASE(link_context, CF_CTX)
 {

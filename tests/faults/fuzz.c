@@ -524,11 +524,11 @@ static const char *wild_copies(void)
 /* Images that point elsewhere or claim more than they have: refused, and the worker lives. */
 static const char *wild_images(void)
 {
-    static const char *const names[] = {"wrapper", "fatbin", "elf"};
+    static const char *const names[] = {"wrapper", "fatbin", "elf", "second fatbin"};
     struct raw r;
     const char *what = with_context(&r);
 
-    for (unsigned i = 0; !what && i < 3; i++) {
+    for (unsigned i = 0; !what && i < 4; i++) {
         struct {
             struct vgp_args_vgpModuleLoad a;
             uint8_t image[64];
@@ -536,9 +536,11 @@ static const char *wild_images(void)
         const uint64_t wrapper[] = {0x1466243b1ull, 0x400000, 0};
         const uint64_t fatbin[] = {0x00100001ba55ed50ull, 1ull << 40};
         const uint64_t elf[] = {0x10102464c457full, 0, 0, 0, 0, 1ull << 40, 0, 0x40ull << 48 | 4ull << 32};
+        const uint64_t list[] = {0x00100001ba55ed50ull, 0, 0x00100001ba55ed50ull, 1ull << 40};
+        const void *const image[] = {wrapper, fatbin, elf, list};
+        const size_t size[] = {sizeof(wrapper), sizeof(fatbin), sizeof(elf), sizeof(list)};
 
-        memcpy(load.image, i == 0 ? wrapper : i == 1 ? fatbin : elf,
-               i == 0 ? sizeof(wrapper) : i == 1 ? sizeof(fatbin) : sizeof(elf));
+        memcpy(load.image, image[i], size[i]);
         if (raw_call(&r, VGP_vgpModuleLoad, &load, sizeof(load), NULL, 0) != 200) {
             snprintf(detail, sizeof(detail), "%s: not refused as an invalid image", names[i]);
             what = detail;

@@ -259,6 +259,7 @@ struct vcu_image {
     enum vcu_image_kind kind;
     const void *data; /* what to send: a wrapper is already followed to its fatbin */
     uint64_t size;    /* bytes */
+    void *copy;       /* what data points to, when it had to be put together; else NULL */
 };
 /*
  * Finds out what `code` points to and how long it is. `limit` bounds what may be read, 0 = unknown.
@@ -267,6 +268,8 @@ struct vcu_image {
  */
 CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
                            const char **why);
+/* Frees what vcu_image_measure() put together, if anything. */
+void vcu_image_done(struct vcu_image *image);
 /* True when every page of [p, p + n) is mapped (readable is not checked). */
 bool vcu_memory_mapped(const void *p, uint64_t n);
 

@@ -9,6 +9,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 struct fatbin_wrapper {
     uint32_t magic, version;
     const void *data;
-    const void *extra;
+    const void *extra; /* version 2: the fat binaries of the linked objects, ended by NULL */
 };
 
 struct fatbin_header {
@@ -159,6 +160,55 @@ static CUresult measure_ptx(const char *code, uint64_t limit, uint64_t *size, co
     return CUDA_SUCCESS;
 }
 
+/*
+ * The fat binaries of an image compiled with -rdc=true, one after the other, each at a multiple of
+ * eight bytes: the linked one, then those of the objects. (The wrapper's list holds pointers.)
+ */
+static CUresult join_objects(const void *const *list, struct vcu_image *image, const char **why)
+{
+    uint64_t size, at = (image->size + 7) & ~7ull;
+    uint8_t *p = NULL;
+
+    for (int pass = 0; pass < 2; pass++) {
+        at = (image->size + 7) & ~7ull;
+        for (size_t i = 0;; i++) {
+            CUresult res;
+
+            *why = "the list of linked fatbins";
+            if (pass == 0 && !vcu_memory_mapped(&list[i], sizeof(list[i])))
+                goto bad;
+            if (list[i] == NULL)
+                break;
+            res = vcu_memory_mapped(list[i], sizeof(struct fatbin_header))
+                      ? measure_fatbin(list[i], 0, &size, why)
+                      : CUDA_ERROR_INVALID_IMAGE;
+            if (res != CUDA_SUCCESS || size > VGP_BLOB_MAX || at + size > VGP_BLOB_MAX)
+                goto bad;
+            if (pass == 1)
+                memcpy(p + at, list[i], size);
+            at = (at + size + 7) & ~7ull;
+        }
+        if (pass == 0) {
+            p = calloc(1, at);
+            if (p == NULL)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            memcpy(p, image->data, image->size);
+        }
+    }
+    image->data = image->copy = p;
+    image->size = at;
+    return CUDA_SUCCESS;
+bad:
+    free(p);
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
+void vcu_image_done(struct vcu_image *image)
+{
+    free(image->copy);
+    image->copy = NULL;
+}
+
 /* The first four bytes, or 0 for what starts like text: a text may be shorter than that. */
 static uint32_t read_magic(const void *code, uint64_t limit)
 {
@@ -177,9 +227,11 @@ static uint32_t read_magic(const void *code, uint64_t limit)
 CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
                            const char **why)
 {
+    const void *const *objects = NULL;
     uint32_t magic;
     CUresult res;
 
+    image->copy = NULL;
     *why = "the image pointer is NULL";
     if (code == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -202,6 +254,7 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
         if (w.data == NULL || !vcu_memory_mapped(w.data, sizeof(struct fatbin_header)))
             return CUDA_ERROR_INVALID_IMAGE;
         code = w.data;
+        objects = w.version == 2 ? w.extra : NULL;
         limit = 0; /* the fatbin is elsewhere */
         magic = read_magic(code, 0);
     }
@@ -209,6 +262,8 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
     if (magic == FATBIN_MAGIC) {
         image->kind = VCU_IMAGE_FATBIN;
         res = measure_fatbin(code, limit, &image->size, why);
+        if (res == CUDA_SUCCESS && objects != NULL)
+            res = join_objects(objects, image, why);
     } else if (memcmp(&magic, ELFMAG, SELFMAG) == 0) {
         image->kind = VCU_IMAGE_ELF;
         res = measure_elf(code, limit, &image->size, why);
@@ -218,6 +273,7 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
     }
     if (res == CUDA_SUCCESS && image->size > VGP_BLOB_MAX) {
         *why = "the image is larger than 1 GiB";
+        vcu_image_done(image);
         res = CUDA_ERROR_INVALID_IMAGE;
     }
     return res;

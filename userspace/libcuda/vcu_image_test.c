@@ -131,6 +131,33 @@ static void test_fatbin_and_wrapper(void **state)
     assert_int_equal(image.size, 64);
     wrapper.version = 2;
     assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_SUCCESS);
+    /* The objects of a program compiled with -rdc=true follow, each at a multiple of eight. */
+    struct {
+        uint32_t magic;
+        uint16_t version, header;
+        uint64_t size;
+        uint8_t body[9];
+    } object = { 0xba55ed50, 1, 16, 9, "an objec" };
+    const void *objects[] = { &object, &object, NULL };
+
+    wrapper.more = objects;
+    assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_SUCCESS);
+    assert_int_equal(image.size, 64 + 32 + 32);
+    assert_memory_equal(image.data, &fat, 64);
+    assert_memory_equal((const uint8_t *)image.data + 64, &object, 25);
+    assert_memory_equal((const uint8_t *)image.data + 96, &object, 25);
+    vcu_image_done(&image);
+    wrapper.version = 1; /* the pointer is none, then */
+    assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_SUCCESS);
+    assert_ptr_equal(image.data, &fat);
+    wrapper.version = 2;
+    objects[1] = "something else";
+    assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_ERROR_INVALID_IMAGE);
+    objects[1] = (void *)16;
+    assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_ERROR_INVALID_IMAGE);
+    wrapper.more = (void *)16;
+    assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_ERROR_INVALID_IMAGE);
+    wrapper.more = NULL;
     wrapper.version = 7;
     assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_ERROR_INVALID_IMAGE);
     wrapper.version = 1;

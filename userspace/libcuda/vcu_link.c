@@ -121,6 +121,7 @@ CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
     }
     res = vgp_call_vgpLinkAdd(state, type, image.data, image.size, name == NULL ? "" : name,
                               jit.ids, jit.n, jit.values, jit.n);
+    vcu_image_done(&image);
     fetch_logs(state, l);
     vcu_jit_done(&jit);
     return res;

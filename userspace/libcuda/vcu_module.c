@@ -137,8 +137,10 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, call, "%s", why);
     u = vcu_unit_new(type);
-    if (u == NULL)
+    if (u == NULL) {
+        vcu_image_done(&image);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (jit->n != 0 || jit->info.text != NULL || jit->error.text != NULL)
         res = load_with_options(u->handle, type, &image, jit, error);
     else if (type == VGP_H_MODULE)
@@ -148,6 +150,7 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
         res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want,
                                       info, sizeof(info), error, sizeof(error));
     vcu_jit_done(jit);
+    vcu_image_done(&image);
     if (res != CUDA_SUCCESS) {
         vcu_unit_free(u);
         return VCU_REFUSE(res, call, "the host refused the image (%llu bytes)%s%s",

@@ -36,28 +36,57 @@ static bool elf_ok(const uint8_t *p, uint64_t n)
     return true;
 }
 
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+
+/* The bytes of the fat binary at p, of which n were sent, with what it says; 0: it claims more. */
+static uint64_t fatbin_size(const uint8_t *p, uint64_t n)
+{
+    uint16_t head;
+    uint64_t body;
+
+    if (n < 16)
+        return 0;
+    memcpy(&head, p + 6, sizeof(head));
+    memcpy(&body, p + 8, sizeof(body));
+    return head >= 16 && vgp_range_ok(head, body, n) ? head + body : 0;
+}
+
+/* Where the next one starts, behind the one at `at`; 0: there is none. */
+static uint64_t fatbin_next(const uint8_t *p, uint64_t n, uint64_t at)
+{
+    uint64_t next = (at + fatbin_size(p + at, n - at) + 7) & ~7ull;
+    uint32_t magic;
+
+    if (next <= at || next >= n || n - next < 16)
+        return 0;
+    memcpy(&magic, p + next, sizeof(magic));
+    return magic == FATBIN_MAGIC ? next : 0;
+}
+
 /*
  * The provider is not told how large the image is: what the image says of itself must fit. A fatbin
- * wrapper holds a pointer, which must never come from a guest: libcuda has taken it off.
+ * wrapper holds pointers, which must never come from a guest: libcuda has taken it off, and sends
+ * the fat binaries of an image compiled with -rdc=true one after the other.
  */
 static const char *image_wrong(const uint8_t *p, uint64_t n)
 {
     uint32_t magic = 0;
-    uint16_t head;
-    uint64_t body;
 
     if (n < sizeof(magic))
         return n ? NULL : "the image is empty";
     memcpy(&magic, p, sizeof(magic));
-    if (magic == 0x466243b1u)
+    if (magic == WRAPPER_MAGIC)
         return "the image is a fat binary wrapper, which holds a pointer";
-    if (magic == 0xba55ed50u) {
-        if (n < 16)
-            return "the fat binary is cut short";
-        memcpy(&head, p + 6, sizeof(head));
-        memcpy(&body, p + 8, sizeof(body));
-        if (head < 16 || !vgp_range_ok(head, body, n))
-            return "the fat binary claims more than was sent";
+    if (magic == FATBIN_MAGIC) {
+        uint64_t at = 0;
+
+        do {
+            if (!fatbin_size(p + at, n - at))
+                return n < 16 ? "the fat binary is cut short"
+                              : "the fat binary claims more than was sent";
+            at = fatbin_next(p, n, at);
+        } while (at);
     }
     if (!memcmp(&magic, ELFMAG, SELFMAG) && !elf_ok(p, n))
         return "the ELF image claims more than was sent";
@@ -73,23 +102,54 @@ static bool image_refused(struct vgb_call *c, const void *image, uint64_t n)
     return wrong != NULL;
 }
 
-/* Inline images are copied once more, with room behind: PTX is a string to the provider. */
+/*
+ * What the provider gets. Inline images are copied, with room behind: PTX is a string to the
+ * provider. Several fat binaries get the wrapper that nvcc would have put around them.
+ */
 struct image {
     const void *data;
     void *copy;
 };
 
+struct wrapper {
+    uint32_t magic, version;
+    const void *data;
+    const void **more; /* of the linked objects, ended by NULL */
+};
+
 static bool image_open(struct image *m, const void *data, uint64_t size, bool is_blob)
 {
+    const uint8_t *p = data;
+    uint64_t objects = 0, at = 0, room = 0;
+    uint32_t magic = 0;
+    struct wrapper *w;
+
     m->data = data;
     m->copy = NULL;
-    if (is_blob)
+    memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
+    while (magic == FATBIN_MAGIC && (at = fatbin_next(p, size, at)) != 0)
+        objects++;
+    if (is_blob && !objects)
         return true; /* vgb_blob_append() has put a NUL behind it */
-    m->copy = calloc(1, size + 64);
+    if (objects)
+        room = sizeof(*w) + (objects + 1) * sizeof(void *);
+    m->copy = calloc(1, room + (is_blob ? 0 : size + 64));
     if (!m->copy)
         return false;
-    memcpy(m->copy, data, size);
-    m->data = m->copy;
+    if (!is_blob) {
+        memcpy((uint8_t *)m->copy + room, data, size);
+        m->data = p = (uint8_t *)m->copy + room;
+    }
+    if (!objects)
+        return true;
+    w = m->copy;
+    *w = (struct wrapper){WRAPPER_MAGIC, 2, p, (const void **)(w + 1)};
+    at = 0;
+    for (uint64_t i = 0; i < objects; i++) {
+        at = fatbin_next(p, size, at);
+        w->more[i] = p + at;
+    }
+    m->data = w;
     return true;
 }
 
