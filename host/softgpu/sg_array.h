@@ -82,6 +82,7 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
 struct sg_texref {
     struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
     struct sg_ctx *ctx;
+    bool of_module; /* constant: not of cuTexRefCreate */
     pthread_mutex_t lock; /* guards the fields below */
     bool bound, sampler; /* sampler: desc alone, nothing to bind */
     CUDA_RESOURCE_DESC res;

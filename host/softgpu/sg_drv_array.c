@@ -284,3 +284,22 @@ SG_ROW_COPY_ASYNC(cuMemcpyHtoAAsync,
                   h_to_a(a, off, h, n))
 SG_ROW_COPY_ASYNC(cuMemcpyAtoHAsync, (void *h, CUarray a, size_t off, size_t n, CUstream stream),
                   a_to_h(h, a, off, n))
+
+CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
+                                    CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!mapInfoList || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_stream_get(ctx, hStream, &s);
+    return r == CUDA_SUCCESS ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "no sparse arrays") : r;
+}
+
+CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count,
+                                         CUstream hStream)
+{
+    return cuMemMapArrayAsync(mapInfoList, count, SG_PTSZ(hStream));
+}

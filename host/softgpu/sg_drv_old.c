@@ -354,3 +354,38 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescri
             wide.Format, wide.NumChannels, wide.Flags };
     return r;
 }
+
+/* ---- texture references ---- */
+
+CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
+                                    unsigned int bytes)
+{
+    size_t offset = 0;
+    CUresult r = cuTexRefSetAddress_v2(ByteOffset ? &offset : NULL, hTexRef, dptr, bytes);
+
+    if (r == CUDA_SUCCESS && ByteOffset)
+        *ByteOffset = (unsigned int)offset;
+    return r;
+}
+
+CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc,
+                                      CUdeviceptr_v1 dptr, unsigned int Pitch)
+{
+    CUDA_ARRAY_DESCRIPTOR wide = {0};
+
+    if (desc)
+        wide = (CUDA_ARRAY_DESCRIPTOR){ desc->Width, desc->Height, desc->Format, desc->NumChannels };
+    return cuTexRefSetAddress2D_v2(hTexRef, desc ? &wide : NULL, dptr, Pitch);
+}
+
+CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
+{
+    CUdeviceptr at = 0;
+    CUresult r = cuTexRefGetAddress_v2(pdptr ? &at : NULL, hTexRef);
+
+    if (r == CUDA_SUCCESS && at > UINT32_MAX)
+        return too_far("cuTexRefGetAddress", CUDA_ERROR_INVALID_VALUE);
+    if (r == CUDA_SUCCESS)
+        *pdptr = (CUdeviceptr_v1)at;
+    return r;
+}

@@ -134,7 +134,23 @@ CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
 CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
 {
     SG_TEXREF(t, hTexRef);
+    if (t->of_module)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "the reference is a module's and goes with it");
     return sg_obj_unregister(&t->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What is bound to a module's reference is what a launch fetches through: nothing is left to do. */
+CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    CUresult r;
+
+    SG_TEXREF(t, hTexRef);
+    r = sg_func_get(t->ctx, hfunc, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    /* Documented: the reference is a module's, the unit is the default one. */
+    return t->of_module && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- binding ---- */

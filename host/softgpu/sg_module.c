@@ -195,6 +195,7 @@ static CUresult place_texrefs(struct sg_mod *mod, struct sg_jit *jit)
         *t = sg_texref_new(mod->ctx, kind == SG_OPAQUE_SURFREF);
         if (!*t)
             return CUDA_ERROR_OUT_OF_MEMORY;
+        (*t)->of_module = true;
         sg_module_set_opaque_handle(mod->ptx, mod->ntexrefs, (*t)->obj.handle);
         if (kind == SG_OPAQUE_SAMPLERREF)
             r = place_sampler(mod, mod->ntexrefs, *t, jit);

@@ -203,6 +203,34 @@ enum vgp_call {
     VGP_cuArrayGetPlane = 0x0805,
     VGP_vgpTexObjectCreate = 0x0806,
     VGP_vgpTexObjectDestroy = 0x0807,
+    VGP_cuTexRefCreate = 0x0808,
+    VGP_cuTexRefDestroy = 0x0809,
+    VGP_vgpModuleGetTexRef = 0x080a,
+    VGP_vgpModuleGetSurfRef = 0x080b,
+    VGP_cuTexRefSetArray = 0x080c,
+    VGP_cuTexRefSetMipmappedArray = 0x080d,
+    VGP_cuTexRefSetAddress_v2 = 0x080e,
+    VGP_cuTexRefSetAddress2D_v3 = 0x080f,
+    VGP_cuTexRefGetAddress_v2 = 0x0810,
+    VGP_cuSurfRefSetArray = 0x0811,
+    VGP_cuTexRefSetFormat = 0x0812,
+    VGP_cuTexRefGetFormat = 0x0813,
+    VGP_cuTexRefSetAddressMode = 0x0814,
+    VGP_cuTexRefGetAddressMode = 0x0815,
+    VGP_cuTexRefSetFilterMode = 0x0816,
+    VGP_cuTexRefGetFilterMode = 0x0817,
+    VGP_cuTexRefSetMipmapFilterMode = 0x0818,
+    VGP_cuTexRefGetMipmapFilterMode = 0x0819,
+    VGP_cuTexRefSetMipmapLevelBias = 0x081a,
+    VGP_cuTexRefGetMipmapLevelBias = 0x081b,
+    VGP_cuTexRefSetMipmapLevelClamp = 0x081c,
+    VGP_cuTexRefGetMipmapLevelClamp = 0x081d,
+    VGP_cuTexRefSetMaxAnisotropy = 0x081e,
+    VGP_cuTexRefGetMaxAnisotropy = 0x081f,
+    VGP_cuTexRefSetFlags = 0x0820,
+    VGP_cuTexRefGetFlags = 0x0821,
+    VGP_vgpTexRefSetBorderColor = 0x0822,
+    VGP_vgpTexRefGetBorderColor = 0x0823,
     VGP_vgpIpcOpenMem = 0x0901,
     VGP_cuIpcCloseMemHandle = 0x0902,
     VGP_vgpIpcGetEvent = 0x0903,
@@ -247,6 +275,19 @@ _Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY3D_DESCRIPTOR, Depth) == 
 _Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY3D_DESCRIPTOR, Format) == 24, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY3D_DESCRIPTOR, NumChannels) == 28, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY3D_DESCRIPTOR, Flags) == 32, "wire layout");
+
+/* CUDA_ARRAY_DESCRIPTOR, as it travels. */
+struct vgp_CUDA_ARRAY_DESCRIPTOR {
+    uint64_t Width;
+    uint64_t Height;
+    uint32_t Format;
+    uint32_t NumChannels;
+};
+_Static_assert(sizeof(struct vgp_CUDA_ARRAY_DESCRIPTOR) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY_DESCRIPTOR, Width) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY_DESCRIPTOR, Height) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY_DESCRIPTOR, Format) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_CUDA_ARRAY_DESCRIPTOR, NumChannels) == 20, "wire layout");
 
 /* CUmemLocation, as it travels. */
 struct vgp_CUmemLocation {
@@ -3182,6 +3223,357 @@ struct vgp_args_vgpTexObjectDestroy {
 _Static_assert(sizeof(struct vgp_args_vgpTexObjectDestroy) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, surface) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpTexObjectDestroy, object) == 8, "wire layout");
+
+/* cuTexRefCreate: sync */
+struct vgp_args_cuTexRefCreate {
+    uint64_t pTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefCreate) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefCreate, pTexRef) == 0, "wire layout");
+
+/* cuTexRefDestroy: sync */
+struct vgp_args_cuTexRefDestroy {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefDestroy, hTexRef) == 0, "wire layout");
+
+/* vgpModuleGetTexRef: sync */
+struct vgp_args_vgpModuleGetTexRef {
+    uint64_t ref;
+    uint64_t module;
+    uint32_t name_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpModuleGetTexRef) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetTexRef, ref) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetTexRef, module) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetTexRef, name_len) == 16, "wire layout");
+
+/* vgpModuleGetSurfRef: sync */
+struct vgp_args_vgpModuleGetSurfRef {
+    uint64_t ref;
+    uint64_t module;
+    uint32_t name_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpModuleGetSurfRef) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetSurfRef, ref) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetSurfRef, module) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleGetSurfRef, name_len) == 16, "wire layout");
+
+/* cuTexRefSetArray: sync */
+struct vgp_args_cuTexRefSetArray {
+    uint64_t hTexRef;
+    uint64_t hArray;
+    uint32_t Flags;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetArray) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetArray, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetArray, hArray) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetArray, Flags) == 16, "wire layout");
+
+/* cuTexRefSetMipmappedArray: sync */
+struct vgp_args_cuTexRefSetMipmappedArray {
+    uint64_t hTexRef;
+    uint64_t hMipmappedArray;
+    uint32_t Flags;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetMipmappedArray) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmappedArray, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmappedArray, hMipmappedArray) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmappedArray, Flags) == 16, "wire layout");
+
+/* cuTexRefSetAddress_v2: sync */
+struct vgp_args_cuTexRefSetAddress_v2 {
+    uint64_t hTexRef;
+    uint64_t dptr;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetAddress_v2) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress_v2, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress_v2, dptr) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress_v2, bytes) == 16, "wire layout");
+
+struct vgp_ret_cuTexRefSetAddress_v2 {
+    uint64_t ByteOffset;
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefSetAddress_v2) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefSetAddress_v2, ByteOffset) == 0, "wire layout");
+
+/* cuTexRefSetAddress2D_v3: sync */
+struct vgp_args_cuTexRefSetAddress2D_v3 {
+    uint64_t hTexRef;
+    struct vgp_CUDA_ARRAY_DESCRIPTOR desc;
+    uint64_t dptr;
+    uint64_t Pitch;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetAddress2D_v3) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress2D_v3, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress2D_v3, desc) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress2D_v3, dptr) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddress2D_v3, Pitch) == 40, "wire layout");
+
+/* cuTexRefGetAddress_v2: sync */
+struct vgp_args_cuTexRefGetAddress_v2 {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetAddress_v2) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetAddress_v2, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetAddress_v2 {
+    uint64_t pdptr;
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetAddress_v2) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetAddress_v2, pdptr) == 0, "wire layout");
+
+/* cuSurfRefSetArray: sync */
+struct vgp_args_cuSurfRefSetArray {
+    uint64_t hSurfRef;
+    uint64_t hArray;
+    uint32_t Flags;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuSurfRefSetArray) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuSurfRefSetArray, hSurfRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuSurfRefSetArray, hArray) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuSurfRefSetArray, Flags) == 16, "wire layout");
+
+/* cuTexRefSetFormat: sync */
+struct vgp_args_cuTexRefSetFormat {
+    uint64_t hTexRef;
+    uint32_t fmt;
+    int32_t NumPackedComponents;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetFormat) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFormat, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFormat, fmt) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFormat, NumPackedComponents) == 12, "wire layout");
+
+/* cuTexRefGetFormat: sync */
+struct vgp_args_cuTexRefGetFormat {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetFormat) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetFormat, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetFormat {
+    uint32_t pFormat;
+    int32_t pNumChannels;
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetFormat) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetFormat, pFormat) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetFormat, pNumChannels) == 4, "wire layout");
+
+/* cuTexRefSetAddressMode: sync */
+struct vgp_args_cuTexRefSetAddressMode {
+    uint64_t hTexRef;
+    int32_t dim;
+    uint32_t am;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetAddressMode) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddressMode, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddressMode, dim) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetAddressMode, am) == 12, "wire layout");
+
+/* cuTexRefGetAddressMode: sync */
+struct vgp_args_cuTexRefGetAddressMode {
+    uint64_t hTexRef;
+    int32_t dim;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetAddressMode) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetAddressMode, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetAddressMode, dim) == 8, "wire layout");
+
+struct vgp_ret_cuTexRefGetAddressMode {
+    uint32_t pam;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetAddressMode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetAddressMode, pam) == 0, "wire layout");
+
+/* cuTexRefSetFilterMode: sync */
+struct vgp_args_cuTexRefSetFilterMode {
+    uint64_t hTexRef;
+    uint32_t fm;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetFilterMode) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFilterMode, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFilterMode, fm) == 8, "wire layout");
+
+/* cuTexRefGetFilterMode: sync */
+struct vgp_args_cuTexRefGetFilterMode {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetFilterMode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetFilterMode, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetFilterMode {
+    uint32_t pfm;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetFilterMode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetFilterMode, pfm) == 0, "wire layout");
+
+/* cuTexRefSetMipmapFilterMode: sync */
+struct vgp_args_cuTexRefSetMipmapFilterMode {
+    uint64_t hTexRef;
+    uint32_t fm;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetMipmapFilterMode) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapFilterMode, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapFilterMode, fm) == 8, "wire layout");
+
+/* cuTexRefGetMipmapFilterMode: sync */
+struct vgp_args_cuTexRefGetMipmapFilterMode {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetMipmapFilterMode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetMipmapFilterMode, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetMipmapFilterMode {
+    uint32_t pfm;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetMipmapFilterMode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetMipmapFilterMode, pfm) == 0, "wire layout");
+
+/* cuTexRefSetMipmapLevelBias: sync */
+struct vgp_args_cuTexRefSetMipmapLevelBias {
+    uint64_t hTexRef;
+    float bias;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetMipmapLevelBias) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapLevelBias, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapLevelBias, bias) == 8, "wire layout");
+
+/* cuTexRefGetMipmapLevelBias: sync */
+struct vgp_args_cuTexRefGetMipmapLevelBias {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetMipmapLevelBias) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetMipmapLevelBias, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetMipmapLevelBias {
+    float pbias;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetMipmapLevelBias) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetMipmapLevelBias, pbias) == 0, "wire layout");
+
+/* cuTexRefSetMipmapLevelClamp: sync */
+struct vgp_args_cuTexRefSetMipmapLevelClamp {
+    uint64_t hTexRef;
+    float minMipmapLevelClamp;
+    float maxMipmapLevelClamp;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetMipmapLevelClamp) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapLevelClamp, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapLevelClamp, minMipmapLevelClamp) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMipmapLevelClamp, maxMipmapLevelClamp) == 12, "wire layout");
+
+/* cuTexRefGetMipmapLevelClamp: sync */
+struct vgp_args_cuTexRefGetMipmapLevelClamp {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetMipmapLevelClamp) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetMipmapLevelClamp, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetMipmapLevelClamp {
+    float pminMipmapLevelClamp;
+    float pmaxMipmapLevelClamp;
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetMipmapLevelClamp) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetMipmapLevelClamp, pminMipmapLevelClamp) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetMipmapLevelClamp, pmaxMipmapLevelClamp) == 4, "wire layout");
+
+/* cuTexRefSetMaxAnisotropy: sync */
+struct vgp_args_cuTexRefSetMaxAnisotropy {
+    uint64_t hTexRef;
+    uint32_t maxAniso;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetMaxAnisotropy) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMaxAnisotropy, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetMaxAnisotropy, maxAniso) == 8, "wire layout");
+
+/* cuTexRefGetMaxAnisotropy: sync */
+struct vgp_args_cuTexRefGetMaxAnisotropy {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetMaxAnisotropy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetMaxAnisotropy, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetMaxAnisotropy {
+    int32_t pmaxAniso;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetMaxAnisotropy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetMaxAnisotropy, pmaxAniso) == 0, "wire layout");
+
+/* cuTexRefSetFlags: sync */
+struct vgp_args_cuTexRefSetFlags {
+    uint64_t hTexRef;
+    uint32_t Flags;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefSetFlags) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFlags, hTexRef) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefSetFlags, Flags) == 8, "wire layout");
+
+/* cuTexRefGetFlags: sync */
+struct vgp_args_cuTexRefGetFlags {
+    uint64_t hTexRef;
+};
+_Static_assert(sizeof(struct vgp_args_cuTexRefGetFlags) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuTexRefGetFlags, hTexRef) == 0, "wire layout");
+
+struct vgp_ret_cuTexRefGetFlags {
+    uint32_t pFlags;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_cuTexRefGetFlags) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuTexRefGetFlags, pFlags) == 0, "wire layout");
+
+/* vgpTexRefSetBorderColor: sync */
+struct vgp_args_vgpTexRefSetBorderColor {
+    uint64_t ref;
+    float red;
+    float green;
+    float blue;
+    float alpha;
+};
+_Static_assert(sizeof(struct vgp_args_vgpTexRefSetBorderColor) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefSetBorderColor, ref) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefSetBorderColor, red) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefSetBorderColor, green) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefSetBorderColor, blue) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefSetBorderColor, alpha) == 20, "wire layout");
+
+/* vgpTexRefGetBorderColor: sync */
+struct vgp_args_vgpTexRefGetBorderColor {
+    uint64_t ref;
+};
+_Static_assert(sizeof(struct vgp_args_vgpTexRefGetBorderColor) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpTexRefGetBorderColor, ref) == 0, "wire layout");
+
+struct vgp_ret_vgpTexRefGetBorderColor {
+    float red;
+    float green;
+    float blue;
+    float alpha;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpTexRefGetBorderColor) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, red) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, green) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, blue) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, alpha) == 12, "wire layout");
 
 /* vgpIpcOpenMem: sync */
 struct vgp_args_vgpIpcOpenMem {

@@ -508,18 +508,7 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return r;
 }
 
-static CUresult body_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!pHandle)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!pAllocateArray)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_cuArray3DCreate_v2(pHandle, pAllocateArray);
-}
-
+#define body_cuArray3DCreate_v2 vcu_cuArray3DCreate_v2
 CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -2004,18 +1993,7 @@ CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescri
     return r;
 }
 
-static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!pHandle)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!pMipmappedArrayDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
-}
-
+#define body_cuMipmappedArrayCreate vcu_cuMipmappedArrayCreate
 CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -2093,6 +2071,476 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
                        r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
                        (void *)(uintptr_t)hArray,
                        (unsigned)planeIdx);
+    return r;
+}
+
+#define body_cuTexRefCreate vcu_cuTexRefCreate
+CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefCreate(pTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefCreate", r, t0, "*pTexRef=%p",
+                       r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL);
+    return r;
+}
+
+#define body_cuTexRefDestroy vcu_cuTexRefDestroy
+CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefDestroy(hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefDestroy", r, t0, "hTexRef=%p",
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuTexRefSetArray vcu_cuTexRefSetArray
+CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetArray(hTexRef, hArray, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetArray", r, t0, "hTexRef=%p hArray=%p Flags=%u",
+                       (void *)(uintptr_t)hTexRef,
+                       (void *)(uintptr_t)hArray,
+                       (unsigned)Flags);
+    return r;
+}
+
+#define body_cuTexRefSetMipmappedArray vcu_cuTexRefSetMipmappedArray
+CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetMipmappedArray", r, t0, "hTexRef=%p hMipmappedArray=%p Flags=%u",
+                       (void *)(uintptr_t)hTexRef,
+                       (void *)(uintptr_t)hMipmappedArray,
+                       (unsigned)Flags);
+    return r;
+}
+
+#define body_cuTexRefSetAddress_v2 vcu_cuTexRefSetAddress_v2
+CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddress_v2", r, t0, "*ByteOffset=%#llx hTexRef=%p dptr=%#llx bytes=%#llx",
+                       r == CUDA_SUCCESS && ByteOffset ? (unsigned long long)*ByteOffset : 0ull,
+                       (void *)(uintptr_t)hTexRef,
+                       (unsigned long long)dptr,
+                       (unsigned long long)bytes);
+    return r;
+}
+
+#define body_cuTexRefSetAddress2D_v3 vcu_cuTexRefSetAddress2D_v3
+CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddress2D_v3", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
+                       (void *)(uintptr_t)hTexRef,
+                       (const void *)desc,
+                       (unsigned long long)dptr,
+                       (unsigned long long)Pitch);
+    return r;
+}
+
+static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pdptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetAddress_v2(pdptr, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetAddress_v2(pdptr, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetAddress_v2", r, t0, "*pdptr=%#llx hTexRef=%p",
+                       r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuSurfRefSetArray vcu_cuSurfRefSetArray
+CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSurfRefSetArray(hSurfRef, hArray, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSurfRefSetArray", r, t0, "hSurfRef=%p hArray=%p Flags=%u",
+                       (void *)(uintptr_t)hSurfRef,
+                       (void *)(uintptr_t)hArray,
+                       (unsigned)Flags);
+    return r;
+}
+
+static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
+}
+
+CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetFormat", r, t0, "hTexRef=%p fmt=%d NumPackedComponents=%d",
+                       (void *)(uintptr_t)hTexRef,
+                       (int)fmt,
+                       (int)NumPackedComponents);
+    return r;
+}
+
+static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetFormat", r, t0, "pFormat=%p *pNumChannels=%d hTexRef=%p",
+                       (const void *)pFormat,
+                       r == CUDA_SUCCESS && pNumChannels ? (int)*pNumChannels : 0,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetAddressMode(hTexRef, dim, am);
+}
+
+CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddressMode(hTexRef, dim, am);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddressMode", r, t0, "hTexRef=%p dim=%d am=%d",
+                       (void *)(uintptr_t)hTexRef,
+                       (int)dim,
+                       (int)am);
+    return r;
+}
+
+static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pam)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetAddressMode(pam, hTexRef, dim);
+}
+
+CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetAddressMode(pam, hTexRef, dim);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetAddressMode", r, t0, "pam=%p hTexRef=%p dim=%d",
+                       (const void *)pam,
+                       (void *)(uintptr_t)hTexRef,
+                       (int)dim);
+    return r;
+}
+
+static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetFilterMode(hTexRef, fm);
+}
+
+CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetFilterMode(hTexRef, fm);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetFilterMode", r, t0, "hTexRef=%p fm=%d",
+                       (void *)(uintptr_t)hTexRef,
+                       (int)fm);
+    return r;
+}
+
+static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pfm)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetFilterMode(pfm, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetFilterMode(pfm, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetFilterMode", r, t0, "pfm=%p hTexRef=%p",
+                       (const void *)pfm,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetMipmapFilterMode(hTexRef, fm);
+}
+
+CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetMipmapFilterMode(hTexRef, fm);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetMipmapFilterMode", r, t0, "hTexRef=%p fm=%d",
+                       (void *)(uintptr_t)hTexRef,
+                       (int)fm);
+    return r;
+}
+
+static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pfm)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetMipmapFilterMode(pfm, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetMipmapFilterMode(pfm, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetMipmapFilterMode", r, t0, "pfm=%p hTexRef=%p",
+                       (const void *)pfm,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetMipmapLevelBias(hTexRef, bias);
+}
+
+CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetMipmapLevelBias(hTexRef, bias);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetMipmapLevelBias", r, t0, "hTexRef=%p bias=%g",
+                       (void *)(uintptr_t)hTexRef,
+                       (double)bias);
+    return r;
+}
+
+static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pbias)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetMipmapLevelBias(pbias, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetMipmapLevelBias(pbias, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetMipmapLevelBias", r, t0, "pbias=%p hTexRef=%p",
+                       (const void *)pbias,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
+}
+
+CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetMipmapLevelClamp", r, t0, "hTexRef=%p minMipmapLevelClamp=%g maxMipmapLevelClamp=%g",
+                       (void *)(uintptr_t)hTexRef,
+                       (double)minMipmapLevelClamp,
+                       (double)maxMipmapLevelClamp);
+    return r;
+}
+
+static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pminMipmapLevelClamp)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!pmaxMipmapLevelClamp)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetMipmapLevelClamp", r, t0, "pminMipmapLevelClamp=%p pmaxMipmapLevelClamp=%p hTexRef=%p",
+                       (const void *)pminMipmapLevelClamp,
+                       (const void *)pmaxMipmapLevelClamp,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
+}
+
+CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetMaxAnisotropy", r, t0, "hTexRef=%p maxAniso=%u",
+                       (void *)(uintptr_t)hTexRef,
+                       (unsigned)maxAniso);
+    return r;
+}
+
+static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pmaxAniso)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetMaxAnisotropy", r, t0, "*pmaxAniso=%d hTexRef=%p",
+                       r == CUDA_SUCCESS && pmaxAniso ? (int)*pmaxAniso : 0,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefSetFlags(hTexRef, Flags);
+}
+
+CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetFlags(hTexRef, Flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetFlags", r, t0, "hTexRef=%p Flags=%u",
+                       (void *)(uintptr_t)hTexRef,
+                       (unsigned)Flags);
+    return r;
+}
+
+static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pFlags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hTexRef, VGP_H_TEXTURE))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuTexRefGetFlags(pFlags, hTexRef);
+}
+
+CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetFlags(pFlags, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetFlags", r, t0, "*pFlags=%u hTexRef=%p",
+                       r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
+                       (void *)(uintptr_t)hTexRef);
     return r;
 }
 
@@ -3758,10 +4206,10 @@ CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
     CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
     if (__builtin_expect(vcu_trace_on, 0))
-        vcu_trace_call("cuStreamGetCtx_v2", r, t0, "hStream=%p *pCtx=%p pGreenCtx=%p",
+        vcu_trace_call("cuStreamGetCtx_v2", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
-                       (const void *)pGreenCtx);
+                       r == CUDA_SUCCESS && pGreenCtx ? (void *)*pGreenCtx : NULL);
     return r;
 }
 
@@ -3772,10 +4220,10 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgre
     CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
     vcu_per_thread--;
     if (__builtin_expect(vcu_trace_on, 0))
-        vcu_trace_call("cuStreamGetCtx_v2_ptsz", r, t0, "hStream=%p *pCtx=%p pGreenCtx=%p",
+        vcu_trace_call("cuStreamGetCtx_v2_ptsz", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
-                       (const void *)pGreenCtx);
+                       r == CUDA_SUCCESS && pGreenCtx ? (void *)*pGreenCtx : NULL);
     return r;
 }
 
@@ -7168,6 +7616,236 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
                        (int)offset,
                        (const void *)ptr,
                        (unsigned)numbytes);
+    return r;
+}
+
+#define body_cuModuleGetTexRef vcu_cuModuleGetTexRef
+CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuModuleGetTexRef(pTexRef, hmod, name);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuModuleGetTexRef", r, t0, "*pTexRef=%p hmod=%p name=%s",
+                       r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL,
+                       (void *)(uintptr_t)hmod,
+                       name ? name : "NULL");
+    return r;
+}
+
+#define body_cuModuleGetSurfRef vcu_cuModuleGetSurfRef
+CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuModuleGetSurfRef(pSurfRef, hmod, name);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuModuleGetSurfRef", r, t0, "*pSurfRef=%p hmod=%p name=%s",
+                       r == CUDA_SUCCESS && pSurfRef ? (void *)*pSurfRef : NULL,
+                       (void *)(uintptr_t)hmod,
+                       name ? name : "NULL");
+    return r;
+}
+
+#define body_cuTexRefGetArray vcu_cuTexRefGetArray
+CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetArray(phArray, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetArray", r, t0, "*phArray=%p hTexRef=%p",
+                       r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuTexRefGetMipmappedArray vcu_cuTexRefGetMipmappedArray
+CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetMipmappedArray(phMipmappedArray, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetMipmappedArray", r, t0, "*phMipmappedArray=%p hTexRef=%p",
+                       r == CUDA_SUCCESS && phMipmappedArray ? (void *)*phMipmappedArray : NULL,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuSurfRefGetArray vcu_cuSurfRefGetArray
+CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSurfRefGetArray(phArray, hSurfRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSurfRefGetArray", r, t0, "*phArray=%p hSurfRef=%p",
+                       r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
+                       (void *)(uintptr_t)hSurfRef);
+    return r;
+}
+
+#define body_cuTexRefSetBorderColor vcu_cuTexRefSetBorderColor
+CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetBorderColor(hTexRef, pBorderColor);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetBorderColor", r, t0, "hTexRef=%p pBorderColor=%p",
+                       (void *)(uintptr_t)hTexRef,
+                       (const void *)pBorderColor);
+    return r;
+}
+
+#define body_cuTexRefGetBorderColor vcu_cuTexRefGetBorderColor
+CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetBorderColor(pBorderColor, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetBorderColor", r, t0, "pBorderColor=%p hTexRef=%p",
+                       (const void *)pBorderColor,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuTexRefSetAddress2D_v2 vcu_cuTexRefSetAddress2D_v2
+CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddress2D_v2", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
+                       (void *)(uintptr_t)hTexRef,
+                       (const void *)desc,
+                       (unsigned long long)dptr,
+                       (unsigned long long)Pitch);
+    return r;
+}
+
+#define body_cuTexRefGetAddress vcu_cuTexRefGetAddress
+CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefGetAddress(pdptr, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefGetAddress", r, t0, "*pdptr=%u hTexRef=%p",
+                       r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuTexRefSetAddress vcu_cuTexRefSetAddress
+CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddress(ByteOffset, hTexRef, dptr, bytes);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddress", r, t0, "*ByteOffset=%u hTexRef=%p dptr=%u bytes=%u",
+                       r == CUDA_SUCCESS && ByteOffset ? (unsigned)*ByteOffset : 0u,
+                       (void *)(uintptr_t)hTexRef,
+                       (unsigned)dptr,
+                       (unsigned)bytes);
+    return r;
+}
+
+#define body_cuTexRefSetAddress2D vcu_cuTexRefSetAddress2D
+CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuTexRefSetAddress2D(hTexRef, desc, dptr, Pitch);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuTexRefSetAddress2D", r, t0, "hTexRef=%p desc=%p dptr=%u Pitch=%u",
+                       (void *)(uintptr_t)hTexRef,
+                       (const void *)desc,
+                       (unsigned)dptr,
+                       (unsigned)Pitch);
+    return r;
+}
+
+#define body_cuParamSetTexRef vcu_cuParamSetTexRef
+CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuParamSetTexRef(hfunc, texunit, hTexRef);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuParamSetTexRef", r, t0, "hfunc=%p texunit=%d hTexRef=%p",
+                       (void *)(uintptr_t)hfunc,
+                       (int)texunit,
+                       (void *)(uintptr_t)hTexRef);
+    return r;
+}
+
+#define body_cuArrayGetMemoryRequirements vcu_cuArrayGetMemoryRequirements
+CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayGetMemoryRequirements(memoryRequirements, array, device);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p array=%p device=%d",
+                       (const void *)memoryRequirements,
+                       (void *)(uintptr_t)array,
+                       (int)device);
+    return r;
+}
+
+#define body_cuMipmappedArrayGetMemoryRequirements vcu_cuMipmappedArrayGetMemoryRequirements
+CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMipmappedArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p mipmap=%p device=%d",
+                       (const void *)memoryRequirements,
+                       (void *)(uintptr_t)mipmap,
+                       (int)device);
+    return r;
+}
+
+#define body_cuArrayGetSparseProperties vcu_cuArrayGetSparseProperties
+CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuArrayGetSparseProperties(sparseProperties, array);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuArrayGetSparseProperties", r, t0, "sparseProperties=%p array=%p",
+                       (const void *)sparseProperties,
+                       (void *)(uintptr_t)array);
+    return r;
+}
+
+#define body_cuMipmappedArrayGetSparseProperties vcu_cuMipmappedArrayGetSparseProperties
+CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMipmappedArrayGetSparseProperties(sparseProperties, mipmap);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMipmappedArrayGetSparseProperties", r, t0, "sparseProperties=%p mipmap=%p",
+                       (const void *)sparseProperties,
+                       (void *)(uintptr_t)mipmap);
+    return r;
+}
+
+#define body_cuMemMapArrayAsync vcu_cuMemMapArrayAsync
+CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemMapArrayAsync", r, t0, "mapInfoList=%p count=%u hStream=%p",
+                       (const void *)mapInfoList,
+                       (unsigned)count,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemMapArrayAsync_ptsz", r, t0, "mapInfoList=%p count=%u hStream=%p",
+                       (const void *)mapInfoList,
+                       (unsigned)count,
+                       (void *)(uintptr_t)hStream);
     return r;
 }
 

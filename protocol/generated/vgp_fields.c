@@ -1301,6 +1301,159 @@ static const struct vgp_field in_vgpTexObjectDestroy[] = {
     {"surface", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
     {"object", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
+static const struct vgp_field in_cuTexRefCreate[] = {
+    {"pTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field in_cuTexRefDestroy[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field in_vgpModuleGetTexRef[] = {
+    {"ref", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"module", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"name", VGP_FORM_STR, VGP_MEANS_PLAIN, 16, 1, 4096},
+};
+static const struct vgp_field in_vgpModuleGetSurfRef[] = {
+    {"ref", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"module", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"name", VGP_FORM_STR, VGP_MEANS_PLAIN, 16, 1, 4096},
+};
+static const struct vgp_field in_cuTexRefSetArray[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"hArray", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"Flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetMipmappedArray[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"hMipmappedArray", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"Flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetAddress_v2[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 8, 8, 0},
+    {"bytes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+};
+static const struct vgp_field out_cuTexRefSetAddress_v2[] = {
+    {"ByteOffset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
+static const struct vgp_field in_cuTexRefSetAddress2D_v3[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"desc", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 24, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 32, 8, 0},
+    {"Pitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+};
+static const struct vgp_field in_cuTexRefGetAddress_v2[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetAddress_v2[] = {
+    {"pdptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
+};
+static const struct vgp_field in_cuSurfRefSetArray[] = {
+    {"hSurfRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"hArray", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"Flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetFormat[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"fmt", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"NumPackedComponents", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetFormat[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetFormat[] = {
+    {"pFormat", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"pNumChannels", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetAddressMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"dim", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"am", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetAddressMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"dim", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field out_cuTexRefGetAddressMode[] = {
+    {"pam", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetFilterMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"fm", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetFilterMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetFilterMode[] = {
+    {"pfm", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetMipmapFilterMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"fm", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetMipmapFilterMode[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetMipmapFilterMode[] = {
+    {"pfm", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetMipmapLevelBias[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"bias", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetMipmapLevelBias[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetMipmapLevelBias[] = {
+    {"pbias", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetMipmapLevelClamp[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"minMipmapLevelClamp", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"maxMipmapLevelClamp", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 12, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetMipmapLevelClamp[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetMipmapLevelClamp[] = {
+    {"pminMipmapLevelClamp", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"pmaxMipmapLevelClamp", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 4, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetMaxAnisotropy[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"maxAniso", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetMaxAnisotropy[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetMaxAnisotropy[] = {
+    {"pmaxAniso", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_cuTexRefSetFlags[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"Flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_cuTexRefGetFlags[] = {
+    {"hTexRef", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuTexRefGetFlags[] = {
+    {"pFlags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_vgpTexRefSetBorderColor[] = {
+    {"ref", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"red", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"green", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 12, 4, 0},
+    {"blue", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 16, 4, 0},
+    {"alpha", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 20, 4, 0},
+};
+static const struct vgp_field in_vgpTexRefGetBorderColor[] = {
+    {"ref", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpTexRefGetBorderColor[] = {
+    {"red", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"green", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 4, 4, 0},
+    {"blue", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"alpha", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 12, 4, 0},
+};
 static const struct vgp_field in_vgpIpcOpenMem[] = {
     {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
     {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
@@ -1556,6 +1709,34 @@ static const struct vgp_call_fields calls[] = {
     {0x0805, "cuArrayGetPlane", in_cuArrayGetPlane, 3, NULL, 0, 24, 0},
     {0x0806, "vgpTexObjectCreate", in_vgpTexObjectCreate, 13, out_vgpTexObjectCreate, 1, 80, 8},
     {0x0807, "vgpTexObjectDestroy", in_vgpTexObjectDestroy, 2, NULL, 0, 16, 0},
+    {0x0808, "cuTexRefCreate", in_cuTexRefCreate, 1, NULL, 0, 8, 0},
+    {0x0809, "cuTexRefDestroy", in_cuTexRefDestroy, 1, NULL, 0, 8, 0},
+    {0x080a, "vgpModuleGetTexRef", in_vgpModuleGetTexRef, 3, NULL, 0, 24, 0},
+    {0x080b, "vgpModuleGetSurfRef", in_vgpModuleGetSurfRef, 3, NULL, 0, 24, 0},
+    {0x080c, "cuTexRefSetArray", in_cuTexRefSetArray, 3, NULL, 0, 24, 0},
+    {0x080d, "cuTexRefSetMipmappedArray", in_cuTexRefSetMipmappedArray, 3, NULL, 0, 24, 0},
+    {0x080e, "cuTexRefSetAddress_v2", in_cuTexRefSetAddress_v2, 3, out_cuTexRefSetAddress_v2, 1, 24, 8},
+    {0x080f, "cuTexRefSetAddress2D_v3", in_cuTexRefSetAddress2D_v3, 4, NULL, 0, 48, 0},
+    {0x0810, "cuTexRefGetAddress_v2", in_cuTexRefGetAddress_v2, 1, out_cuTexRefGetAddress_v2, 1, 8, 8},
+    {0x0811, "cuSurfRefSetArray", in_cuSurfRefSetArray, 3, NULL, 0, 24, 0},
+    {0x0812, "cuTexRefSetFormat", in_cuTexRefSetFormat, 3, NULL, 0, 16, 0},
+    {0x0813, "cuTexRefGetFormat", in_cuTexRefGetFormat, 1, out_cuTexRefGetFormat, 2, 8, 8},
+    {0x0814, "cuTexRefSetAddressMode", in_cuTexRefSetAddressMode, 3, NULL, 0, 16, 0},
+    {0x0815, "cuTexRefGetAddressMode", in_cuTexRefGetAddressMode, 2, out_cuTexRefGetAddressMode, 1, 16, 8},
+    {0x0816, "cuTexRefSetFilterMode", in_cuTexRefSetFilterMode, 2, NULL, 0, 16, 0},
+    {0x0817, "cuTexRefGetFilterMode", in_cuTexRefGetFilterMode, 1, out_cuTexRefGetFilterMode, 1, 8, 8},
+    {0x0818, "cuTexRefSetMipmapFilterMode", in_cuTexRefSetMipmapFilterMode, 2, NULL, 0, 16, 0},
+    {0x0819, "cuTexRefGetMipmapFilterMode", in_cuTexRefGetMipmapFilterMode, 1, out_cuTexRefGetMipmapFilterMode, 1, 8, 8},
+    {0x081a, "cuTexRefSetMipmapLevelBias", in_cuTexRefSetMipmapLevelBias, 2, NULL, 0, 16, 0},
+    {0x081b, "cuTexRefGetMipmapLevelBias", in_cuTexRefGetMipmapLevelBias, 1, out_cuTexRefGetMipmapLevelBias, 1, 8, 8},
+    {0x081c, "cuTexRefSetMipmapLevelClamp", in_cuTexRefSetMipmapLevelClamp, 3, NULL, 0, 16, 0},
+    {0x081d, "cuTexRefGetMipmapLevelClamp", in_cuTexRefGetMipmapLevelClamp, 1, out_cuTexRefGetMipmapLevelClamp, 2, 8, 8},
+    {0x081e, "cuTexRefSetMaxAnisotropy", in_cuTexRefSetMaxAnisotropy, 2, NULL, 0, 16, 0},
+    {0x081f, "cuTexRefGetMaxAnisotropy", in_cuTexRefGetMaxAnisotropy, 1, out_cuTexRefGetMaxAnisotropy, 1, 8, 8},
+    {0x0820, "cuTexRefSetFlags", in_cuTexRefSetFlags, 2, NULL, 0, 16, 0},
+    {0x0821, "cuTexRefGetFlags", in_cuTexRefGetFlags, 1, out_cuTexRefGetFlags, 1, 8, 8},
+    {0x0822, "vgpTexRefSetBorderColor", in_vgpTexRefSetBorderColor, 5, NULL, 0, 24, 0},
+    {0x0823, "vgpTexRefGetBorderColor", in_vgpTexRefGetBorderColor, 1, out_vgpTexRefGetBorderColor, 4, 8, 16},
     {0x0901, "vgpIpcOpenMem", in_vgpIpcOpenMem, 2, out_vgpIpcOpenMem, 2, 8, 16},
     {0x0902, "cuIpcCloseMemHandle", in_cuIpcCloseMemHandle, 1, NULL, 0, 8, 0},
     {0x0903, "vgpIpcGetEvent", in_vgpIpcGetEvent, 1, out_vgpIpcGetEvent, 1, 8, 8},

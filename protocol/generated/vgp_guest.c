@@ -5707,6 +5707,688 @@ CUresult vgp_call_vgpTexObjectDestroy(uint32_t surface, uint64_t object)
     return r;
 }
 
+CUresult vgp_call_cuTexRefCreate(CUtexref *pTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t pTexRef_minted = vgp_handle_mint(VGP_H_TEXTURE);
+    if (!pTexRef_minted)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_submit_begin(s, VGP_cuTexRefCreate, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        { vgp_handle_drop(pTexRef_minted); return r; }
+    struct vgp_args_cuTexRefCreate *a = s->args;
+    a->pTexRef = pTexRef_minted;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        *pTexRef = (CUtexref)(uintptr_t)pTexRef_minted;
+    else
+        vgp_handle_drop(pTexRef_minted);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefDestroy(CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefDestroy *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)hTexRef);
+    return r;
+}
+
+CUresult vgp_call_vgpModuleGetTexRef(CUtexref ref, CUmodule module, const char *name)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t name_bytes = name ? strnlen(name, 4096) + 1 : 0;
+    if (name_bytes == 0 || name_bytes > 4096)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_submit_begin(s, VGP_vgpModuleGetTexRef, (uint32_t)(24 + vgp_pad8(name_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpModuleGetTexRef *a = s->args;
+    a->ref = (uint64_t)(uintptr_t)ref;
+    a->module = (uint64_t)(uintptr_t)module;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->name_len = (uint32_t)name_bytes;
+    if (name_bytes)
+        memcpy(v, name, name_bytes);
+    v[name_bytes - 1] = 0;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpModuleGetSurfRef(CUsurfref ref, CUmodule module, const char *name)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    uint64_t name_bytes = name ? strnlen(name, 4096) + 1 : 0;
+    if (name_bytes == 0 || name_bytes > 4096)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_submit_begin(s, VGP_vgpModuleGetSurfRef, (uint32_t)(24 + vgp_pad8(name_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpModuleGetSurfRef *a = s->args;
+    a->ref = (uint64_t)(uintptr_t)ref;
+    a->module = (uint64_t)(uintptr_t)module;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->name_len = (uint32_t)name_bytes;
+    if (name_bytes)
+        memcpy(v, name, name_bytes);
+    v[name_bytes - 1] = 0;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetArray, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetArray *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->hArray = (uint64_t)(uintptr_t)hArray;
+    a->Flags = (uint32_t)Flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetMipmappedArray, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetMipmappedArray *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->hMipmappedArray = (uint64_t)(uintptr_t)hMipmappedArray;
+    a->Flags = (uint32_t)Flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetAddress_v2, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetAddress_v2 *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->dptr = (uint64_t)dptr;
+    a->bytes = (uint64_t)bytes;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefSetAddress_v2 *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && ByteOffset)
+            *ByteOffset = (size_t)ret->ByteOffset;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetAddress2D_v3, (uint32_t)(48), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetAddress2D_v3 *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->desc.Width = (uint64_t)desc->Width;
+    a->desc.Height = (uint64_t)desc->Height;
+    a->desc.Format = (uint32_t)desc->Format;
+    a->desc.NumChannels = (uint32_t)desc->NumChannels;
+    a->dptr = (uint64_t)dptr;
+    a->Pitch = (uint64_t)Pitch;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetAddress_v2, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetAddress_v2 *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetAddress_v2 *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pdptr)
+            *pdptr = (CUdeviceptr)ret->pdptr;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuSurfRefSetArray, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuSurfRefSetArray *a = s->args;
+    a->hSurfRef = (uint64_t)(uintptr_t)hSurfRef;
+    a->hArray = (uint64_t)(uintptr_t)hArray;
+    a->Flags = (uint32_t)Flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetFormat, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetFormat *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->fmt = (uint32_t)fmt;
+    a->NumPackedComponents = (int32_t)NumPackedComponents;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetFormat, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetFormat *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetFormat *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pFormat)
+            *pFormat = (CUarray_format)ret->pFormat;
+        if (r == CUDA_SUCCESS && pNumChannels)
+            *pNumChannels = (int)ret->pNumChannels;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetAddressMode, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetAddressMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->dim = (int32_t)dim;
+    a->am = (uint32_t)am;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetAddressMode, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetAddressMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->dim = (int32_t)dim;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetAddressMode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pam)
+            *pam = (CUaddress_mode)ret->pam;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetFilterMode, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetFilterMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->fm = (uint32_t)fm;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetFilterMode, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetFilterMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetFilterMode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pfm)
+            *pfm = (CUfilter_mode)ret->pfm;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetMipmapFilterMode, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetMipmapFilterMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->fm = (uint32_t)fm;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetMipmapFilterMode, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetMipmapFilterMode *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetMipmapFilterMode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pfm)
+            *pfm = (CUfilter_mode)ret->pfm;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetMipmapLevelBias, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetMipmapLevelBias *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->bias = (float)bias;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetMipmapLevelBias, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetMipmapLevelBias *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetMipmapLevelBias *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pbias)
+            *pbias = (float)ret->pbias;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetMipmapLevelClamp, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetMipmapLevelClamp *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->minMipmapLevelClamp = (float)minMipmapLevelClamp;
+    a->maxMipmapLevelClamp = (float)maxMipmapLevelClamp;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetMipmapLevelClamp, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetMipmapLevelClamp *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetMipmapLevelClamp *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pminMipmapLevelClamp)
+            *pminMipmapLevelClamp = (float)ret->pminMipmapLevelClamp;
+        if (r == CUDA_SUCCESS && pmaxMipmapLevelClamp)
+            *pmaxMipmapLevelClamp = (float)ret->pmaxMipmapLevelClamp;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetMaxAnisotropy, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetMaxAnisotropy *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->maxAniso = (uint32_t)maxAniso;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetMaxAnisotropy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetMaxAnisotropy *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetMaxAnisotropy *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pmaxAniso)
+            *pmaxAniso = (int)ret->pmaxAniso;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefSetFlags, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefSetFlags *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    a->Flags = (uint32_t)Flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuTexRefGetFlags, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuTexRefGetFlags *a = s->args;
+    a->hTexRef = (uint64_t)(uintptr_t)hTexRef;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuTexRefGetFlags *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && pFlags)
+            *pFlags = (unsigned int)ret->pFlags;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpTexRefSetBorderColor(CUtexref ref, float red, float green, float blue, float alpha)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpTexRefSetBorderColor, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpTexRefSetBorderColor *a = s->args;
+    a->ref = (uint64_t)(uintptr_t)ref;
+    a->red = (float)red;
+    a->green = (float)green;
+    a->blue = (float)blue;
+    a->alpha = (float)alpha;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpTexRefGetBorderColor(CUtexref ref, float *red, float *green, float *blue, float *alpha)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpTexRefGetBorderColor, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpTexRefGetBorderColor *a = s->args;
+    a->ref = (uint64_t)(uintptr_t)ref;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpTexRefGetBorderColor *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && red)
+            *red = (float)ret->red;
+        if (r == CUDA_SUCCESS && green)
+            *green = (float)ret->green;
+        if (r == CUDA_SUCCESS && blue)
+            *blue = (float)ret->blue;
+        if (r == CUDA_SUCCESS && alpha)
+            *alpha = (float)ret->alpha;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpIpcOpenMem(const void *handle, uint32_t handle_len, uint32_t flags, uint64_t *dptr, uint64_t *size)
 {
     CUresult r;

@@ -203,6 +203,34 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuArrayGetPlane: return "cuArrayGetPlane";
     case VGP_vgpTexObjectCreate: return "vgpTexObjectCreate";
     case VGP_vgpTexObjectDestroy: return "vgpTexObjectDestroy";
+    case VGP_cuTexRefCreate: return "cuTexRefCreate";
+    case VGP_cuTexRefDestroy: return "cuTexRefDestroy";
+    case VGP_vgpModuleGetTexRef: return "vgpModuleGetTexRef";
+    case VGP_vgpModuleGetSurfRef: return "vgpModuleGetSurfRef";
+    case VGP_cuTexRefSetArray: return "cuTexRefSetArray";
+    case VGP_cuTexRefSetMipmappedArray: return "cuTexRefSetMipmappedArray";
+    case VGP_cuTexRefSetAddress_v2: return "cuTexRefSetAddress_v2";
+    case VGP_cuTexRefSetAddress2D_v3: return "cuTexRefSetAddress2D_v3";
+    case VGP_cuTexRefGetAddress_v2: return "cuTexRefGetAddress_v2";
+    case VGP_cuSurfRefSetArray: return "cuSurfRefSetArray";
+    case VGP_cuTexRefSetFormat: return "cuTexRefSetFormat";
+    case VGP_cuTexRefGetFormat: return "cuTexRefGetFormat";
+    case VGP_cuTexRefSetAddressMode: return "cuTexRefSetAddressMode";
+    case VGP_cuTexRefGetAddressMode: return "cuTexRefGetAddressMode";
+    case VGP_cuTexRefSetFilterMode: return "cuTexRefSetFilterMode";
+    case VGP_cuTexRefGetFilterMode: return "cuTexRefGetFilterMode";
+    case VGP_cuTexRefSetMipmapFilterMode: return "cuTexRefSetMipmapFilterMode";
+    case VGP_cuTexRefGetMipmapFilterMode: return "cuTexRefGetMipmapFilterMode";
+    case VGP_cuTexRefSetMipmapLevelBias: return "cuTexRefSetMipmapLevelBias";
+    case VGP_cuTexRefGetMipmapLevelBias: return "cuTexRefGetMipmapLevelBias";
+    case VGP_cuTexRefSetMipmapLevelClamp: return "cuTexRefSetMipmapLevelClamp";
+    case VGP_cuTexRefGetMipmapLevelClamp: return "cuTexRefGetMipmapLevelClamp";
+    case VGP_cuTexRefSetMaxAnisotropy: return "cuTexRefSetMaxAnisotropy";
+    case VGP_cuTexRefGetMaxAnisotropy: return "cuTexRefGetMaxAnisotropy";
+    case VGP_cuTexRefSetFlags: return "cuTexRefSetFlags";
+    case VGP_cuTexRefGetFlags: return "cuTexRefGetFlags";
+    case VGP_vgpTexRefSetBorderColor: return "vgpTexRefSetBorderColor";
+    case VGP_vgpTexRefGetBorderColor: return "vgpTexRefGetBorderColor";
     case VGP_vgpIpcOpenMem: return "vgpIpcOpenMem";
     case VGP_cuIpcCloseMemHandle: return "cuIpcCloseMemHandle";
     case VGP_vgpIpcGetEvent: return "vgpIpcGetEvent";
@@ -411,6 +439,34 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0805, "cuArrayGetPlane", "sync", 24, 24, 0, 0},
     {0x0806, "vgpTexObjectCreate", "sync", 80, 336, 8, 8},
     {0x0807, "vgpTexObjectDestroy", "sync", 16, 16, 0, 0},
+    {0x0808, "cuTexRefCreate", "sync", 8, 8, 0, 0},
+    {0x0809, "cuTexRefDestroy", "sync", 8, 8, 0, 0},
+    {0x080a, "vgpModuleGetTexRef", "sync", 24, 4120, 0, 0},
+    {0x080b, "vgpModuleGetSurfRef", "sync", 24, 4120, 0, 0},
+    {0x080c, "cuTexRefSetArray", "sync", 24, 24, 0, 0},
+    {0x080d, "cuTexRefSetMipmappedArray", "sync", 24, 24, 0, 0},
+    {0x080e, "cuTexRefSetAddress_v2", "sync", 24, 24, 8, 8},
+    {0x080f, "cuTexRefSetAddress2D_v3", "sync", 48, 48, 0, 0},
+    {0x0810, "cuTexRefGetAddress_v2", "sync", 8, 8, 8, 8},
+    {0x0811, "cuSurfRefSetArray", "sync", 24, 24, 0, 0},
+    {0x0812, "cuTexRefSetFormat", "sync", 16, 16, 0, 0},
+    {0x0813, "cuTexRefGetFormat", "sync", 8, 8, 8, 8},
+    {0x0814, "cuTexRefSetAddressMode", "sync", 16, 16, 0, 0},
+    {0x0815, "cuTexRefGetAddressMode", "sync", 16, 16, 8, 8},
+    {0x0816, "cuTexRefSetFilterMode", "sync", 16, 16, 0, 0},
+    {0x0817, "cuTexRefGetFilterMode", "sync", 8, 8, 8, 8},
+    {0x0818, "cuTexRefSetMipmapFilterMode", "sync", 16, 16, 0, 0},
+    {0x0819, "cuTexRefGetMipmapFilterMode", "sync", 8, 8, 8, 8},
+    {0x081a, "cuTexRefSetMipmapLevelBias", "sync", 16, 16, 0, 0},
+    {0x081b, "cuTexRefGetMipmapLevelBias", "sync", 8, 8, 8, 8},
+    {0x081c, "cuTexRefSetMipmapLevelClamp", "sync", 16, 16, 0, 0},
+    {0x081d, "cuTexRefGetMipmapLevelClamp", "sync", 8, 8, 8, 8},
+    {0x081e, "cuTexRefSetMaxAnisotropy", "sync", 16, 16, 0, 0},
+    {0x081f, "cuTexRefGetMaxAnisotropy", "sync", 8, 8, 8, 8},
+    {0x0820, "cuTexRefSetFlags", "sync", 16, 16, 0, 0},
+    {0x0821, "cuTexRefGetFlags", "sync", 8, 8, 8, 8},
+    {0x0822, "vgpTexRefSetBorderColor", "sync", 24, 24, 0, 0},
+    {0x0823, "vgpTexRefGetBorderColor", "sync", 8, 8, 16, 16},
     {0x0901, "vgpIpcOpenMem", "sync", 8, 72, 16, 16},
     {0x0902, "cuIpcCloseMemHandle", "wait", 8, 8, 0, 0},
     {0x0903, "vgpIpcGetEvent", "sync", 8, 8, 8, 72},

@@ -24,7 +24,6 @@ static int refuse(const char *name, const char *why)
 
 static const char why_graphs[] = "graph nodes that allocate or free memory, conditional nodes and external semaphores are not served by this version";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
-static const char why_textures[] = "texture references, sparse arrays and arrays of external memory are not served by this version";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
 static const char why_luid[] = "locally unique identifiers exist on Windows only";
@@ -41,18 +40,6 @@ static const char why_logs[] = "the driver's own log is not kept; VGPU_TRACE say
 static const char why_notification[] = "notifications of the host's driver are not passed on";
 static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
 static const char why_multicast[] = "multicast objects are not offered (device attribute 132 is 0)";
-
-int cuArrayGetMemoryRequirements(void);
-int cuArrayGetMemoryRequirements(void)
-{
-    return refuse("cuArrayGetMemoryRequirements", why_textures);
-}
-
-int cuArrayGetSparseProperties(void);
-int cuArrayGetSparseProperties(void)
-{
-    return refuse("cuArrayGetSparseProperties", why_textures);
-}
 
 int cuCheckpointProcessCheckpoint(void);
 int cuCheckpointProcessCheckpoint(void)
@@ -267,7 +254,7 @@ int cuExternalMemoryGetMappedBuffer(void)
 int cuExternalMemoryGetMappedMipmappedArray(void);
 int cuExternalMemoryGetMappedMipmappedArray(void)
 {
-    return refuse("cuExternalMemoryGetMappedMipmappedArray", why_textures);
+    return refuse("cuExternalMemoryGetMappedMipmappedArray", why_external);
 }
 
 int cuFlushGPUDirectRDMAWrites(void);
@@ -678,18 +665,6 @@ int cuMemGetHandleForAddressRange(void)
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
 }
 
-int cuMemMapArrayAsync(void);
-int cuMemMapArrayAsync(void)
-{
-    return refuse("cuMemMapArrayAsync", why_textures);
-}
-
-int cuMemMapArrayAsync_ptsz(void);
-int cuMemMapArrayAsync_ptsz(void)
-{
-    return refuse("cuMemMapArrayAsync_ptsz", why_textures);
-}
-
 int cuMemRangeGetAttribute(void);
 int cuMemRangeGetAttribute(void)
 {
@@ -700,30 +675,6 @@ int cuMemRangeGetAttributes(void);
 int cuMemRangeGetAttributes(void)
 {
     return refuse("cuMemRangeGetAttributes", why_range);
-}
-
-int cuMipmappedArrayGetMemoryRequirements(void);
-int cuMipmappedArrayGetMemoryRequirements(void)
-{
-    return refuse("cuMipmappedArrayGetMemoryRequirements", why_textures);
-}
-
-int cuMipmappedArrayGetSparseProperties(void);
-int cuMipmappedArrayGetSparseProperties(void)
-{
-    return refuse("cuMipmappedArrayGetSparseProperties", why_textures);
-}
-
-int cuModuleGetSurfRef(void);
-int cuModuleGetSurfRef(void)
-{
-    return refuse("cuModuleGetSurfRef", why_textures);
-}
-
-int cuModuleGetTexRef(void);
-int cuModuleGetTexRef(void)
-{
-    return refuse("cuModuleGetTexRef", why_textures);
 }
 
 int cuMulticastAddDevice(void);
@@ -762,12 +713,6 @@ int cuMulticastUnbind(void)
     return refuse("cuMulticastUnbind", why_multicast);
 }
 
-int cuParamSetTexRef(void);
-int cuParamSetTexRef(void)
-{
-    return refuse("cuParamSetTexRef", why_textures);
-}
-
 int cuProfilerInitialize(void);
 int cuProfilerInitialize(void)
 {
@@ -790,204 +735,6 @@ int cuStreamGetGreenCtx(void);
 int cuStreamGetGreenCtx(void)
 {
     return refuse("cuStreamGetGreenCtx", why_partition);
-}
-
-int cuSurfRefGetArray(void);
-int cuSurfRefGetArray(void)
-{
-    return refuse("cuSurfRefGetArray", why_textures);
-}
-
-int cuSurfRefSetArray(void);
-int cuSurfRefSetArray(void)
-{
-    return refuse("cuSurfRefSetArray", why_textures);
-}
-
-int cuTexRefCreate(void);
-int cuTexRefCreate(void)
-{
-    return refuse("cuTexRefCreate", why_textures);
-}
-
-int cuTexRefDestroy(void);
-int cuTexRefDestroy(void)
-{
-    return refuse("cuTexRefDestroy", why_textures);
-}
-
-int cuTexRefGetAddress(void);
-int cuTexRefGetAddress(void)
-{
-    return refuse("cuTexRefGetAddress", why_textures);
-}
-
-int cuTexRefGetAddressMode(void);
-int cuTexRefGetAddressMode(void)
-{
-    return refuse("cuTexRefGetAddressMode", why_textures);
-}
-
-int cuTexRefGetAddress_v2(void);
-int cuTexRefGetAddress_v2(void)
-{
-    return refuse("cuTexRefGetAddress_v2", why_textures);
-}
-
-int cuTexRefGetArray(void);
-int cuTexRefGetArray(void)
-{
-    return refuse("cuTexRefGetArray", why_textures);
-}
-
-int cuTexRefGetBorderColor(void);
-int cuTexRefGetBorderColor(void)
-{
-    return refuse("cuTexRefGetBorderColor", why_textures);
-}
-
-int cuTexRefGetFilterMode(void);
-int cuTexRefGetFilterMode(void)
-{
-    return refuse("cuTexRefGetFilterMode", why_textures);
-}
-
-int cuTexRefGetFlags(void);
-int cuTexRefGetFlags(void)
-{
-    return refuse("cuTexRefGetFlags", why_textures);
-}
-
-int cuTexRefGetFormat(void);
-int cuTexRefGetFormat(void)
-{
-    return refuse("cuTexRefGetFormat", why_textures);
-}
-
-int cuTexRefGetMaxAnisotropy(void);
-int cuTexRefGetMaxAnisotropy(void)
-{
-    return refuse("cuTexRefGetMaxAnisotropy", why_textures);
-}
-
-int cuTexRefGetMipmapFilterMode(void);
-int cuTexRefGetMipmapFilterMode(void)
-{
-    return refuse("cuTexRefGetMipmapFilterMode", why_textures);
-}
-
-int cuTexRefGetMipmapLevelBias(void);
-int cuTexRefGetMipmapLevelBias(void)
-{
-    return refuse("cuTexRefGetMipmapLevelBias", why_textures);
-}
-
-int cuTexRefGetMipmapLevelClamp(void);
-int cuTexRefGetMipmapLevelClamp(void)
-{
-    return refuse("cuTexRefGetMipmapLevelClamp", why_textures);
-}
-
-int cuTexRefGetMipmappedArray(void);
-int cuTexRefGetMipmappedArray(void)
-{
-    return refuse("cuTexRefGetMipmappedArray", why_textures);
-}
-
-int cuTexRefSetAddress(void);
-int cuTexRefSetAddress(void)
-{
-    return refuse("cuTexRefSetAddress", why_textures);
-}
-
-int cuTexRefSetAddress2D(void);
-int cuTexRefSetAddress2D(void)
-{
-    return refuse("cuTexRefSetAddress2D", why_textures);
-}
-
-int cuTexRefSetAddress2D_v2(void);
-int cuTexRefSetAddress2D_v2(void)
-{
-    return refuse("cuTexRefSetAddress2D_v2", why_textures);
-}
-
-int cuTexRefSetAddress2D_v3(void);
-int cuTexRefSetAddress2D_v3(void)
-{
-    return refuse("cuTexRefSetAddress2D_v3", why_textures);
-}
-
-int cuTexRefSetAddressMode(void);
-int cuTexRefSetAddressMode(void)
-{
-    return refuse("cuTexRefSetAddressMode", why_textures);
-}
-
-int cuTexRefSetAddress_v2(void);
-int cuTexRefSetAddress_v2(void)
-{
-    return refuse("cuTexRefSetAddress_v2", why_textures);
-}
-
-int cuTexRefSetArray(void);
-int cuTexRefSetArray(void)
-{
-    return refuse("cuTexRefSetArray", why_textures);
-}
-
-int cuTexRefSetBorderColor(void);
-int cuTexRefSetBorderColor(void)
-{
-    return refuse("cuTexRefSetBorderColor", why_textures);
-}
-
-int cuTexRefSetFilterMode(void);
-int cuTexRefSetFilterMode(void)
-{
-    return refuse("cuTexRefSetFilterMode", why_textures);
-}
-
-int cuTexRefSetFlags(void);
-int cuTexRefSetFlags(void)
-{
-    return refuse("cuTexRefSetFlags", why_textures);
-}
-
-int cuTexRefSetFormat(void);
-int cuTexRefSetFormat(void)
-{
-    return refuse("cuTexRefSetFormat", why_textures);
-}
-
-int cuTexRefSetMaxAnisotropy(void);
-int cuTexRefSetMaxAnisotropy(void)
-{
-    return refuse("cuTexRefSetMaxAnisotropy", why_textures);
-}
-
-int cuTexRefSetMipmapFilterMode(void);
-int cuTexRefSetMipmapFilterMode(void)
-{
-    return refuse("cuTexRefSetMipmapFilterMode", why_textures);
-}
-
-int cuTexRefSetMipmapLevelBias(void);
-int cuTexRefSetMipmapLevelBias(void)
-{
-    return refuse("cuTexRefSetMipmapLevelBias", why_textures);
-}
-
-int cuTexRefSetMipmapLevelClamp(void);
-int cuTexRefSetMipmapLevelClamp(void)
-{
-    return refuse("cuTexRefSetMipmapLevelClamp", why_textures);
-}
-
-int cuTexRefSetMipmappedArray(void);
-int cuTexRefSetMipmappedArray(void)
-{
-    return refuse("cuTexRefSetMipmappedArray", why_textures);
 }
 
 int cuVDPAUCtxCreate(void);

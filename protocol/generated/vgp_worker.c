@@ -3882,6 +3882,608 @@ static CUresult handle_vgpTexObjectDestroy(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_cuTexRefCreate(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefCreate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefCreate)
+        return vgb_missing(c, "cuTexRefCreate");
+    CUresult r;
+    CUtexref pTexRef = NULL;
+    r = vgb_handle_reserve(c, a->pTexRef, VGP_H_TEXTURE);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefCreate(&pTexRef);
+    if (r == CUDA_SUCCESS) {
+        vgb_handle_put(c, a->pTexRef, VGP_H_TEXTURE, pTexRef);
+    }
+    return r;
+}
+
+static CUresult handle_cuTexRefDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefDestroy)
+        return vgb_missing(c, "cuTexRefDestroy");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefDestroy(hTexRef);
+    vgb_handle_drop(c, a->hTexRef, VGP_H_TEXTURE);
+    return r;
+}
+
+static CUresult handle_vgpModuleGetTexRef(struct vgb_call *c)
+{
+    const struct vgp_args_vgpModuleGetTexRef *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t name_bytes = (uint64_t)a->name_len * 1;
+    if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
+        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+    const char *name = (const void *)(c->args + at);
+    if (name_bytes == 0 || name[name_bytes - 1] != 0)
+        return vgb_malformed(c, "name: not a terminated string");
+    at += vgp_round8(name_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpModuleGetTexRef(c, a, name);
+    return r;
+}
+
+static CUresult handle_vgpModuleGetSurfRef(struct vgb_call *c)
+{
+    const struct vgp_args_vgpModuleGetSurfRef *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t name_bytes = (uint64_t)a->name_len * 1;
+    if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
+        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+    const char *name = (const void *)(c->args + at);
+    if (name_bytes == 0 || name[name_bytes - 1] != 0)
+        return vgb_malformed(c, "name: not a terminated string");
+    at += vgp_round8(name_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpModuleGetSurfRef(c, a, name);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetArray(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetArray *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetArray)
+        return vgb_missing(c, "cuTexRefSetArray");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUarray hArray = NULL;
+    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetArray(hTexRef, hArray, (unsigned int)a->Flags);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetMipmappedArray(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetMipmappedArray *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetMipmappedArray)
+        return vgb_missing(c, "cuTexRefSetMipmappedArray");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUmipmappedArray hMipmappedArray = NULL;
+    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, (unsigned int)a->Flags);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetAddress_v2(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetAddress_v2 *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetAddress_v2)
+        return vgb_missing(c, "cuTexRefSetAddress_v2");
+    CUresult r;
+    struct vgp_ret_cuTexRefSetAddress_v2 ret = {0};
+    size_t ByteOffset = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetAddress_v2(&ByteOffset, hTexRef, (CUdeviceptr)a->dptr, (size_t)a->bytes);
+    ret.ByteOffset = (uint64_t)ByteOffset;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetAddress2D_v3(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetAddress2D_v3 *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(48))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(48));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetAddress2D_v3)
+        return vgb_missing(c, "cuTexRefSetAddress2D_v3");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUDA_ARRAY_DESCRIPTOR desc;
+    memset(&desc, 0, sizeof(desc));
+    desc.Width = (size_t)a->desc.Width;
+    desc.Height = (size_t)a->desc.Height;
+    desc.Format = (CUarray_format)a->desc.Format;
+    desc.NumChannels = (unsigned int)a->desc.NumChannels;
+    r = vgb_provider.cuTexRefSetAddress2D_v3(hTexRef, &desc, (CUdeviceptr)a->dptr, (size_t)a->Pitch);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetAddress_v2(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetAddress_v2 *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetAddress_v2)
+        return vgb_missing(c, "cuTexRefGetAddress_v2");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetAddress_v2 ret = {0};
+    CUdeviceptr pdptr = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetAddress_v2(&pdptr, hTexRef);
+    ret.pdptr = (uint64_t)pdptr;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuSurfRefSetArray(struct vgb_call *c)
+{
+    const struct vgp_args_cuSurfRefSetArray *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    (void)a;
+    if (!vgb_provider.cuSurfRefSetArray)
+        return vgb_missing(c, "cuSurfRefSetArray");
+    CUresult r;
+    CUsurfref hSurfRef = NULL;
+    r = vgb_handle_get(c, a->hSurfRef, VGP_H_SURFACE, false, (void **)&hSurfRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUarray hArray = NULL;
+    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuSurfRefSetArray(hSurfRef, hArray, (unsigned int)a->Flags);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetFormat(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetFormat *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetFormat)
+        return vgb_missing(c, "cuTexRefSetFormat");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetFormat(hTexRef, (CUarray_format)a->fmt, (int)a->NumPackedComponents);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetFormat(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetFormat *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetFormat)
+        return vgb_missing(c, "cuTexRefGetFormat");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetFormat ret = {0};
+    CUarray_format pFormat = 0;
+    int pNumChannels = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetFormat(&pFormat, &pNumChannels, hTexRef);
+    ret.pFormat = (uint32_t)pFormat;
+    ret.pNumChannels = (int32_t)pNumChannels;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetAddressMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetAddressMode *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetAddressMode)
+        return vgb_missing(c, "cuTexRefSetAddressMode");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetAddressMode(hTexRef, (int)a->dim, (CUaddress_mode)a->am);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetAddressMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetAddressMode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetAddressMode)
+        return vgb_missing(c, "cuTexRefGetAddressMode");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetAddressMode ret = {0};
+    CUaddress_mode pam = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetAddressMode(&pam, hTexRef, (int)a->dim);
+    ret.pam = (uint32_t)pam;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetFilterMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetFilterMode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetFilterMode)
+        return vgb_missing(c, "cuTexRefSetFilterMode");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetFilterMode(hTexRef, (CUfilter_mode)a->fm);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetFilterMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetFilterMode *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetFilterMode)
+        return vgb_missing(c, "cuTexRefGetFilterMode");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetFilterMode ret = {0};
+    CUfilter_mode pfm = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetFilterMode(&pfm, hTexRef);
+    ret.pfm = (uint32_t)pfm;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetMipmapFilterMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetMipmapFilterMode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetMipmapFilterMode)
+        return vgb_missing(c, "cuTexRefSetMipmapFilterMode");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetMipmapFilterMode(hTexRef, (CUfilter_mode)a->fm);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetMipmapFilterMode(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetMipmapFilterMode *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetMipmapFilterMode)
+        return vgb_missing(c, "cuTexRefGetMipmapFilterMode");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetMipmapFilterMode ret = {0};
+    CUfilter_mode pfm = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetMipmapFilterMode(&pfm, hTexRef);
+    ret.pfm = (uint32_t)pfm;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetMipmapLevelBias(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetMipmapLevelBias *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetMipmapLevelBias)
+        return vgb_missing(c, "cuTexRefSetMipmapLevelBias");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetMipmapLevelBias(hTexRef, (float)a->bias);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetMipmapLevelBias(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetMipmapLevelBias *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetMipmapLevelBias)
+        return vgb_missing(c, "cuTexRefGetMipmapLevelBias");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetMipmapLevelBias ret = {0};
+    float pbias = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetMipmapLevelBias(&pbias, hTexRef);
+    ret.pbias = (float)pbias;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetMipmapLevelClamp(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetMipmapLevelClamp *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetMipmapLevelClamp)
+        return vgb_missing(c, "cuTexRefSetMipmapLevelClamp");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetMipmapLevelClamp(hTexRef, (float)a->minMipmapLevelClamp, (float)a->maxMipmapLevelClamp);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetMipmapLevelClamp(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetMipmapLevelClamp *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetMipmapLevelClamp)
+        return vgb_missing(c, "cuTexRefGetMipmapLevelClamp");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetMipmapLevelClamp ret = {0};
+    float pminMipmapLevelClamp = 0;
+    float pmaxMipmapLevelClamp = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetMipmapLevelClamp(&pminMipmapLevelClamp, &pmaxMipmapLevelClamp, hTexRef);
+    ret.pminMipmapLevelClamp = (float)pminMipmapLevelClamp;
+    ret.pmaxMipmapLevelClamp = (float)pmaxMipmapLevelClamp;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetMaxAnisotropy(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetMaxAnisotropy *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetMaxAnisotropy)
+        return vgb_missing(c, "cuTexRefSetMaxAnisotropy");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetMaxAnisotropy(hTexRef, (unsigned int)a->maxAniso);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetMaxAnisotropy(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetMaxAnisotropy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetMaxAnisotropy)
+        return vgb_missing(c, "cuTexRefGetMaxAnisotropy");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetMaxAnisotropy ret = {0};
+    int pmaxAniso = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetMaxAnisotropy(&pmaxAniso, hTexRef);
+    ret.pmaxAniso = (int32_t)pmaxAniso;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_cuTexRefSetFlags(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefSetFlags *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    (void)a;
+    if (!vgb_provider.cuTexRefSetFlags)
+        return vgb_missing(c, "cuTexRefSetFlags");
+    CUresult r;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefSetFlags(hTexRef, (unsigned int)a->Flags);
+    return r;
+}
+
+static CUresult handle_cuTexRefGetFlags(struct vgb_call *c)
+{
+    const struct vgp_args_cuTexRefGetFlags *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuTexRefGetFlags)
+        return vgb_missing(c, "cuTexRefGetFlags");
+    CUresult r;
+    struct vgp_ret_cuTexRefGetFlags ret = {0};
+    unsigned int pFlags = 0;
+    CUtexref hTexRef = NULL;
+    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgb_provider.cuTexRefGetFlags(&pFlags, hTexRef);
+    ret.pFlags = (uint32_t)pFlags;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpTexRefSetBorderColor(struct vgb_call *c)
+{
+    const struct vgp_args_vgpTexRefSetBorderColor *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    CUresult r = vgb_do_vgpTexRefSetBorderColor(c, a);
+    return r;
+}
+
+static CUresult handle_vgpTexRefGetBorderColor(struct vgb_call *c)
+{
+    const struct vgp_args_vgpTexRefGetBorderColor *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpTexRefGetBorderColor ret = {0};
+    CUresult r = vgb_do_vgpTexRefGetBorderColor(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpIpcOpenMem(struct vgb_call *c)
 {
     const struct vgp_args_vgpIpcOpenMem *a = (const void *)c->args;
@@ -4278,6 +4880,34 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuArrayGetPlane] = {"cuArrayGetPlane", handle_cuArrayGetPlane, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpTexObjectCreate] = {"vgpTexObjectCreate", handle_vgpTexObjectCreate, 80, 336, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpTexObjectDestroy] = {"vgpTexObjectDestroy", handle_vgpTexObjectDestroy, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefCreate] = {"cuTexRefCreate", handle_cuTexRefCreate, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefDestroy] = {"cuTexRefDestroy", handle_cuTexRefDestroy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpModuleGetTexRef] = {"vgpModuleGetTexRef", handle_vgpModuleGetTexRef, 24, 4120, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpModuleGetSurfRef] = {"vgpModuleGetSurfRef", handle_vgpModuleGetSurfRef, 24, 4120, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetArray] = {"cuTexRefSetArray", handle_cuTexRefSetArray, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetMipmappedArray] = {"cuTexRefSetMipmappedArray", handle_cuTexRefSetMipmappedArray, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetAddress_v2] = {"cuTexRefSetAddress_v2", handle_cuTexRefSetAddress_v2, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetAddress2D_v3] = {"cuTexRefSetAddress2D_v3", handle_cuTexRefSetAddress2D_v3, 48, 48, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetAddress_v2] = {"cuTexRefGetAddress_v2", handle_cuTexRefGetAddress_v2, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuSurfRefSetArray] = {"cuSurfRefSetArray", handle_cuSurfRefSetArray, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetFormat] = {"cuTexRefSetFormat", handle_cuTexRefSetFormat, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetFormat] = {"cuTexRefGetFormat", handle_cuTexRefGetFormat, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetAddressMode] = {"cuTexRefSetAddressMode", handle_cuTexRefSetAddressMode, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetAddressMode] = {"cuTexRefGetAddressMode", handle_cuTexRefGetAddressMode, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetFilterMode] = {"cuTexRefSetFilterMode", handle_cuTexRefSetFilterMode, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetFilterMode] = {"cuTexRefGetFilterMode", handle_cuTexRefGetFilterMode, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetMipmapFilterMode] = {"cuTexRefSetMipmapFilterMode", handle_cuTexRefSetMipmapFilterMode, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetMipmapFilterMode] = {"cuTexRefGetMipmapFilterMode", handle_cuTexRefGetMipmapFilterMode, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetMipmapLevelBias] = {"cuTexRefSetMipmapLevelBias", handle_cuTexRefSetMipmapLevelBias, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetMipmapLevelBias] = {"cuTexRefGetMipmapLevelBias", handle_cuTexRefGetMipmapLevelBias, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetMipmapLevelClamp] = {"cuTexRefSetMipmapLevelClamp", handle_cuTexRefSetMipmapLevelClamp, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetMipmapLevelClamp] = {"cuTexRefGetMipmapLevelClamp", handle_cuTexRefGetMipmapLevelClamp, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetMaxAnisotropy] = {"cuTexRefSetMaxAnisotropy", handle_cuTexRefSetMaxAnisotropy, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetMaxAnisotropy] = {"cuTexRefGetMaxAnisotropy", handle_cuTexRefGetMaxAnisotropy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefSetFlags] = {"cuTexRefSetFlags", handle_cuTexRefSetFlags, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_cuTexRefGetFlags] = {"cuTexRefGetFlags", handle_cuTexRefGetFlags, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpTexRefSetBorderColor] = {"vgpTexRefSetBorderColor", handle_vgpTexRefSetBorderColor, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpTexRefGetBorderColor] = {"vgpTexRefGetBorderColor", handle_vgpTexRefGetBorderColor, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpIpcOpenMem] = {"vgpIpcOpenMem", handle_vgpIpcOpenMem, 8, 72, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_cuIpcCloseMemHandle] = {"cuIpcCloseMemHandle", handle_cuIpcCloseMemHandle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT},
     [VGP_vgpIpcGetEvent] = {"vgpIpcGetEvent", handle_vgpIpcGetEvent, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
@@ -4513,6 +5143,8 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuModuleGetFunction = (__typeof__(p->cuModuleGetFunction))find(ctx, "cuModuleGetFunction")) != NULL;
     n += (p->cuModuleGetFunctionCount = (__typeof__(p->cuModuleGetFunctionCount))find(ctx, "cuModuleGetFunctionCount")) != NULL;
     n += (p->cuModuleGetGlobal_v2 = (__typeof__(p->cuModuleGetGlobal_v2))find(ctx, "cuModuleGetGlobal_v2")) != NULL;
+    n += (p->cuModuleGetSurfRef = (__typeof__(p->cuModuleGetSurfRef))find(ctx, "cuModuleGetSurfRef")) != NULL;
+    n += (p->cuModuleGetTexRef = (__typeof__(p->cuModuleGetTexRef))find(ctx, "cuModuleGetTexRef")) != NULL;
     n += (p->cuModuleLoadData = (__typeof__(p->cuModuleLoadData))find(ctx, "cuModuleLoadData")) != NULL;
     n += (p->cuModuleLoadDataEx = (__typeof__(p->cuModuleLoadDataEx))find(ctx, "cuModuleLoadDataEx")) != NULL;
     n += (p->cuModuleUnload = (__typeof__(p->cuModuleUnload))find(ctx, "cuModuleUnload")) != NULL;
@@ -4552,12 +5184,38 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuStreamWriteValue64_v2 = (__typeof__(p->cuStreamWriteValue64_v2))find(ctx, "cuStreamWriteValue64_v2")) != NULL;
     n += (p->cuSurfObjectCreate = (__typeof__(p->cuSurfObjectCreate))find(ctx, "cuSurfObjectCreate")) != NULL;
     n += (p->cuSurfObjectDestroy = (__typeof__(p->cuSurfObjectDestroy))find(ctx, "cuSurfObjectDestroy")) != NULL;
+    n += (p->cuSurfRefSetArray = (__typeof__(p->cuSurfRefSetArray))find(ctx, "cuSurfRefSetArray")) != NULL;
     n += (p->cuTensorMapEncodeIm2col = (__typeof__(p->cuTensorMapEncodeIm2col))find(ctx, "cuTensorMapEncodeIm2col")) != NULL;
     n += (p->cuTensorMapEncodeIm2colWide = (__typeof__(p->cuTensorMapEncodeIm2colWide))find(ctx, "cuTensorMapEncodeIm2colWide")) != NULL;
     n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
     n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
     n += (p->cuTexObjectCreate = (__typeof__(p->cuTexObjectCreate))find(ctx, "cuTexObjectCreate")) != NULL;
     n += (p->cuTexObjectDestroy = (__typeof__(p->cuTexObjectDestroy))find(ctx, "cuTexObjectDestroy")) != NULL;
+    n += (p->cuTexRefCreate = (__typeof__(p->cuTexRefCreate))find(ctx, "cuTexRefCreate")) != NULL;
+    n += (p->cuTexRefDestroy = (__typeof__(p->cuTexRefDestroy))find(ctx, "cuTexRefDestroy")) != NULL;
+    n += (p->cuTexRefGetAddressMode = (__typeof__(p->cuTexRefGetAddressMode))find(ctx, "cuTexRefGetAddressMode")) != NULL;
+    n += (p->cuTexRefGetAddress_v2 = (__typeof__(p->cuTexRefGetAddress_v2))find(ctx, "cuTexRefGetAddress_v2")) != NULL;
+    n += (p->cuTexRefGetBorderColor = (__typeof__(p->cuTexRefGetBorderColor))find(ctx, "cuTexRefGetBorderColor")) != NULL;
+    n += (p->cuTexRefGetFilterMode = (__typeof__(p->cuTexRefGetFilterMode))find(ctx, "cuTexRefGetFilterMode")) != NULL;
+    n += (p->cuTexRefGetFlags = (__typeof__(p->cuTexRefGetFlags))find(ctx, "cuTexRefGetFlags")) != NULL;
+    n += (p->cuTexRefGetFormat = (__typeof__(p->cuTexRefGetFormat))find(ctx, "cuTexRefGetFormat")) != NULL;
+    n += (p->cuTexRefGetMaxAnisotropy = (__typeof__(p->cuTexRefGetMaxAnisotropy))find(ctx, "cuTexRefGetMaxAnisotropy")) != NULL;
+    n += (p->cuTexRefGetMipmapFilterMode = (__typeof__(p->cuTexRefGetMipmapFilterMode))find(ctx, "cuTexRefGetMipmapFilterMode")) != NULL;
+    n += (p->cuTexRefGetMipmapLevelBias = (__typeof__(p->cuTexRefGetMipmapLevelBias))find(ctx, "cuTexRefGetMipmapLevelBias")) != NULL;
+    n += (p->cuTexRefGetMipmapLevelClamp = (__typeof__(p->cuTexRefGetMipmapLevelClamp))find(ctx, "cuTexRefGetMipmapLevelClamp")) != NULL;
+    n += (p->cuTexRefSetAddress2D_v3 = (__typeof__(p->cuTexRefSetAddress2D_v3))find(ctx, "cuTexRefSetAddress2D_v3")) != NULL;
+    n += (p->cuTexRefSetAddressMode = (__typeof__(p->cuTexRefSetAddressMode))find(ctx, "cuTexRefSetAddressMode")) != NULL;
+    n += (p->cuTexRefSetAddress_v2 = (__typeof__(p->cuTexRefSetAddress_v2))find(ctx, "cuTexRefSetAddress_v2")) != NULL;
+    n += (p->cuTexRefSetArray = (__typeof__(p->cuTexRefSetArray))find(ctx, "cuTexRefSetArray")) != NULL;
+    n += (p->cuTexRefSetBorderColor = (__typeof__(p->cuTexRefSetBorderColor))find(ctx, "cuTexRefSetBorderColor")) != NULL;
+    n += (p->cuTexRefSetFilterMode = (__typeof__(p->cuTexRefSetFilterMode))find(ctx, "cuTexRefSetFilterMode")) != NULL;
+    n += (p->cuTexRefSetFlags = (__typeof__(p->cuTexRefSetFlags))find(ctx, "cuTexRefSetFlags")) != NULL;
+    n += (p->cuTexRefSetFormat = (__typeof__(p->cuTexRefSetFormat))find(ctx, "cuTexRefSetFormat")) != NULL;
+    n += (p->cuTexRefSetMaxAnisotropy = (__typeof__(p->cuTexRefSetMaxAnisotropy))find(ctx, "cuTexRefSetMaxAnisotropy")) != NULL;
+    n += (p->cuTexRefSetMipmapFilterMode = (__typeof__(p->cuTexRefSetMipmapFilterMode))find(ctx, "cuTexRefSetMipmapFilterMode")) != NULL;
+    n += (p->cuTexRefSetMipmapLevelBias = (__typeof__(p->cuTexRefSetMipmapLevelBias))find(ctx, "cuTexRefSetMipmapLevelBias")) != NULL;
+    n += (p->cuTexRefSetMipmapLevelClamp = (__typeof__(p->cuTexRefSetMipmapLevelClamp))find(ctx, "cuTexRefSetMipmapLevelClamp")) != NULL;
+    n += (p->cuTexRefSetMipmappedArray = (__typeof__(p->cuTexRefSetMipmappedArray))find(ctx, "cuTexRefSetMipmappedArray")) != NULL;
     n += (p->cuThreadExchangeStreamCaptureMode = (__typeof__(p->cuThreadExchangeStreamCaptureMode))find(ctx, "cuThreadExchangeStreamCaptureMode")) != NULL;
     n += (p->cuUserObjectCreate = (__typeof__(p->cuUserObjectCreate))find(ctx, "cuUserObjectCreate")) != NULL;
     n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;

@@ -66,6 +66,7 @@ void vcu_unit_free(struct vcu_unit *u)
         u->funcs = f->next;
         func_free(f);
     }
+    vcu_texrefs_free(u->refs);
     pthread_mutex_destroy(&u->lock);
     free(u);
 }
@@ -402,5 +403,6 @@ void vcu_modules_forget(uint64_t context)
     vcu_handle_each(VGP_H_FUNCTION, forget_function, &context);
     vcu_handle_each(VGP_H_MODULE, forget_unit, &context);
     vcu_handle_each(VGP_H_LIBRARY, forget_library_module, NULL);
+    vcu_texrefs_forget(context);
     pthread_mutex_unlock(&vcu_module_lock);
 }

@@ -43,8 +43,9 @@ struct vcu_unit {
     uint64_t context;       /* module: owner; library: 0 */
     uint64_t module;        /* library: its CUmodule once asked for */
     uint64_t library;       /* module that is a library's: that library */
-    pthread_mutex_t lock;   /* protects funcs */
+    pthread_mutex_t lock;   /* protects funcs and refs */
     struct vcu_func *funcs; /* looked up so far */
+    struct vcu_texref *refs; /* texture and surface references looked up so far */
 };
 /* Serialises library -> module and kernel -> function, which happen once each. */
 extern pthread_mutex_t vcu_module_lock;
@@ -56,6 +57,10 @@ void vcu_unit_free(struct vcu_unit *u);
 /* The whole of a regular file below 1 GiB with a NUL added, which *size counts; *text is the
    caller's to free. FILE_NOT_FOUND, INVALID_IMAGE, OPERATING_SYSTEM, OUT_OF_MEMORY. */
 CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size);
+
+/* vcu_texref.c: drops a module's references; those that no module has, when their context ends. */
+void vcu_texrefs_free(struct vcu_texref *first);
+void vcu_texrefs_forget(uint64_t context);
 
 /* CUfunction or CUkernel handle -> the record that describes it; NULL when it is not live. */
 struct vcu_func *vcu_func_find(CUfunction f);

@@ -51,6 +51,99 @@ CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CU
     return res;
 }
 
+/* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
+static CUresult check_array(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (out == NULL || d == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                          "sparse arrays and deferred mapping are not offered");
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    CUresult r = check_array("cuArray3DCreate", pHandle, pAllocateArray);
+
+    return r == CUDA_SUCCESS ? vgp_call_cuArray3DCreate_v2(pHandle, pAllocateArray) : r;
+}
+
+CUresult vcu_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                    const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+                                    unsigned int numMipmapLevels)
+{
+    CUresult r = check_array("cuMipmappedArrayCreate", pHandle, pMipmappedArrayDesc);
+
+    return r == CUDA_SUCCESS ? vgp_call_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc,
+                                                               numMipmapLevels)
+                             : r;
+}
+
+/* What is documented for an array that is neither sparse nor has deferred mapping. */
+static CUresult about_array(uint64_t handle, enum vgp_handle_type type)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_handle_live(handle, type) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties,
+                                        CUarray array)
+{
+    (void)sparseProperties;
+    return about_array((uintptr_t)array, VGP_H_ARRAY);
+}
+
+CUresult vcu_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties,
+                                                 CUmipmappedArray mipmap)
+{
+    (void)sparseProperties;
+    return about_array((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY);
+}
+
+static CUresult requirements(uint64_t handle, enum vgp_handle_type type, CUdevice device)
+{
+    struct vcu_device *d;
+    CUresult r = about_array(handle, type), known = vcu_device_get(device, &d);
+
+    return r == CUDA_ERROR_INVALID_VALUE && known != CUDA_SUCCESS ? known : r;
+}
+
+CUresult vcu_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
+                                          CUarray array, CUdevice device)
+{
+    (void)memoryRequirements;
+    return requirements((uintptr_t)array, VGP_H_ARRAY, device);
+}
+
+CUresult vcu_cuMipmappedArrayGetMemoryRequirements(
+    CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+{
+    (void)memoryRequirements;
+    return requirements((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY, device);
+}
+
+CUresult vcu_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (mapInfoList == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemMapArrayAsync",
+                      "sparse arrays are not offered (device attribute 112 is 0)");
+}
+
 /* ---- objects -------------------------------------------------------------------------------- */
 
 static CUresult send(const struct object *o, uint64_t *number)

@@ -32,7 +32,7 @@ static void drop_one(struct vgb_handle_entry *e, uint64_t handle, void *arg)
 void vgb_drop_owned(struct vgb_worker *w, uint64_t context)
 {
     static const unsigned types[] = {VGP_H_STREAM, VGP_H_EVENT, VGP_H_MODULE, VGP_H_FUNCTION,
-                                     VGP_H_ARRAY};
+                                     VGP_H_ARRAY,  VGP_H_TEXTURE, VGP_H_SURFACE};
 
     for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct drop d = {.w = w, .context = context, .type = types[i]};

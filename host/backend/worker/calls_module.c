@@ -215,9 +215,9 @@ static void drop_child(struct vgb_handle_entry *e, uint64_t handle, void *arg)
 
 static void drop_children(struct vgb_worker *w, uint64_t parent)
 {
-    static const unsigned types[] = {VGP_H_FUNCTION, VGP_H_KERNEL};
+    static const unsigned types[] = {VGP_H_FUNCTION, VGP_H_KERNEL, VGP_H_TEXTURE, VGP_H_SURFACE};
 
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct children k = {.w = w, .parent = parent, .type = types[i]};
 
         vgb_handles_each(&w->handles, types[i], drop_child, &k);
@@ -406,6 +406,48 @@ CUresult vgb_do_vgpModuleGetFunction(struct vgb_call *c,
     r->paramLayout_len = param_layout(o->paramLayout, 900, f, NULL);
     vgb_handle_put(c, a->function, VGP_H_FUNCTION, f);
     set_parent(c, a->function, VGP_H_FUNCTION, a->module);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpModuleGetTexRef(struct vgb_call *c, const struct vgp_args_vgpModuleGetTexRef *a,
+                                   const char *name)
+{
+    CUtexref ref = NULL;
+    CUmodule module;
+    CUresult e = vgb_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+
+    if (e == CUDA_SUCCESS)
+        e = vgb_handle_reserve(c, a->ref, VGP_H_TEXTURE);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuModuleGetTexRef)
+        return vgb_missing(c, "cuModuleGetTexRef");
+    e = vgb_provider.cuModuleGetTexRef(&ref, module, name);
+    if (e != CUDA_SUCCESS)
+        return e;
+    vgb_handle_put(c, a->ref, VGP_H_TEXTURE, ref);
+    set_parent(c, a->ref, VGP_H_TEXTURE, a->module);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpModuleGetSurfRef(struct vgb_call *c,
+                                    const struct vgp_args_vgpModuleGetSurfRef *a, const char *name)
+{
+    CUsurfref ref = NULL;
+    CUmodule module;
+    CUresult e = vgb_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+
+    if (e == CUDA_SUCCESS)
+        e = vgb_handle_reserve(c, a->ref, VGP_H_SURFACE);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuModuleGetSurfRef)
+        return vgb_missing(c, "cuModuleGetSurfRef");
+    e = vgb_provider.cuModuleGetSurfRef(&ref, module, name);
+    if (e != CUDA_SUCCESS)
+        return e;
+    vgb_handle_put(c, a->ref, VGP_H_SURFACE, ref);
+    set_parent(c, a->ref, VGP_H_SURFACE, a->module);
     return CUDA_SUCCESS;
 }
 

@@ -126,3 +126,39 @@ CUresult vgb_do_vgpTexObjectDestroy(struct vgb_call *c, const struct vgp_args_vg
         *o = objects[--nobjects];
     return e;
 }
+
+CUresult vgb_do_vgpTexRefSetBorderColor(struct vgb_call *c,
+                                        const struct vgp_args_vgpTexRefSetBorderColor *a)
+{
+    float colour[4] = {a->red, a->green, a->blue, a->alpha};
+    CUtexref ref;
+    CUresult e = vgb_handle_get(c, a->ref, VGP_H_TEXTURE, false, (void **)&ref);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuTexRefSetBorderColor)
+        return vgb_missing(c, "cuTexRefSetBorderColor");
+    return vgb_provider.cuTexRefSetBorderColor(ref, colour);
+}
+
+CUresult vgb_do_vgpTexRefGetBorderColor(struct vgb_call *c,
+                                        const struct vgp_args_vgpTexRefGetBorderColor *a,
+                                        struct vgp_ret_vgpTexRefGetBorderColor *r)
+{
+    float colour[4] = {0};
+    CUtexref ref;
+    CUresult e = vgb_handle_get(c, a->ref, VGP_H_TEXTURE, false, (void **)&ref);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!vgb_provider.cuTexRefGetBorderColor)
+        return vgb_missing(c, "cuTexRefGetBorderColor");
+    e = vgb_provider.cuTexRefGetBorderColor(colour, ref);
+    if (e == CUDA_SUCCESS) {
+        r->red = colour[0];
+        r->green = colour[1];
+        r->blue = colour[2];
+        r->alpha = colour[3];
+    }
+    return e;
+}

@@ -168,6 +168,8 @@ static CUresult bad_handle(unsigned type)
     case VGP_H_GRAPH_NODE:
     case VGP_H_GRAPH_EXEC:
     case VGP_H_USER_OBJECT:
+    case VGP_H_TEXTURE:
+    case VGP_H_SURFACE:
         return CUDA_ERROR_INVALID_VALUE;
     default:
         return CUDA_ERROR_INVALID_HANDLE;

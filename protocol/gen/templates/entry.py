@@ -10,7 +10,9 @@ UNSIGNED32 = ('unsigned int', 'unsigned', 'cuuint32_t', 'CUdeviceptr_v1', 'uint3
               'unsigned char', 'unsigned short')
 STRUCTS = ('CUmemLocation', 'CUipcMemHandle', 'CUipcEventHandle')
 OPAQUE = ('CUcontext', 'CUstream', 'CUevent', 'CUmodule', 'CUfunction', 'CUlibrary', 'CUkernel',
-          'CUmemoryPool', 'CUgraph', 'CUgraphExec', 'CUgraphNode', 'CUarray', 'CUmipmappedArray', 'CUuserObject', 'CUlinkState')
+          'CUmemoryPool', 'CUgraph', 'CUgraphExec', 'CUgraphNode', 'CUarray', 'CUmipmappedArray', 'CUuserObject', 'CUlinkState',
+          'CUtexref', 'CUsurfref', 'CUgreenCtx', 'CUdevResourceDesc', 'CUexternalMemory',
+          'CUexternalSemaphore')
 
 
 def fmt_one(ctype, name):
@@ -89,7 +91,8 @@ def checks(c):
     for p in c.params:
         if p.type != 'handle' or p.dir not in ('in', 'del'):
             continue
-        err = 'CUDA_ERROR_INVALID_CONTEXT' if p.sub == 'context' else 'CUDA_ERROR_INVALID_HANDLE'
+        err = {'context': 'CUDA_ERROR_INVALID_CONTEXT', 'texture': 'CUDA_ERROR_INVALID_VALUE',
+               'surface': 'CUDA_ERROR_INVALID_VALUE'}.get(p.sub, 'CUDA_ERROR_INVALID_HANDLE')
         h = f'(uintptr_t){p.name}'
         if is_stream(p):
             cond = f'!vcu_stream_ok({p.name})'
