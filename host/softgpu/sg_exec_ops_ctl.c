@@ -167,6 +167,19 @@ HANDLER(fpmode)
     return r == SG_NEXT ? SG_JUMP : r;
 }
 
+/* The next instruction writes every lane: its value is the same in all (sg_ptx_hoist.c). */
+HANDLER(flat)
+{
+    const u32 save = w->wmask;
+    int r;
+
+    w->wmask = SG_FULL;
+    r = in[1].fn(w, in + 1);
+    w->wmask = save;
+    w->ip = in + 2;
+    return r == SG_NEXT ? SG_JUMP : r;
+}
+
 HANDLER(wsync)
 {
     const u32 *pa = SRC(u32, a);
@@ -508,7 +521,7 @@ HANDLER(isspacep)
 const struct sg_opdef sg_ops_ctl[] = {
     ROW(bra, "bra") ROW(bra_if, "bra.if") ROW(bra_not, "bra.not") ROW(join, "join")
     ROW(brx, "brx") ROW(exit, "exit") ROW(exit_if, "exit.if") ROW(exit_not, "exit.not")
-    ROW(pred_if, "pred.if") ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(wsync, "wsync")
+    ROW(pred_if, "pred.if") ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(flat, "flat") ROW(wsync, "wsync")
     ROW(bar_sync, "bar.sync") ROW(bar_arrive, "bar.arrive") ROW(bar_red_popc, "bar.red.popc")
     ROW(bar_red_and, "bar.red.and") ROW(bar_red_or, "bar.red.or") ROW(fence, "fence")
     ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")

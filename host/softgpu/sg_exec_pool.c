@@ -228,6 +228,15 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
 }
 
+/* Values that are the same in every block (sg_ptx_hoist.c). */
+static void warp_hoisted(struct sg_warp *w, const struct sg_code *code)
+{
+    w->alive = SG_FULL;
+    sg_warp_set_mask(w, SG_FULL);
+    for (uint32_t i = 0; i < code->nhoisted; i++)
+        code->hoisted[i].fn(w, &code->hoisted[i]);
+}
+
 /* fresh: the dimensions in which the block is not where the last one was, one bit each. */
 static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
 {
@@ -297,6 +306,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
             w->tid[2][j] = t / l->block[0] / l->block[1];
         }
         warp_sregs(w, c, run);
+        warp_hoisted(w, code);
     }
 }
 

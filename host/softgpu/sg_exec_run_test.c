@@ -75,6 +75,19 @@ static void test_divergence(void)
           "setp.gt.u32 %p1, %r1, 20;\n{ { @%p1 bra O; } }\nadd.u32 %r9, %r9, 1000;\n"
           "O: st.global.u32 [%rd1], %r9;"), 1, 32, 32,
           (i ? i : 1) + (40 - (i ? i : 1) + 2) / 3 * 3 + (i > 20 ? 0 : 1000));
+    CHECK("values of the block, set by some lanes only", KERNEL("",
+          "setp.lt.u32 %p1, %r1, 20;\nmul.wide.u32 %rd3, %r2, %r4;\nshl.b64 %rd3, %rd3, 2;\nadd.u64 %rd3, %rd3, %rd0;\n"
+          "mul.wide.u32 %rd4, %r1, 4;\nadd.u64 %rd4, %rd4, %rd3;\n@%p1 bra A;\nmul.lo.u32 %r9, %r2, 7;\n"
+          "add.u32 %r10, %r9, 5;\ncvt.u64.u32 %rd5, %r10;\nmin.u32 %r15, %r10, 40;\nbra E;\n"
+          "A: mad.lo.u32 %r11, %r4, %r2, 1;\nmul.hi.u32 %r12, %r11, 0xc0000000;\nadd.u32 %r13, %r11, %r12;\n"
+          "E: @%p1 bra B;\ncvt.u32.u64 %r14, %rd5;\nadd.u32 %r14, %r14, %r15;\nst.global.u32 [%rd4], %r14;\nbra F;\n"
+          "B: st.global.u32 [%rd4], %r13;\nF:"), 9, 61, 9 * 61,
+          i % 61 < 20 ? i / 61 * 61 + 1 + (uint32_t)((i / 61 * 61 + 1) * 0xc0000000ull >> 32)
+                      : i / 61 * 7 + 5 + (i / 61 * 7 + 5 < 40 ? i / 61 * 7 + 5 : 40));
+    CHECK("a loop around values of the block", KERNEL("",
+          "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nL: setp.ge.u32 %p1, %r9, %r3;\n@%p1 bra E;\nadd.u32 %r11, %r2, 3;\n"
+          "mul.lo.u32 %r12, %r4, 10;\nadd.u32 %r13, %r11, %r12;\nadd.u32 %r10, %r10, %r13;\nadd.u32 %r9, %r9, 1;\nbra L;\n"
+          "E: st.global.u32 [%rd1], %r10;"), 5, 64, 320, (i & 31) * (i / 64 + 3 + 640));
     CHECK("brx.idx", KERNEL("",
           "and.b32 %r9, %r1, 3;\nts: .branchtargets A, B, C, A;\nbrx.idx %r9, ts;\n"
           "A: mov.u32 %r10, 10;\nbra E;\nB: mov.u32 %r10, 11;\nbra E;\nC: mov.u32 %r10, 12;\n"

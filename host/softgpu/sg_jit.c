@@ -74,6 +74,7 @@ static void init(void)
     sg_jit_ctl.pred_if = sg_op_find("pred.if");
     sg_jit_ctl.pred_not = sg_op_find("pred.not");
     sg_jit_ctl.fpmode = sg_op_find("fpmode");
+    sg_jit_ctl.flat = sg_op_find("flat");
     sg_jit_ctl.wsync = sg_op_find("wsync");
     sg_jit_ctl.ext = sg_op_find("ext");
     sg_jit_ctl.bar[0] = sg_op_find("bar.sync");
@@ -114,7 +115,8 @@ bool sg_jit_room(struct buf *b, size_t n)
 
 static bool is_span(sg_fn fn)
 {
-    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode;
+    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode ||
+           fn == sg_jit_ctl.flat;
 }
 
 static void jump_to(struct jit *j, size_t at, u32 insn)
@@ -330,6 +332,15 @@ static void block(struct jit *j, u32 first)
             o = find_op(in[1].fn, &pure);
             if (o && (o->arg & 0x80000000u)) {
                 i++;
+                continue;
+            }
+        }
+        if (in->fn == sg_jit_ctl.flat) {
+            o = find_op(in[1].fn, &pure);
+            j->cur = i + 1;
+            if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
+                sg_jv_unpin(j);
+                i += 2;
                 continue;
             }
         }

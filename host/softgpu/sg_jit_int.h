@@ -86,7 +86,7 @@ extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_mem[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {
-    sg_fn bra, bra_if, bra_not, join, brx, exit, pred_if, pred_not, fpmode, wsync, ext, bar[5],
+    sg_fn bra, bra_if, bra_not, join, brx, exit, pred_if, pred_not, fpmode, flat, wsync, ext, bar[5],
         exit_if[2];
 };
 extern struct jit_ctl sg_jit_ctl;
@@ -102,6 +102,20 @@ static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)
     const u32 *f[5] = {&in->d, &in->a, &in->b, &in->c, &in->e};
 
     return f[k];
+}
+
+/* The same in every lane: one chunk stands for all. */
+static inline bool sg_jit_flat(const struct jit *j, u32 op)
+{
+    const struct sg_code *c = j->code;
+
+    return (op & SG_OPND_CONST) || (op < c->slots_begin && c->flat && c->flat[op >> 7]);
+}
+
+/* How many chunks of a result are to be computed. */
+static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, bool wide)
+{
+    return sg_jit_flat(j, in->d) ? 1 : wide ? 4 : 2;
 }
 
 /* ---- liveness (sg_jit_live.c) ---- */

@@ -24,7 +24,7 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPADDD = {M0F, P66, 0, 0xfe}
 
 static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < (arg & WIDE ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         ev(B(j), sg_vop_of(arg), d, a, b, 0, 0);
@@ -36,7 +36,7 @@ static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
 /* One operand, in the rm field. */
 static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < (arg & WIDE ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         ev(B(j), sg_vop_of(arg), d, 0, a, 0, 0);
@@ -47,7 +47,7 @@ static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_mov(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < (arg & WIDE ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         u32 a = sg_jv_get(j, in->a, h), d = a;
 
         if ((in->a & SG_OPND_CONST) || !(j->kill[j->cur] & F_A)) {
@@ -66,7 +66,7 @@ static bool e_and(struct jit *j, const struct sg_insn *in, u32 arg)
     const bool low = (sg_jit_const(j, in->b, &v, false) || sg_jit_const(j, in->a, &v, false)) &&
                      !(v & 0x80808080u);
 
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         (void)arg;
@@ -103,7 +103,7 @@ static u32 get_extended(struct jit *j, u32 op, u32 h, u32 to, bool sign)
 {
     const u32 v = sg_jv_get(j, op, h >> 1);
 
-    extend(j, to, v, op & SG_OPND_CONST ? 0 : h & 1, sign);
+    extend(j, to, v, sg_jit_flat(j, op) ? 0 : h & 1, sign);
     return to;
 }
 
@@ -114,7 +114,7 @@ static bool e_shift(struct jit *j, const struct sg_insn *in, u32 arg)
     u64 n;
     const bool imm = sg_jit_const(j, in->b, &n, false);
 
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h);
         u32 b = 0, d;
 
@@ -179,7 +179,7 @@ static bool e_low(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_mad(struct jit *j, const struct sg_insn *in, u32 wide)
 {
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
                   c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
 
@@ -195,7 +195,7 @@ static bool e_wide(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const bool sign = arg & 1;
 
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, true); h++) {
         u32 a = get_extended(j, in->a, h, 0, sign), b = get_extended(j, in->b, h, 1, sign);
         u32 c = arg & 2 ? sg_jv_get(j, in->c, h) : 0, d = sg_jv_new(j);
 
@@ -212,7 +212,7 @@ static bool e_mul_hi(struct jit *j, const struct sg_insn *in, u32 sign)
 {
     const struct vop mul = sign ? MULDQ : MULUDQ;
 
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         ev(B(j), mul, 0, a, b, 0, 0);
@@ -287,10 +287,10 @@ static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_widen(struct jit *j, const struct sg_insn *in, u32 sign)
 {
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, true); h++) {
         const u32 a = sg_jv_get(j, in->a, h >> 1), d = sg_jv_new(j);
 
-        extend(j, d, a, in->a & SG_OPND_CONST ? 0 : h & 1, sign);
+        extend(j, d, a, sg_jit_flat(j, in->a) ? 0 : h & 1, sign);
         sg_jv_bind(j, in->d, h, d);
         sg_jv_unpin(j);
     }
@@ -308,7 +308,7 @@ static void join_low(struct jit *j, struct vop how, u32 d, u32 lo, u32 hi)
 
 static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
 {
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1),
                   d = sg_jv_new(j);
 

@@ -32,6 +32,11 @@ void sg_jv_store(struct jit *j, u32 v, u32 key)
     const bool wide = key < j->code->slots32;
     struct vop o = MOV_STORE;
 
+    if (key < j->code->slots_begin) { /* one value of the block, for every lane */
+        for (u32 h = 0; h < 2u * j->code->flat[key >> 7]; h++)
+            evm(B(j), o, v, 0, G_REGS, (s32)(key + 64 * h), 64, 0, 0);
+        return;
+    }
     if (j->masked) {
         sg_jit_lanes(j, 7, wide ? key >> 6 & 3 : key >> 6 & 1, wide);
         o.w = wide;
@@ -52,9 +57,9 @@ void sg_jit_put_pred(struct jit *j, u32 d)
     alu_mem(b, false, 0x89, RAX, G_REGS, (s32)d);
 }
 
-static u32 key_of(u32 op, u32 h)
+static u32 key_of(const struct jit *j, u32 op, u32 h)
 {
-    return op & SG_OPND_CONST ? op : op + 64 * h; /* constants are the same in every lane */
+    return sg_jit_flat(j, op) ? op : op + 64 * h;
 }
 
 static u32 find(const struct jit *j, u32 key)
@@ -98,7 +103,7 @@ u32 sg_jv_new(struct jit *j)
 
 u32 sg_jv_get(struct jit *j, u32 op, u32 h)
 {
-    const u32 key = key_of(op, h);
+    const u32 key = key_of(j, op, h);
     u32 v = find(j, key);
 
     if (!v) {
@@ -113,13 +118,13 @@ u32 sg_jv_get(struct jit *j, u32 op, u32 h)
 
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v)
 {
-    u32 old = find(j, key_of(op, h));
+    u32 old = find(j, key_of(j, op, h));
 
     if (old)
         drop(j, old);
     if (j->kill[j->cur] & F_DEAD)
         return;
-    j->v[v].key = key_of(op, h);
+    j->v[v].key = key_of(j, op, h);
     j->v[v].dirty = true;
     j->v[v].low_bytes = false;
 }

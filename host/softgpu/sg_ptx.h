@@ -232,7 +232,11 @@ struct sg_code {
     uint32_t num_regs;
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
+    struct sg_insn *hoisted; /* run once for each warp of a launch (sg_ptx_hoist.c) */
+    uint32_t nhoisted, hoisted_regs; /* registers of 32 bits that they fill */
     /* for native code (sg_jit.h) */
+    uint8_t *flat; /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
+                    * that is the same in every lane; 0: none. NULL: no such */
     uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
     uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
     uint32_t slots32;                /* from here on they have 32 bits */

@@ -372,6 +372,8 @@ void sg_code_free(struct sg_code *c)
     free(c->relocs);
     free(c->targets);
     free(c->calls);
+    free(c->hoisted);
+    free(c->flat);
     sg_jit_free(c);
     memset(c, 0, sizeof(*c));
 }

@@ -534,7 +534,7 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
                                                  : basep + (uint64_t)v->slot * 4);
         }
     }
-    c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64];
+    c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64] + c->hoisted_regs;
     return call_table(x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32,
                                                       [SG_C_PRED] = basep});
 }
@@ -545,11 +545,14 @@ int sg_dec_flow(struct sg_dec *d)
     uint32_t nslots[SG_C_COUNT] = {0};
     int r;
 
-    r = find_blocks(&x);
+    r = fold_constants(&x);
+    if (!r)
+        r = sg_dec_hoist(d);
+    x.n = d->ninsns;
+    if (!r)
+        r = find_blocks(&x);
     if (!r)
         r = resolve_branches(&x);
-    if (!r)
-        r = fold_constants(&x);
     if (!r)
         r = find_crossing(&x);
     if (!r)

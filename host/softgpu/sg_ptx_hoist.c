@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Values that do not change while blocks come and go. What is set once, by an operation that does nothing
+ * else, from constants, parameters and special registers other than the block's number, is the same in
+ * every block that a warp runs in a launch: it is computed once for each warp (sg_exec_pool.c), not once
+ * for each block. Half of the instructions of a small block are such. They get slots of their own, beside
+ * those of special registers, which nothing else is put into.
+ *
+ * What depends on the block's number too, and is the same in every lane, stays where it is, but gets a slot
+ * of its own and is always written for every lane: native code needs one part of it only.
+ */
+#include "sg_jit.h"
+#include "sg_ptx_dec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
+#define MAX_PASSES 8   /* definitions nearly always stand before uses */
+
+enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK }; /* OF_BLOCK: the same in all lanes, by the block */
+
+struct hoist {
+    struct sg_dec *d;
+    uint8_t *defs;  /* of each register: how often it is set (2: often) */
+    uint8_t *state; /* of each register */
+    uint8_t *kind;  /* of each instruction */
+    uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
+    uint32_t nhoisted, nblock;
+};
+
+static uint32_t *field(struct sg_insn *in, unsigned k)
+{
+    return k == 0 ? &in->d : k == 1 ? &in->a : k == 2 ? &in->b : k == 3 ? &in->c : &in->e;
+}
+
+static bool is_vreg(uint32_t op)
+{
+    return op < SG_OPND_NONE;
+}
+
+/* Operations that give a result from their operands and do nothing else, by how their names begin. */
+static bool pure(const char *name)
+{
+    static const char *const begin[] = {
+        "mov.b", "mov.pack.", "mov.unpack.", "mov.pred", "cvt.", "add.", "sub.", "mul.", "mad.", "and.", "or.", "xor.",
+        "not.", "neg.", "abs.", "min.", "max.", "shl.", "shr.", "setp.", "selp.", "bfe.", "bfi.", "prmt.", "clz.",
+        "popc.", "fma.", "div.u", "div.s", "rem.u", "rem.s", "lop3.", "shf.", "ld.p.b", "ld.p.u", "ld.p.s8", "ld.p.s16"};
+
+    if (!name || strstr(name, ".cc"))
+        return false;
+    for (size_t i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
+        if (!strncmp(name, begin[i], strlen(begin[i])))
+            return true;
+    return false;
+}
+
+/* Of these the native form writes whole registers, or one predicate word. */
+static bool simple(const char *name)
+{
+    static const char *const names[] = {
+        "mov.b32", "mov.b64", "add.b32", "add.b64", "sub.b32", "sub.b64", "mul.lo.b32", "mul.lo.b64",
+        "mad.lo.b32", "mad.lo.b64", "mul.wide.u32", "mul.wide.s32", "mad.wide.u32", "mad.wide.s32",
+        "mul.hi.u32", "mul.hi.s32", "and.b32", "and.b64", "or.b32", "or.b64", "xor.b32", "xor.b64", "shl.b32",
+        "shr.u32", "shr.s32", "shl.b64", "shr.u64", "shr.s64", "cvt.u64.u32", "cvt.u64.s32", "cvt.u32.u64",
+        "cvt.u32.s64", "min.s32", "max.s32", "min.u32", "max.u32"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+/* Which special register has this slot; SG_SR_COUNT: none (one of a hoisted value). */
+static uint32_t sreg_at(const struct sg_code *c, uint32_t offset)
+{
+    for (uint32_t r = 0; r < SG_SR_COUNT; r++)
+        if ((c->sreg_used[r / 32] >> (r & 31) & 1) && c->sreg_offset[r] == offset)
+            return r;
+    return SG_SR_COUNT;
+}
+
+/* The same in every lane of a warp? */
+static bool sreg_flat(uint32_t r)
+{
+    return r > SG_SR_TID_Z && r != SG_SR_LANEID && r != SG_SR_FRAME && r != SG_SR_TOP &&
+           (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
+}
+
+static uint8_t *flat_at(const struct sg_code *c, uint32_t op)
+{
+    return &c->flat[(op & ~SG_OPND_FIXED) >> 7];
+}
+
+/* What an operand is; *flat: the same in every lane. */
+static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
+{
+    const struct sg_code *c = h->d->code;
+    uint32_t r;
+
+    *flat = true;
+    if (op == SG_OPND_NONE || (op & SG_OPND_CONST))
+        return HOISTED;
+    if (op & SG_OPND_FIXED) {
+        r = sreg_at(c, op & ~SG_OPND_FIXED);
+        *flat = sreg_flat(r);
+        return r == SG_SR_FRAME || r == SG_SR_TOP ? VARIES
+               : r >= SG_SR_CTAID_X && r <= SG_SR_CTAID_Z ? OF_BLOCK : HOISTED;
+    }
+    *flat = h->slot[op] && *flat_at(c, h->slot[op]);
+    return h->state[op];
+}
+
+/* A slot for register v; false: there are no more. */
+static bool give_slot(struct hoist *h, uint32_t v, bool flat)
+{
+    struct sg_dec *d = h->d;
+    const uint32_t units = d->vregs[v].cls == SG_C_64 ? 2 : 1;
+
+    if (h->slot[v])
+        return true;
+    if (d->nsregs + units > MAX_UNITS)
+        return false;
+    h->slot[v] = SG_OPND_FIXED | d->nsregs * 128;
+    if (flat && d->vregs[v].cls != SG_C_PRED)
+        *flat_at(d->code, h->slot[v]) = (uint8_t)units;
+    d->nsregs += units;
+    d->code->hoisted_regs += units;
+    return true;
+}
+
+static void count_defs(struct hoist *h)
+{
+    const struct sg_dec *d = h->d;
+
+    for (uint32_t i = 0; i < d->ninsns; i++)
+        for (unsigned k = 0; k < 5; k++) {
+            const uint32_t v = *field(&d->insns[i], k);
+
+            if (!is_vreg(v) || !(d->metas[i].def >> k & 1))
+                continue;
+            h->defs[v] = d->metas[i].partial || h->defs[v] ? 2 : 1;
+            if (d->metas[i].use >> k & 1)
+                h->defs[v] = 2;
+        }
+    for (uint32_t v = 0; v < d->nvregs; v++)
+        h->state[v] = h->defs[v] == 1 ? UNKNOWN : VARIES;
+}
+
+/* Can instruction i be computed before? Marks what it sets. */
+static bool look_at(struct hoist *h, uint32_t i, bool blocks)
+{
+    struct sg_dec *d = h->d;
+    struct sg_insn *in = &d->insns[i];
+    const char *name = sg_op_name(in->fn);
+    bool flat = true, any = false, pred = false;
+    uint8_t worst = HOISTED;
+
+    if (!pure(name) || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
+        return false;
+    for (unsigned k = 0; k < 5; k++) {
+        const uint32_t op = *field(in, k);
+        bool f;
+
+        if ((d->metas[i].def >> k & 1) && op != SG_OPND_NONE) {
+            if (!is_vreg(op) || h->state[op] != UNKNOWN || d->vregs[op].cls == SG_C_PAIR)
+                return false;
+            pred |= d->vregs[op].cls == SG_C_PRED;
+            any = true;
+        } else if (d->metas[i].use >> k & 1) {
+            const uint8_t s = operand(h, op, &f);
+
+            if (s < HOISTED)
+                return false;
+            worst = s > worst ? s : worst;
+            flat &= f;
+        }
+    }
+    if (!any || (worst == OF_BLOCK && (!blocks || !flat || pred || !simple(name))))
+        return false;
+    for (unsigned k = 0; k < 5; k++) {
+        const uint32_t op = *field(in, k);
+
+        if (!(d->metas[i].def >> k & 1) || op == SG_OPND_NONE)
+            continue;
+        if (!give_slot(h, op, flat))
+            return false;
+    }
+    for (unsigned k = 0; k < 5; k++)
+        if ((d->metas[i].def >> k & 1) && is_vreg(*field(in, k)))
+            h->state[*field(in, k)] = worst;
+    h->kind[i] = worst;
+    return true;
+}
+
+static void find(struct hoist *h)
+{
+    const sg_fn fpmode = sg_op_find("fpmode"), pif = sg_op_find("pred.if"), pnot = sg_op_find("pred.not");
+    const bool blocks = sg_jit_available();
+    const struct sg_dec *d = h->d;
+    bool changed = true;
+
+    for (uint32_t pass = 0; changed && pass < MAX_PASSES; pass++) {
+        changed = false;
+        for (uint32_t i = 0; i < d->ninsns; i++) {
+            const struct sg_insn *in = &d->insns[i];
+
+            if (in->fn == fpmode || in->fn == pif || in->fn == pnot) {
+                i += in->aux;
+                continue;
+            }
+            if (!h->kind[i] && look_at(h, i, blocks)) {
+                changed = true;
+                if (h->kind[i] == HOISTED)
+                    h->d->code->hoisted[h->nhoisted++] = *in;
+                else
+                    h->nblock++;
+            }
+        }
+    }
+}
+
+/* The operands that are in slots of their own now. */
+static void replace(const struct hoist *h, struct sg_insn *in)
+{
+    for (unsigned k = 0; k < 5; k++) {
+        uint32_t *op = field(in, k);
+
+        if (is_vreg(*op) && h->slot[*op] && h->state[*op] >= HOISTED)
+            *op = h->slot[*op];
+    }
+}
+
+/* Without the hoisted instructions, and with a mark before those that are written for every lane. */
+static int compact(struct hoist *h)
+{
+    struct sg_dec *d = h->d;
+    const uint32_t n = d->ninsns, most = n + h->nblock + 1;
+    struct sg_insn *insns = calloc(most, sizeof(*insns));
+    struct sg_meta *metas = calloc(most, sizeof(*metas));
+    uint32_t *to = malloc(((size_t)n + 1) * sizeof(*to)), m = 0;
+
+    if (!insns || !metas || !to) {
+        free(insns);
+        free(metas);
+        free(to);
+        return sg_dec_nomem(d);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        to[i] = m;
+        if (h->kind[i] == HOISTED)
+            continue;
+        if (h->kind[i] == OF_BLOCK) {
+            insns[m].fn = sg_op_find("flat");
+            insns[m].line = d->insns[i].line;
+            insns[m].d = insns[m].a = insns[m].b = insns[m].c = insns[m].e = SG_OPND_NONE;
+            insns[m++].aux = 1;
+        }
+        insns[m] = d->insns[i];
+        metas[m] = d->metas[i];
+        replace(h, &insns[m]);
+        m++;
+    }
+    for (uint32_t k = 0; k < d->nlabels; k++)
+        if (d->labels[k].insn != UINT32_MAX)
+            d->labels[k].insn = to[d->labels[k].insn];
+    free(to);
+    free(d->insns);
+    free(d->metas);
+    d->insns = insns;
+    d->metas = metas;
+    d->cap_insns = d->cap_metas = most;
+    d->ninsns = m;
+    return 0;
+}
+
+/* Hoisted instructions are run as they are: their operands are offsets, as sg_ptx_flow.c writes them. */
+static void finish(struct hoist *h)
+{
+    struct sg_code *c = h->d->code;
+
+    for (uint32_t i = 0; i < h->nhoisted; i++)
+        for (unsigned k = 0; k < 5; k++) {
+            uint32_t *op = field(&c->hoisted[i], k);
+
+            if (is_vreg(*op) && h->slot[*op])
+                *op = h->slot[*op];
+            if (*op == SG_OPND_NONE)
+                *op = 0;
+            else if (!(*op & SG_OPND_CONST))
+                *op &= ~SG_OPND_FIXED;
+        }
+    c->nhoisted = h->nhoisted;
+}
+
+int sg_dec_hoist(struct sg_dec *d)
+{
+    struct sg_code *c = d->code;
+    struct hoist h = {.d = d};
+    int r = 0;
+
+    if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
+        return 0;
+    c->flat = calloc(MAX_UNITS + 1, 1);
+    c->hoisted = malloc(((size_t)d->ninsns + 1) * sizeof(*c->hoisted));
+    h.defs = calloc((size_t)d->nvregs + 1, 1);
+    h.state = calloc((size_t)d->nvregs + 1, 1);
+    h.kind = calloc((size_t)d->ninsns + 1, 1);
+    h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
+    if (!c->flat || !c->hoisted || !h.defs || !h.state || !h.kind || !h.slot) {
+        r = sg_dec_nomem(d);
+    } else {
+        for (uint32_t s = 0; s < SG_SR_COUNT; s++)
+            if ((c->sreg_used[s / 32] >> (s & 31) & 1) && sreg_flat(s))
+                *flat_at(c, c->sreg_offset[s]) = 1;
+        count_defs(&h);
+        find(&h);
+        if (h.nhoisted || h.nblock)
+            r = compact(&h);
+        if (!r)
+            finish(&h);
+    }
+    free(h.defs);
+    free(h.state);
+    free(h.kind);
+    free(h.slot);
+    return r;
+}
