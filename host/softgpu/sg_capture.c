@@ -166,6 +166,25 @@ bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r
     return true;
 }
 
+bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_gmem *m, CUresult *r)
+{
+    struct sg_capture *c = s->front->capture;
+    struct sg_node *n;
+
+    if (!c)
+        return false;
+    *r = sg_node_new(c->graph, type, NULL, s->front->nodes, s->front->n, &n);
+    if (*r != CUDA_SUCCESS) {
+        sg_gmem_put(m);
+        return true;
+    }
+    n->mem = m;
+    c->graph->has_memory = true;
+    *r = sg_front_set(s->front, c, &n, 1);
+    sg_obj_put(&n->obj);
+    return true;
+}
+
 CUresult sg_capture_check_legacy(struct sg_stream *s)
 {
     CUresult r = CUDA_SUCCESS;

@@ -405,10 +405,14 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
         return cuGraphAddHostNode(out, hGraph, dependencies, numDependencies,
                                   (const CUDA_HOST_NODE_PARAMS *)&nodeParams->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        return nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
-                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs that are moved")
-                   : cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies,
-                                              nodeParams->graph.graph);
+        if (nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+            return sg_graph_move(out, hGraph, dependencies, numDependencies,
+                                 nodeParams->graph.graph);
+        if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+            return CUDA_ERROR_INVALID_VALUE;
+        r = cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies,
+                                     nodeParams->graph.graph);
+        return r == CUDA_SUCCESS ? cuGraphChildGraphNodeGetGraph(*out, &nodeParams->graph.graph) : r;
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return cuGraphAddEmptyNode(out, hGraph, dependencies, numDependencies);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -420,6 +424,15 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphAddBatchMemOpNode(out, hGraph, dependencies, numDependencies,
                                         (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the second version has the fields of the first */
+        return cuGraphAddMemAllocNode(out, hGraph, dependencies, numDependencies,
+                                      (CUDA_MEM_ALLOC_NODE_PARAMS *)&nodeParams->alloc);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return cuGraphAddMemFreeNode(out, hGraph, dependencies, numDependencies,
+                                     nodeParams->free.dptr);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return sg_condition_add(out, hGraph, dependencies, numDependencies,
+                                &nodeParams->conditional);
     default:
         return refuse_any(nodeParams);
     }

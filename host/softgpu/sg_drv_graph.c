@@ -21,6 +21,8 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 {
     SG_GRAPH(g, hGraph);
+    if (g->owned)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: the graph belongs to a node");
     return sg_obj_unregister(&g->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -219,6 +221,10 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
         sg_gop_get(n->gop);
         if (from->child) {
             n->child = sg_graph_new();
+            if (n->child) {
+                n->child->owned = true;
+                n->child->body = to->body;
+            }
             r = n->child ? clone_locked(from->child, n->child, depth + 1)
                          : CUDA_ERROR_OUT_OF_MEMORY;
             if (r != CUDA_SUCCESS) {
@@ -247,7 +253,7 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
     return CUDA_SUCCESS;
 }
 
-static CUresult clone(struct sg_graph *g, struct sg_graph **out)
+static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg_graph **out)
 {
     struct sg_graph *to = sg_graph_new();
     CUresult r;
@@ -255,7 +261,13 @@ static CUresult clone(struct sg_graph *g, struct sg_graph **out)
     if (!to)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_graph_lock);
-    r = clone_locked(g, to, 0);
+    to->owned = into != NULL;
+    to->body = into && into->body;
+    if (g->has_memory || g->has_condition) /* documented */
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copies of graphs with %s nodes",
+                    g->has_memory ? "memory" : "conditional");
+    else
+        r = clone_locked(g, to, 0);
     pthread_mutex_unlock(&sg_graph_lock);
     if (r != CUDA_SUCCESS) {
         sg_obj_unregister(&to->obj);
@@ -274,7 +286,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     SG_GRAPH(g, originalGraph);
     if (!phGraphClone)
         return CUDA_ERROR_INVALID_VALUE;
-    r = clone(g, &to);
+    r = clone(g, NULL, &to);
     if (r == CUDA_SUCCESS)
         *phGraphClone = SG_HANDLE(CUgraph, to);
     return r;
@@ -308,13 +320,54 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     CUresult r;
 
     SG_GRAPH(child, childGraph);
-    r = clone(child, &copy);
+    SG_GRAPH(g, hGraph);
+    r = clone(child, g, &copy);
     if (r != CUDA_SUCCESS)
         return r;
     r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
             copy, NULL);
     if (r != CUDA_SUCCESS)
         sg_obj_unregister(&copy->obj);
+    return r;
+}
+
+static bool contains(const struct sg_graph *g, const struct sg_graph *sought, unsigned depth)
+{
+    if (g == sought || depth == SG_NEST_MAX)
+        return true;
+    for (size_t i = 0; i < g->n; i++) {
+        const struct sg_condition *c = g->nodes[i]->cond;
+
+        if (g->nodes[i]->child && contains(g->nodes[i]->child, sought, depth + 1))
+            return true;
+        for (unsigned b = 0; c && b < c->size; b++) {
+            if (contains(c->body[b], sought, depth + 1))
+                return true;
+        }
+    }
+    return false;
+}
+
+CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                       CUgraph childGraph)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    SG_GRAPH(child, childGraph);
+    SG_GRAPH(g, hGraph);
+    pthread_mutex_lock(&sg_graph_lock);
+    if (child->owned || child->execs || contains(child, g, 0))
+        r = CUDA_ERROR_INVALID_VALUE;
+    else if (child->has_condition || g->body)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a child graph with conditional nodes, or one that is "
+                    "moved into the graph of a conditional node");
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_GRAPH, NULL, child, NULL);
+    if (r == CUDA_SUCCESS) {
+        child->owned = true;
+        g->has_memory |= child->has_memory;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
 
@@ -333,7 +386,10 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 
     SG_NODE(n, hNode);
     pthread_mutex_lock(&sg_graph_lock);
-    if (n->graph) {
+    if (n->graph && n->graph->has_memory) {
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphDestroyNode: nodes of a graph with memory "
+                    "nodes cannot be deleted");
+    } else if (n->graph) {
         sg_node_remove(n);
         r = CUDA_SUCCESS;
     }

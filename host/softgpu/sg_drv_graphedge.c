@@ -150,7 +150,10 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
             return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
     }
     pthread_mutex_lock(&sg_graph_lock);
-    r = sg_nodes_get_locked(g, from, n, &a);
+    if (remove && n && g->has_memory)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");
+    else
+        r = sg_nodes_get_locked(g, from, n, &a);
     if (r == CUDA_SUCCESS)
         r = sg_nodes_get_locked(g, to, n, &b);
     for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {

@@ -43,6 +43,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .print_error = sg_print_error,
         .texture = sg_texset_get,
         .textures = &textures,
+        .set_conditional = sg_cond_set,
     };
     int r;
 

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 #define SG_PITCH_ALIGN 512u
 #define SG_HOST_FLAGS                                                                              \
@@ -89,6 +89,16 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
         (info.imported && !info.async) ||
         (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
+    if (info.graph) {
+        struct sg_gmem *m;
+        CUresult r = sg_gmem_free(dptr, &m);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+        drain_owner(&info, ctx);
+        sg_gmem_unclaim(m);
+        return sg_see_fault(ctx);
+    }
     drain_owner(&info, ctx);
     if (!sg_mem_release(dptr))
         return CUDA_ERROR_INVALID_VALUE;

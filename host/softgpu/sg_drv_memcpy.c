@@ -42,7 +42,9 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
 {
     const struct copy *c = &((struct copy_op *)op)->c;
 
-    (void)s;
+    if (s && (sg_gmem_dormant((uint64_t)(uintptr_t)c->dst) ||
+              sg_gmem_dormant((uint64_t)(uintptr_t)c->src)))
+        return sg_gmem_fault(s, "copy");
     for (size_t z = 0; z < c->depth; z++) {
         for (size_t y = 0; y < c->height; y++)
             memmove(c->dst + z * c->dst_slice + y * c->dst_pitch,

@@ -36,7 +36,8 @@ static CUresult set_run(struct sg_op *op, struct sg_stream *s)
 {
     const struct set_op *o = (const struct set_op *)op;
 
-    (void)s;
+    if (sg_gmem_dormant((uint64_t)(uintptr_t)o->dst))
+        return sg_gmem_fault(s, "memset");
     for (size_t y = 0; y < o->height; y++)
         fill_row(o->dst + y * o->pitch, o->width, o->elem, o->value);
     return CUDA_SUCCESS;

@@ -160,9 +160,9 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     if (p->imported)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "allocation from a pool of another process");
     r = sg_stream_get(ctx, stream, &s);
-    if (r == CUDA_SUCCESS && !s->legacy)
-        r = sg_capture_check_wait(s); /* allocation nodes are not offered */
     if (r != CUDA_SUCCESS)
+        return r;
+    if (sg_capture_alloc(s, p->device, n, dptr, &r))
         return r;
     pthread_mutex_lock(&p->lock);
     bool fits = !p->max || (n <= p->max && p->used <= p->max - n);
@@ -206,6 +206,7 @@ struct free_op {
     struct sg_op op;
     uint64_t addr, pool;
     int64_t size;
+    struct sg_gmem *graph; /* a reference; or NULL */
 };
 
 static CUresult free_run(struct sg_op *op, struct sg_stream *s)
@@ -213,6 +214,8 @@ static CUresult free_run(struct sg_op *op, struct sg_stream *s)
     struct free_op *o = (struct free_op *)op;
 
     (void)s;
+    if (o->graph)
+        return CUDA_SUCCESS; /* when dropped, which happens in any case */
     if (sg_mem_release(o->addr))
         sg_pool_account(o->pool, -o->size);
     return CUDA_SUCCESS;
@@ -220,6 +223,8 @@ static CUresult free_run(struct sg_op *op, struct sg_stream *s)
 
 static void free_drop(struct sg_op *op)
 {
+    if (((struct free_op *)op)->graph)
+        sg_gmem_unclaim(((struct free_op *)op)->graph);
     free(op);
 }
 
@@ -236,11 +241,20 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (!sg_mem_find(dptr, &info) || !sg_mem_begin_free(dptr))
+    if (sg_capture_free(s, dptr, &r))
+        return r;
+    if (!sg_mem_find(dptr, &info))
         return CUDA_ERROR_INVALID_VALUE;
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    r = info.graph                 ? sg_gmem_free(dptr, &o->graph)
+        : sg_mem_begin_free(dptr) ? CUDA_SUCCESS
+                                   : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS) {
+        free(o);
+        return r;
+    }
     o->op.run = free_run;
     o->op.node_type = -1;
     o->op.drop = free_drop;

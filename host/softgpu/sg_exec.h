@@ -153,6 +153,9 @@ struct sg_launch {
      */
     const struct sg_texture *(*texture)(void *textures, uint64_t handle, bool surface);
     void *textures;
+    /* cudaGraphSetConditional(); gets mem. False: no such handle, and the kernel ends with
+     * CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: there are none. */
+    bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
 };
 
 /* What ended a launch abnormally (a device-side error). */

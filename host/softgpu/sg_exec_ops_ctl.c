@@ -483,6 +483,21 @@ HANDLER(free)
     return SG_NEXT;
 }
 
+HANDLER(setcond)
+{
+    const struct sg_launch *l = w->cta->launch;
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        if (!l->set_conditional ||
+            !l->set_conditional(l->mem, SRC(u64, a)[i], SRC(u32, b)[i]))
+            return sg_fault_set(w, in, i, SG_ERR_ADDRESS,
+                                "cudaGraphSetConditional: no handle of this context");
+    }
+    return SG_NEXT;
+}
+
 HANDLER(vprintf)
 {
     return sg_vprintf(w, in);
@@ -530,6 +545,6 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROW(trap, "trap") ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
     ROW(return, "return") ROW(alloca, "alloca") ROW(stacksave, "stacksave")
     ROW(stackrestore, "stackrestore") ROW(malloc, "malloc") ROW(free, "free")
-    ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
+    ROW(setcond, "setcond") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
     ROW(isspacep, "isspacep") {NULL, NULL},
 };

@@ -49,6 +49,12 @@ static void node_free(struct sg_obj *obj)
     if (n->child)
         sg_obj_unregister(&n->child->obj); /* it is the node's */
     sg_obj_put((struct sg_obj *)n->child);
+    if (n->mem || n->cond) {
+        pthread_mutex_lock(&sg_graph_lock);
+        sg_gmem_put(n->mem);
+        sg_condition_free(n->cond);
+        pthread_mutex_unlock(&sg_graph_lock);
+    }
     free(n->deps);
     free(n->kernel_params);
     free(n->attrs);
@@ -76,9 +82,23 @@ bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep)
     return true;
 }
 
+/* What cuda.h allows in the graphs of a conditional node. */
+static bool body_may(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
                      struct sg_node *const *deps, size_t ndeps, struct sg_node **out)
 {
+    if (g->body && !body_may(type)) {
+        if (op)
+            sg_op_end(op);
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "a node of type %d in the graph of a conditional node", (int)type);
+    }
     struct sg_gop *gop = sg_gop_new(op);
     struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
 
@@ -201,6 +221,7 @@ static void graph_free(struct sg_obj *obj)
         sg_obj_put(&g->nodes[i]->obj);
     }
     sg_urefs_clear(&g->urefs);
+    sg_cond_drop_all(g->conds, g->nconds);
     pthread_mutex_unlock(&sg_graph_lock);
     free(g->nodes);
     free(g);
@@ -222,14 +243,47 @@ struct sg_graph *sg_graph_new(void)
 
 /* ---- programs ---- */
 
+static void program_free(struct sg_program *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        sg_gop_put(p->step[i].gop);
+    sg_urefs_clear(&p->urefs);
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < p->n; i++)
+        sg_gmem_put(p->step[i].mem);
+    sg_cond_drop_all(p->conds, p->nconds);
+    pthread_mutex_unlock(&sg_graph_lock);
+    free(p);
+}
+
 void sg_program_put(struct sg_program *p)
 {
-    if (p && atomic_fetch_sub(&p->refs, 1) == 1) {
-        for (size_t i = 0; i < p->n; i++)
-            sg_gop_put(p->step[i].gop);
-        sg_urefs_clear(&p->urefs);
-        free(p);
+    if (p && atomic_fetch_sub(&p->refs, 1) == 1)
+        program_free(p);
+}
+
+struct sg_program *sg_program_copy(const struct sg_program *p)
+{
+    struct sg_program *c = calloc(1, sizeof(*c) + p->n * sizeof(p->step[0]));
+
+    if (!c)
+        return NULL;
+    atomic_init(&c->refs, 1);
+    if (!sg_urefs_copy(&c->urefs, &p->urefs) ||
+        !sg_cond_hold_all(&c->conds, &c->nconds, p->conds, p->nconds)) {
+        sg_program_put(c);
+        return NULL;
     }
+    c->n = p->n;
+    c->events = p->events;
+    c->memory = p->memory;
+    for (size_t i = 0; i < p->n; i++) {
+        c->step[i] = p->step[i];
+        if (c->step[i].gop)
+            sg_gop_get(c->step[i].gop);
+        sg_gmem_get(c->step[i].mem);
+    }
+    return c;
 }
 
 static size_t count_steps(const struct sg_graph *g, unsigned depth)
@@ -237,20 +291,83 @@ static size_t count_steps(const struct sg_graph *g, unsigned depth)
     size_t n = g->n;
 
     for (size_t i = 0; depth < SG_NEST_MAX && i < g->n; i++) {
+        const struct sg_condition *c = g->nodes[i]->cond;
+
         if (g->nodes[i]->child)
             n += count_steps(g->nodes[i]->child, depth + 1);
+        for (unsigned b = 0; c && b < c->size; b++)
+            n += 1 + count_steps(c->body[b], depth + 1);
     }
     return n;
 }
 
-/* Appends g's nodes in an order that its edges allow; of those possible, the order of creation. */
-static CUresult flatten(struct sg_graph *g, struct sg_program *p, unsigned depth)
+struct flat {
+    struct sg_program *p;
+    uint64_t bad; /* a node of a cycle */
+};
+
+static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth);
+
+/* The graphs below a node follow its step. */
+static CUresult below(struct sg_node *n, struct flat *f, size_t at, unsigned depth)
 {
-    size_t done = 0, before;
+    struct sg_program *p = f->p;
+    CUresult r = n->child ? flatten(n->child, f, depth + 1) : CUDA_SUCCESS;
+
+    for (unsigned b = 0; n->cond && b < n->cond->size && r == CUDA_SUCCESS; b++) {
+        size_t head = p->n++;
+
+        p->step[head].type = CU_GRAPH_NODE_TYPE_GRAPH;
+        p->step[head].other = SIZE_MAX;
+        r = flatten(n->cond->body[b], f, depth + 1);
+        p->step[head].child = (uint32_t)(p->n - head - 1);
+    }
+    p->step[at].child = (uint32_t)(p->n - at - 1);
+    return r;
+}
+
+static uint64_t mix(uint64_t v)
+{
+    v = (v ^ (v >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
+    return v ^ (v >> 29);
+}
+
+/* Appends the step of a node, whose dependencies have theirs. first: where its graph begins. */
+static CUresult append(struct sg_node *n, struct flat *f, size_t first, unsigned depth)
+{
+    struct sg_program *p = f->p;
+    size_t at = p->n++;
+    struct sg_step *st = &p->step[at];
+
+    *st = (struct sg_step){.gop = n->gop, .type = n->type, .node = n->obj.handle, .mem = n->mem,
+                           .other = SIZE_MAX};
+    sg_gop_get(n->gop);
+    sg_gmem_get(n->mem);
+    n->pos = at;
+    for (size_t k = 0; k < n->ndeps; k++)
+        st->edges += mix(n->deps[k]->pos - first + 1); /* in whatever order they are listed */
+    if (n->cond) {
+        st->cond = n->cond->cond;
+        st->cond_type = n->cond->type;
+        st->cond_size = n->cond->size;
+    }
+    p->memory |= n->mem != NULL;
+    p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ||
+                 n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+                 (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
+    n->mark = true;
+    return n->child || n->cond ? below(n, f, at, depth) : CUDA_SUCCESS;
+}
+
+/* Appends g's nodes in an order that its edges allow; of those possible, the order of creation. */
+static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth)
+{
+    size_t done = 0, before, first = f->p->n;
 
     if (depth == SG_NEST_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_urefs_copy(&p->urefs, &g->urefs))
+    if (!sg_urefs_copy(&f->p->urefs, &g->urefs) ||
+        !sg_cond_hold_all(&f->p->conds, &f->p->nconds, g->conds, g->nconds))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
@@ -264,41 +381,63 @@ static CUresult flatten(struct sg_graph *g, struct sg_program *p, unsigned depth
                 ready = n->deps[k]->mark;
             if (!ready)
                 continue;
-            sg_gop_get(n->gop);
-            size_t at = p->n++;
+            CUresult r = append(n, f, first, depth);
 
-            p->step[at] = (struct sg_step){.gop = n->gop, .type = n->type, .node = n->obj.handle};
-            p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ||
-                         n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
-                         (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
-            if (n->child) {
-                CUresult r = flatten(n->child, p, depth + 1);
-
-                if (r != CUDA_SUCCESS)
-                    return r;
-                p->step[at].child = (uint32_t)(p->n - at - 1);
-            }
-            n->mark = true;
+            if (r != CUDA_SUCCESS)
+                return r;
             done++;
         }
     } while (done < g->n && done > before);
+    for (size_t i = 0; i < g->n && !f->bad; i++)
+        f->bad = g->nodes[i]->mark ? 0 : g->nodes[i]->obj.handle;
     return done == g->n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sg_program_new(struct sg_graph *g, struct sg_program **out)
+/* Finds for each allocation the step that frees it. */
+static void match_memory(struct sg_program *p)
+{
+    for (size_t i = 0; p->memory && i < p->n; i++) {
+        if (p->step[i].type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            continue;
+        for (size_t k = i + 1; k < p->n; k++) {
+            if (p->step[k].mem == p->step[i].mem) {
+                p->step[i].other = k;
+                p->step[k].other = i;
+                break;
+            }
+        }
+    }
+}
+
+CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
+                        uint64_t *bad)
 {
     size_t n = count_steps(g, 0);
-    struct sg_program *p = calloc(1, sizeof(*p) + n * sizeof(p->step[0]));
+    struct flat f = {.p = calloc(1, sizeof(*f.p) + n * sizeof(f.p->step[0]))};
+    CUgraphInstantiateResult reason = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     CUresult r;
 
-    if (!p)
+    if (!f.p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    atomic_init(&p->refs, 1);
-    r = flatten(g, p, 0);
+    atomic_init(&f.p->refs, 1);
+    r = flatten(g, &f, 0);
+    if (r != CUDA_SUCCESS)
+        reason = f.bad ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
+    for (size_t i = 0; r == CUDA_SUCCESS && i < f.p->nconds; i++) {
+        if (sg_cond_unused(f.p->conds[i])) {
+            reason = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+            r = sg_fail(CUDA_ERROR_INVALID_VALUE, "a conditional handle has no node");
+        }
+    }
+    if (why)
+        *why = reason;
+    if (bad)
+        *bad = f.bad;
     if (r != CUDA_SUCCESS) {
-        sg_program_put(p);
+        sg_program_put(f.p);
         return r;
     }
-    *out = p;
+    match_memory(f.p);
+    *out = f.p;
     return CUDA_SUCCESS;
 }

@@ -37,7 +37,38 @@ struct sg_node {
     } params;
     void **kernel_params; /* what GetParams handed out; freed with the node */
     CUlaunchAttributeValue *attrs; /* of a kernel node, by id; NULL: none was set */
+    struct sg_gmem *mem; /* a reference: nodes that allocate or free */
+    struct sg_condition *cond; /* a conditional node's: see sg_gcond.c */
     bool mark;
+    size_t pos; /* where its step is, while a program is made */
+};
+
+/*
+ * Memory of a graph (sg_gmem.c): an address that an allocation node has for as long as anything may
+ * allocate or use it. Launches claim it; while nobody does it is dormant. All under the lock.
+ */
+struct sg_gmem {
+    uint32_t refs; /* of nodes, programs and claims */
+    uint64_t addr, size;
+    int device;
+    const struct sg_graph *owner; /* compare only */
+    bool freed_inside;  /* its graph has a node that frees it */
+    bool freed_outside; /* another graph has */
+    bool unfreed;       /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;    /* launches that allocated it and whose free has not happened yet */
+    CUmemAccessDesc *access; /* as given; for GetParams */
+    size_t naccess;
+};
+
+/* A conditional handle, a number that kernels know (sg_gcond.c). */
+struct sg_cond;
+/* What a conditional node has beyond other nodes. */
+struct sg_condition {
+    struct sg_cond *cond; /* held */
+    CUgraphConditionalNodeType type;
+    unsigned size;
+    struct sg_graph **body; /* each a reference; theirs is the node */
+    CUgraph *handles;       /* the same, for the application */
 };
 
 /* User objects that a graph or a program holds (sg_drv_userobj.c); under the lock. */
@@ -55,6 +86,13 @@ struct sg_graph {
     struct sg_node **nodes; /* each a reference */
     size_t n, cap;
     struct sg_urefs urefs;
+    bool owned;      /* a node has it: not the application's to destroy or to make executable */
+    bool body;       /* of a conditional node, or below one */
+    bool has_memory; /* nodes that allocate or free, here or in a child */
+    bool has_condition;
+    unsigned execs;  /* executable graphs of it, where there may be only one */
+    struct sg_cond **conds; /* made for it; held */
+    size_t nconds;
 };
 
 /* What an executable graph runs; does not change once made. */
@@ -62,13 +100,22 @@ struct sg_program {
     _Atomic uint32_t refs;
     struct sg_urefs urefs; /* of the graph and its children */
     bool events; /* there are event nodes: see sg_program_issued() */
+    bool memory; /* there are nodes that allocate or free */
+    struct sg_cond **conds; /* whose values a launch may set; held */
+    size_t nconds;
     size_t n;
     struct sg_step {
         struct sg_gop *gop;
         CUgraphNodeType type;
-        uint64_t node;  /* handle of the node it came from */
-        uint32_t child; /* a child graph: so many of the following steps are its */
+        uint64_t node;  /* handle of the node it came from; 0: the body of a conditional node */
+        uint64_t edges; /* stands for what it depends on */
+        uint32_t child; /* so many of the following steps are below it */
         bool disabled;
+        struct sg_gmem *mem;  /* a reference */
+        size_t other;         /* memory: the step that frees, or allocates, it; SIZE_MAX: none */
+        struct sg_cond *cond; /* one of conds */
+        CUgraphConditionalNodeType cond_type;
+        unsigned cond_size; /* bodies: so many steps without a node follow, each with its own */
     } step[];
 };
 
@@ -101,8 +148,11 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
 bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep); /* once; false: no memory */
 void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r);
 void sg_node_remove(struct sg_node *n); /* out of its graph, with its edges */
-CUresult sg_program_new(struct sg_graph *g, struct sg_program **out); /* 1: a cycle */
+/* 1: a cycle, or what a body may not have; *why (may be NULL) and *bad: the node, or 0. */
+CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
+                        uint64_t *bad);
 void sg_program_put(struct sg_program *p);
+struct sg_program *sg_program_copy(const struct sg_program *p); /* NULL: no memory */
 struct sg_gop *sg_gop_new(struct sg_op *op); /* takes op over; NULL: no memory, op ended */
 void sg_gop_get(struct sg_gop *gop);
 void sg_gop_put(struct sg_gop *gop);
@@ -124,6 +174,41 @@ CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *
 CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from);
 void sg_capture_put(struct sg_capture *c);
 
+/* ---- memory of graphs (sg_gmem.c); under the lock ---- */
+
+void sg_gmem_get(struct sg_gmem *m); /* NULL is fine */
+void sg_gmem_put(struct sg_gmem *m);
+extern _Atomic unsigned sg_gmem_live; /* objects; 0: no memory can be dormant */
+bool sg_gmem_dormant(uint64_t addr);  /* takes no lock of ours */
+/* An operation meets such memory: the context fails. */
+CUresult sg_gmem_fault(struct sg_stream *s, const char *what);
+/* What a launch does to the memory of its program, in the order of calls. */
+struct sg_gclaim {
+    uint64_t peak[SG_MAX_DEVICES]; /* bytes of what is freed by the launch itself */
+    bool *taken;  /* by step: claimed, or its free announced, by this launch */
+    bool issued;  /* else nothing of it happens */
+    size_t done;  /* steps that have been run */
+};
+/* 1: allocated and not freed; 2. `again`: auto-free on launch. *out is malloc'd. */
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_gclaim **out);
+void sg_gclaim_step(const struct sg_program *p, size_t step); /* takes the lock */
+void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c); /* frees c; takes the lock */
+/* cuMemFreeAsync and cuMemFree: 1 when it is not the caller's to free now. */
+CUresult sg_gmem_free(uint64_t addr, struct sg_gmem **out); /* with a reference; takes the lock */
+void sg_gmem_unclaim(struct sg_gmem *m); /* that happened; lets the reference go; takes the lock */
+
+/* ---- conditional nodes (sg_gcond.c); under the lock ---- */
+
+bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom);
+void sg_cond_drop_all(struct sg_cond **list, size_t n); /* frees list */
+bool sg_cond_unused(const struct sg_cond *c);
+void sg_cond_begin(struct sg_cond *const *list, size_t n); /* default values, at a launch's start */
+uint32_t sg_cond_value(const struct sg_cond *c);
+void sg_condition_free(struct sg_condition *c);
+CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
+                          size_t n, CUDA_CONDITIONAL_NODE_PARAMS *p); /* takes the lock */
+bool sg_cond_set(void *ctx, uint64_t handle, uint32_t value); /* a kernel did; takes no lock of ours */
+
 /* ---- asked by streams and events ---- */
 
 extern _Atomic unsigned sg_captures; /* captures in progress; 0: nothing below needs asking */
@@ -140,6 +225,12 @@ bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
 /* Makes an event node of the capture that s is part of; 1: there is none. */
 CUresult sg_capture_event(struct sg_stream *s, CUevent event, bool wait);
 bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
+/* Makes a node that allocates or frees m. False: s is not captured. Under the lock. */
+bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_gmem *m, CUresult *r);
+/* cuMemAllocAsync and cuMemFreeAsync on a captured stream. False: it is not captured. */
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, CUdeviceptr *dptr,
+                      CUresult *r);
+bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
 
 /* ---- the objects behind handles, in entry points ---- */
 
@@ -192,6 +283,9 @@ bool sg_event_node_wait(struct sg_op *node, struct sg_op *op);
 CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
                       CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
                       struct sg_node **node_out);
+/* As cuGraphAddChildGraphNode, but the child itself becomes the node's. */
+CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                       CUgraph childGraph);
 /* Gives a node's counterpart in an executable graph another operation, which it takes over. */
 CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
                          struct sg_op *op);

@@ -94,6 +94,7 @@ enum sg_type {
     SG_T_SURFOBJ,
     SG_T_TEXREF,
     SG_T_SURFREF,
+    SG_T_COND,
 };
 
 struct sg_ctx;
@@ -160,6 +161,8 @@ struct sg_mem_info {
     uint64_t pool;      /* handle of that pool */
     bool imported;      /* memory of another process: not counted here */
     struct sg_share *share; /* its pages are shared with other processes; NULL: they are ours */
+    struct sg_gmem *graph; /* of a graph's allocation node; valid under sg_graph_lock, else NULL */
+    bool dormant;       /* graph: no launch has allocated it, or it was freed again */
 };
 
 CUresult sg_mem_init(void);
@@ -181,6 +184,11 @@ CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
  */
 CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
                       bool (*move)(uint64_t base, uint64_t len, int fd));
+/* Addresses for a graph's allocation node: dormant, and without counting against the quota. */
+CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_gmem *graph, uint64_t size,
+                            uint64_t *out);
+/* Wakes memory of a graph that starts at base, or makes it dormant: then its content is gone. */
+void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
                          uint32_t flags, bool writable);

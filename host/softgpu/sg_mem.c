@@ -335,10 +335,17 @@ static bool whole_pages(const struct sg_mem_info *info)
     return info->share || (info->kind == SG_MEM_DEVICE && !info->internal && !info->async);
 }
 
+/* Bytes that an allocation is counted with: imported memory is elsewhere, that of graphs while
+ * launches have it. */
+static uint64_t counted(const struct sg_mem_info *info)
+{
+    return info->imported || info->graph ? 0 : align_up(info->size, SG_ALIGN);
+}
+
 static CUresult alloc_locked(struct rec *r, uint64_t align)
 {
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
-    uint64_t charge = r->info.imported ? 0 : rounded;
+    uint64_t charge = counted(&r->info);
     CUresult rc;
 
     if (charge > sg_config.memory - used[r->info.device])
@@ -349,7 +356,9 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
-    rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async ? r->info.owner : 0, 3);
+    rc = insert(r,
+                r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
+                r->info.dormant ? 0 : 3);
     if (rc != CUDA_SUCCESS) {
         sg_arena_give(r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -385,8 +394,8 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     if (!r)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info = *want;
-    r->info.ctx = ctx;
-    r->info.owner = ctx->id;
+    r->info.ctx = ctx; /* of memory of graphs the primary one, which is never freed */
+    r->info.owner = want->graph ? 0 : ctx->id; /* memory of graphs outlives contexts */
     r->info.device = ctx->device;
     r->info.writable = true;
     if (align < SG_ALIGN)
@@ -419,7 +428,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
         return CUDA_SUCCESS;
     if (want->size >= 2 * SG_HUGE)
         madvise((void *)*out, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
-    if (sg_config.poison && !want->internal)
+    if (sg_config.poison && !want->internal && !want->dormant)
         memset((void *)*out, 0xCD, want->size);
     return CUDA_SUCCESS;
 }
@@ -458,7 +467,8 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
     /* Under the lock: nobody frees it meanwhile. */
     pthread_mutex_lock(&lock);
     e = table ? entry_find_locked(info->base) : NULL;
-    if (e && e->rec->info.id == info->id && !e->rec->info.share && whole_pages(&e->rec->info)) {
+    if (e && e->rec->info.id == info->id && !e->rec->info.share && !e->rec->info.graph &&
+        whole_pages(&e->rec->info)) {
         rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS
                                                                  : CUDA_ERROR_OUT_OF_MEMORY;
         if (rc == CUDA_SUCCESS)
@@ -466,6 +476,45 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
     }
     pthread_mutex_unlock(&lock);
     return rc;
+}
+
+CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_gmem *graph, uint64_t size,
+                            uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .graph = graph,
+                               .dormant = true};
+
+    return alloc(ctx, &want, 0, -1, out);
+}
+
+void sg_mem_set_dormant(uint64_t base, bool dormant)
+{
+    struct entry *e;
+    uint64_t size = 0;
+
+    if (!dormant && sg_config.poison) {
+        struct sg_mem_info info;
+
+        if (sg_mem_find(base, &info))
+            memset((void *)base, 0xCD, info.size);
+    }
+    pthread_mutex_lock(&lock);
+    e = table ? entry_find_locked(base) : NULL;
+    if (e && e->base == base && e->rec->info.graph) {
+        struct entry changed = *e;
+
+        changed.access = dormant ? 0 : 3;
+        e->rec->info.dormant = dormant;
+        size = e->rec->info.size;
+        change_begin();
+        entry_store(e, &changed);
+        change_end();
+        if (dormant)
+            __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
+    }
+    pthread_mutex_unlock(&lock);
+    if (dormant && size)
+        scrub(base, size);
 }
 
 static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
@@ -518,7 +567,7 @@ static void rec_free(struct rec *r)
         pthread_mutex_lock(&lock);
         if (usable)
             sg_arena_give(r->block, r->block_len);
-        used[r->info.device] -= r->info.imported ? 0 : align_up(r->info.size, SG_ALIGN);
+        used[r->info.device] -= counted(&r->info);
         pthread_mutex_unlock(&lock);
     } else if (r->info.kind == SG_MEM_HOST) {
         munmap((void *)r->info.base,

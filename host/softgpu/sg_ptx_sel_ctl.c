@@ -273,6 +273,12 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
         sg_emit(d, "free", NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err;
     }
+    if (!strcmp(name, "cudaGraphSetConditional") && c->nargs == 2 && !c->nrets) {
+        a[0] = sg_call_arg(d, &c->args[0], SG_TY_U64);
+        a[1] = sg_call_arg(d, &c->args[1], SG_TY_U32);
+        sg_emit(d, "setcond", NONE, a[0], a[1], NONE);
+        return d->err;
+    }
     if (!strcmp(name, "__assertfail") && c->nargs == 5) {
         for (int i = 0; i < 5; i++)
             a[i] = sg_call_arg(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
