@@ -410,25 +410,32 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexec
     return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
-/* Devices here do not reach each other's memory (cuDeviceCanAccessPeer says so). */
+/*
+ * One context's kernels reach the memory that another context, of another device, has allocated. (Copies
+ * between contexts need no permission.)
+ */
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     SG_CTX(ctx);
-    (void)ctx;
     if (Flags)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_ctx *peer = SG_LOOKUP(peerContext, SG_T_CTX);
 
-    return peer ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+    if (!peer || peer == ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer->device == ctx->device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return sg_mem_add_peer(ctx, peer->id);
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     SG_CTX(ctx);
-    (void)ctx;
     SG_AUTO struct sg_ctx *peer = SG_LOOKUP(peerContext, SG_T_CTX);
 
-    return peer ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
+    if (!peer)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return sg_mem_drop_peer(ctx, peer->id) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 /* ---- the primary context ---- */

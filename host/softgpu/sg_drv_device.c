@@ -347,7 +347,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
     SG_CHECK_DEVICE(peerDev);
-    *canAccessPeer = 0; /* memory of one device is not in reach of another's kernels */
+    *canAccessPeer = dev != peerDev; /* all memory is the processor's */
     return CUDA_SUCCESS;
 }
 
@@ -361,7 +361,9 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
     SG_CHECK_DEVICE(dstDevice);
     if (srcDevice == dstDevice)
         return CUDA_ERROR_INVALID_DEVICE; /* documented */
-    *value = 0;
+    /* Arrays have no address, and a texture or surface is one of its context. */
+    *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+             attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return CUDA_SUCCESS;
 }
 

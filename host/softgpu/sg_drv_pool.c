@@ -22,6 +22,7 @@ struct pool {
     uint8_t id[16];                /* shareable or imported: the same in all processes */
     int fd;                        /* imported: to export it again; else -1 */
     pthread_mutex_t lock; /* guards the fields below */
+    unsigned peers;       /* bit i: device i was given access */
     int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
     uint64_t threshold, used, used_high, reserved_high, max;
 };
@@ -465,12 +466,18 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
         if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_INVALID_VALUE;
         SG_CHECK_DEVICE(map[i].location.id);
-        /* The device that the memory is on always has access; it cannot be taken away. No other
-         * device can have it. */
-        if ((map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) !=
-            (map[i].location.id == p->device))
+        /* The device that the memory is on always has access; it cannot be taken away. */
+        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+            (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || map[i].location.id == p->device))
             return CUDA_ERROR_INVALID_VALUE;
     }
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < count; i++) {
+        unsigned bit = 1u << map[i].location.id;
+
+        p->peers = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->peers & ~bit : p->peers | bit;
+    }
+    pthread_mutex_unlock(&p->lock);
     return CUDA_SUCCESS;
 }
 
@@ -483,8 +490,11 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(location->id);
-    *flags = location->id == p->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    pthread_mutex_lock(&p->lock);
+    *flags = location->id == p->device || (p->peers & 1u << location->id)
+                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    pthread_mutex_unlock(&p->lock);
     return CUDA_SUCCESS;
 }
 

@@ -442,7 +442,8 @@ static void test_limits(void **state)
     OK(cuCtxGetStreamPriorityRange(&lo, &hi));
     assert_true(hi < lo);
     OK(cuCtxGetStreamPriorityRange(NULL, NULL));
-    IS(cuCtxEnablePeerAccess(c, 0), PEER_ACCESS_UNSUPPORTED);
+    IS(cuCtxEnablePeerAccess(c, 0), INVALID_CONTEXT);
+    IS(cuCtxEnablePeerAccess(c, 1), INVALID_VALUE);
     IS(cuCtxDisablePeerAccess(c), PEER_ACCESS_NOT_ENABLED);
     IS(cuCtxEnablePeerAccess(NULL, 0), INVALID_CONTEXT);
     ctx_end(c);

@@ -74,9 +74,10 @@ static int properties(void)
         NEED(!cuDeviceGetPCIBusId(bus, sizeof(bus), d));
         d = 9;
         NEED(!cuDeviceGetByPCIBusId(&d, bus) && d == i);
-        NEED(!cuDeviceCanAccessPeer(&n, i, (i + 1) % 3) && !n);
+        NEED(!cuDeviceCanAccessPeer(&n, i, (i + 1) % 3) && n == 1);
+        NEED(!cuDeviceCanAccessPeer(&n, i, i) && n == 0);
         NEED(!cuDeviceGetP2PAttribute(&n, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, i,
-                                      (i + 1) % 3) && !n);
+                                      (i + 1) % 3) && n == 1);
     }
     NEED(memcmp(&u[0], &u[1], sizeof(u[0])) && memcmp(&u[0], &u[2], sizeof(u[0])));
     return 0;
@@ -102,9 +103,8 @@ static int memory(CUcontext c[3], CUdeviceptr p[3])
         NEED(!cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p[i]) && n == i);
         NEED(!cuMemsetD32_v2(p[i], 100 + (unsigned)i, 16));
     }
-    NEED(!cuMemcpyPeer(p[0], c[0], p[1], c[1], 32)); /* copies cross; kernels do not */
+    NEED(!cuMemcpyPeer(p[0], c[0], p[1], c[1], 32)); /* copies cross; kernels do not yet */
     NEED(!cuMemcpyDtoH_v2(&v, p[0], 4) && v == 101);
-    NEED(cuCtxEnablePeerAccess(c[0], 0) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     NEED(!cuDeviceGetDefaultMemPool(&pool[0], 0) && !cuDeviceGetDefaultMemPool(&pool[1], 1) &&
          pool[0] != pool[1]);
     NEED(cuDeviceSetMemPool(0, pool[1]) == CUDA_ERROR_INVALID_VALUE);
@@ -146,6 +146,39 @@ static int code(CUcontext c[3], CUdeviceptr p[3])
     return 0;
 }
 
+/* Kernels reach the memory of a context that they were allowed to, one way. */
+static int peers(CUcontext c[3], CUdeviceptr p[3])
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemLocation one = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    CUmemAccess_flags flags;
+    CUmemoryPool pool;
+    CUfunction f;
+    CUmodule m;
+
+    NEED(!cuCtxSetCurrent(c[0]) && !cuModuleLoadData(&m, two_texts()));
+    NEED(!cuModuleGetFunction(&f, m, "tell"));
+    NEED(cuCtxDisablePeerAccess(c[1]) == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    NEED(cuCtxEnablePeerAccess(c[0], 0) == CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxEnablePeerAccess(c[1], 1) == CUDA_ERROR_INVALID_VALUE);
+    NEED(!cuCtxEnablePeerAccess(c[1], 0));
+    NEED(cuCtxEnablePeerAccess(c[1], 0) == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    NEED(!cuMemsetD32_v2(p[1], 7, 1) && !run(f, p[1], 80)); /* device 0 writes where 1's memory is */
+    NEED(!cuCtxDisablePeerAccess(c[1]));
+    NEED(cuCtxDisablePeerAccess(c[1]) == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    NEED(!cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(!cuMemPoolGetAccess(&flags, pool, &one) && !flags);
+    NEED(!cuMemPoolSetAccess(pool, &access, 1));
+    NEED(!cuMemPoolGetAccess(&flags, pool, &one) && flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    NEED(!cuMemPoolSetAccess(pool, &access, 1));
+    NEED(!cuMemPoolGetAccess(&flags, pool, &one) && !flags);
+    access.location.id = 0;
+    NEED(cuMemPoolSetAccess(pool, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
 /* A failed kernel concerns its own device; memory of another is out of reach. */
 static int failure(CUcontext c[3], CUdeviceptr p[3])
 {
@@ -176,6 +209,8 @@ int devices_main(void)
         line = memory(c, p);
     if (!line)
         line = code(c, p);
+    if (!line)
+        line = peers(c, p);
     if (!line)
         line = failure(c, p);
     if (line)

@@ -199,6 +199,9 @@ bool sg_mem_release(uint64_t base);
 void sg_mem_release_owned(struct sg_ctx *ctx); /* a context's end */
 /* The live allocation around addr. */
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
+/* Lets ctx's kernels reach what the context of that id owns. 0, 704 (they do), 711 (SG_MAX_PEERS). */
+CUresult sg_mem_add_peer(struct sg_ctx *ctx, uint32_t id);
+bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: they did not */
 /*
  * True when [addr, addr+size) lies inside one live allocation of any context, or inside adjacent
  * mappings of cuMemMap. size may be 0. When addr is in an allocation *out is filled in any case.
@@ -257,6 +260,7 @@ CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size
 
 #define SG_NLIMITS 16
 
+#define SG_MAX_PEERS 64
 struct sg_ctx {
     struct sg_obj obj;
     uint32_t id; /* from 1, never reused */
@@ -278,6 +282,7 @@ struct sg_ctx {
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
+    _Atomic uint32_t peers[SG_MAX_PEERS]; /* ids of contexts whose memory this one's kernels reach */
 };
 
 struct sg_device {

@@ -8,6 +8,7 @@
  * it. Arena memory is never unmapped, so a racing stale access meets zeroes and not a signal.
  */
 #define _GNU_SOURCE
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -158,12 +159,20 @@ static void table_remove_locked(struct entry *e)
     __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
 }
 
+static bool is_peer(const struct sg_ctx *ctx, uint32_t owner)
+{
+    for (unsigned i = 0; i < SG_MAX_PEERS; i++)
+        if (atomic_load_explicit(&ctx->peers[i], memory_order_relaxed) == owner)
+            return true;
+    return false;
+}
+
 static bool entry_allows(const struct entry *e, const struct sg_ctx *ctx, uint64_t addr,
                          uint64_t size, bool write)
 {
     if (addr < e->base || addr >= e->end || size > e->end - addr)
         return false;
-    if (e->owner && ctx && e->owner != ctx->id)
+    if (e->owner && ctx && e->owner != ctx->id && !is_peer(ctx, e->owner))
         return false;
     return e->access & (write ? 2u : 1u);
 }
@@ -223,6 +232,42 @@ bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg
     ok = e && check_done(e, ctx, addr, size, write, generation, hit);
     pthread_mutex_unlock(&lock);
     return ok;
+}
+
+CUresult sg_mem_add_peer(struct sg_ctx *ctx, uint32_t id)
+{
+    CUresult r = CUDA_ERROR_TOO_MANY_PEERS;
+
+    pthread_mutex_lock(&lock);
+    if (is_peer(ctx, id)) {
+        r = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    } else {
+        for (unsigned i = 0; i < SG_MAX_PEERS && r != CUDA_SUCCESS; i++) {
+            if (!atomic_load(&ctx->peers[i])) {
+                atomic_store(&ctx->peers[i], id);
+                r = CUDA_SUCCESS;
+            }
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < SG_MAX_PEERS; i++) {
+        if (atomic_load(&ctx->peers[i]) == id) {
+            atomic_store(&ctx->peers[i], 0);
+            found = true;
+        }
+    }
+    /* What kernels remember of where they may go is no longer true. */
+    __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out)
