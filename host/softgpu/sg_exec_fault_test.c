@@ -41,6 +41,24 @@ static void test_faults(void)
     expect_fault("read outside global memory", KERNEL("",
                  "mul.wide.u32 %rd3, %r1, 512;\nadd.u64 %rd3, %rd3, %rd0;\n"
                  "ld.global.u32 %r9, [%rd3];"), 64, SG_ERR_ADDRESS, 32, "read of 4 bytes");
+    expect_fault("the third of three reads outside", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 512;\nadd.u64 %rd3, %rd3, %rd0;\nld.global.u32 %r9, [%rd3];\n"
+                 "ld.global.u32 %r10, [%rd3+4];\nld.global.u32 %r11, [%rd3+8192];\nst.global.u32 [%rd1], %r11;"),
+                 32, SG_ERR_ADDRESS, 16, "read of 4 bytes");
+    expect_fault("the same with lanes missing", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 512;\nadd.u64 %rd3, %rd3, %rd0;\nsetp.lt.u32 %p1, %r1, 18;\n@%p1 bra E;\n"
+                 "ld.global.u32 %r9, [%rd3];\nld.global.u32 %r10, [%rd3+8192];\nst.global.u32 [%rd1], %r10;\nE:"),
+                 32, SG_ERR_ADDRESS, 18, "read of 4 bytes");
+    expect_fault("the second of two halves outside", KERNEL("",
+                 ".reg .b16 %h<2>;\nmul.wide.u32 %rd3, %r1, 2;\nadd.u64 %rd3, %rd3, %rd0;\n"
+                 "ld.global.u16 %h0, [%rd3+16320];\nld.global.u16 %h1, [%rd3+16322];\n"
+                 "st.global.u16 [%rd1], %h1;"), 32, SG_ERR_ADDRESS, 31, "read of 2 bytes");
+    expect_fault("misaligned among others", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 2;\nadd.u64 %rd3, %rd3, %rd0;\nld.global.u8 %r9, [%rd3];\n"
+                 "ld.global.u32 %r10, [%rd3+4];\nst.global.u32 [%rd1], %r10;"), 32, SG_ERR_MISALIGNED, 1, "misaligned");
+    expect_fault("one address for all lanes, outside", KERNEL("",
+                 "ld.global.v2.u32 {%r9, %r10}, [%rd0+16384];\nst.global.u32 [%rd1], %r10;"), 32, SG_ERR_ADDRESS, 0,
+                 "read of 8 bytes");
     expect_fault("write outside global memory", KERNEL("",
                  "setp.eq.u32 %p1, %r1, 3;\n@%p1 st.global.u32 [16], %r9;"), 32, SG_ERR_ADDRESS, 3,
                  "write of 4 bytes at global address 0x10");

@@ -84,6 +84,11 @@ static void test_divergence(void)
           "B: st.global.u32 [%rd4], %r13;\nF:"), 9, 61, 9 * 61,
           i % 61 < 20 ? i / 61 * 61 + 1 + (uint32_t)((i / 61 * 61 + 1) * 0xc0000000ull >> 32)
                       : i / 61 * 7 + 5 + (i / 61 * 7 + 5 < 40 ? i / 61 * 7 + 5 : 40));
+    CHECK("pairs of halves, up to the end of memory", KERNEL("",
+          ".reg .b16 %h<4>;\nst.global.u32 [%rd1], %r5;\nbar.sync 0;\nand.b32 %r9, %r5, 31;\nmul.wide.u32 %rd3, %r9, 4;\n"
+          "add.u64 %rd3, %rd3, %rd0;\nld.global.u16 %h0, [%rd3];\nld.global.u16 %h1, [%rd3+2];\nld.global.u16 %h2, [%rd3+16256];\n"
+          "ld.global.u16 %h3, [%rd3+16258];\nmov.b32 %r10, {%h1, %h0};\nmov.b32 %r11, {%h2, %h3};\nadd.u32 %r10, %r10, %r11;\n"
+          "bar.sync 0;\nst.global.u32 [%rd1], %r10;"), 1, 32, 32, i << 16);
     CHECK("a loop around values of the block", KERNEL("",
           "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nL: setp.ge.u32 %p1, %r9, %r3;\n@%p1 bra E;\nadd.u32 %r11, %r2, 3;\n"
           "mul.lo.u32 %r12, %r4, 10;\nadd.u32 %r13, %r11, %r12;\nadd.u32 %r10, %r10, %r13;\nadd.u32 %r9, %r9, 1;\nbra L;\n"

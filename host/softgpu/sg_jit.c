@@ -44,11 +44,12 @@ static void table_add(const struct jop *o, bool pure)
     }
 }
 
-static const struct jop *find_op(sg_fn fn, bool *pure)
+const struct jop *sg_jit_find(sg_fn fn, bool *pure)
 {
     for (u32 i = hash(fn); table[i].fn; i = (i + 1) & (HASH - 1))
         if (table[i].fn == fn) {
-            *pure = table[i].pure;
+            if (pure)
+                *pure = table[i].pure;
             return table[i].op;
         }
     return NULL;
@@ -303,6 +304,7 @@ static void block(struct jit *j, u32 first)
     u32 i = first, done = 0;
 
     sg_jv_forget(j);
+    j->ngroups = 0;
     while (i < c->ninsns && (i == first || j->leader[i] != 1)) {
         const struct sg_insn *in = &c->insns[i];
         const struct jop *o;
@@ -329,14 +331,14 @@ static void block(struct jit *j, u32 first)
             continue;
         }
         if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
-            o = find_op(in[1].fn, &pure);
+            o = sg_jit_find(in[1].fn, &pure);
             if (o && (o->arg & 0x80000000u)) {
                 i++;
                 continue;
             }
         }
         if (in->fn == sg_jit_ctl.flat) {
-            o = find_op(in[1].fn, &pure);
+            o = sg_jit_find(in[1].fn, &pure);
             j->cur = i + 1;
             if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
                 sg_jv_unpin(j);
@@ -350,7 +352,7 @@ static void block(struct jit *j, u32 first)
             done += in->aux;
             continue;
         }
-        o = find_op(in->fn, &pure);
+        o = sg_jit_find(in->fn, &pure);
         if (o && pure && (j->kill[i] & F_DEAD)) { /* nobody reads what it gives */
             i++;
             continue;
@@ -360,10 +362,12 @@ static void block(struct jit *j, u32 first)
             generic(j, i, SG_NEXT);
             return;
         }
+        j->skip = 0;
         if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
             generic(j, i, SG_NEXT);
         sg_jv_unpin(j);
-        i++;
+        i += 1 + j->skip;
+        done += j->skip;
     }
     sg_jv_flush(j);
     count(j, done);
@@ -416,9 +420,11 @@ static void emit_stub(struct jit *j, const struct stub *s)
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v[i].key != NO_KEY && s->v[i].dirty)
             sg_jv_store(j, i, s->v[i].key);
-    call_handler(j, s->insn, ": not all in one place");
-    alu_reg(b, false, 0x85, RAX, RAX);
-    jump_to(j, jcc(b, JNE), EXIT);
+    for (u32 k = 0; k < s->n; k++) {
+        call_handler(j, s->insn + k, ": not all in one place");
+        alu_reg(b, false, 0x85, RAX, RAX);
+        jump_to(j, jcc(b, JNE), EXIT);
+    }
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->after[i].key != NO_KEY)
             sg_jv_load(j, i, s->after[i].key);

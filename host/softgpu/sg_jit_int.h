@@ -31,7 +31,7 @@ struct stub {
     size_t jumps[8]; /* places to patch */
     u32 njumps;
     size_t back;
-    u32 insn;
+    u32 insn, n; /* the first handler that is called, and how many */
     bool masked;
     struct vreg v[V_COUNT]; /* before the instruction */
     struct vreg after[V_COUNT];
@@ -47,6 +47,15 @@ struct jump {
 struct pattern {
     size_t at; /* the distance to it */
     u8 bytes[16];
+};
+
+/* Loads of one block through one register, whose addresses are checked together. */
+struct group {
+    u32 a;         /* the register; NO_KEY: none */
+    u32 last;      /* the last instruction of the group */
+    s32 low, high; /* what they touch, from the register's value on */
+    u32 align;
+    u32 flag; /* which of native_ok */
 };
 
 struct jit {
@@ -65,6 +74,9 @@ struct jit {
     struct pattern *patterns;
     u32 npatterns, cap_patterns;
     u32 cur;           /* the instruction being compiled */
+    u32 skip;          /* how many behind it were compiled with it */
+    struct group groups[4];
+    u32 ngroups; /* begun in this block */
     bool masked;       /* this version of the code runs with some lanes missing */
 };
 
@@ -95,6 +107,9 @@ static inline bool sg_jit_is_branch(sg_fn fn)
 {
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
+
+/* How fn is compiled; NULL: it is called. *pure (or NULL): it does nothing but give its result. */
+const struct jop *sg_jit_find(sg_fn fn, bool *pure);
 
 /* Operand k, in the order of F_D to F_E. */
 static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)

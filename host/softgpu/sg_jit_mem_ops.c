@@ -22,7 +22,7 @@ static const struct vop VPADDD = {M0F, P66, 0, 0xfe}, VPSUBQ = {M0F, P66, 1, 0xf
                         SCATTERQD = {M38, P66, 0, 0xa1}, SCATTERDD = {M38, P66, 0, 0xa0},
                         EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
                         MOVQD = {M38, PF3, 0, 0x35}, BCAST_M32 = {M38, P66, 0, 0x58},
-                        BCAST_M64 = {M38, P66, 1, 0x59}, VMOV = {M0F, P66, 1, 0x6f};
+                        BCAST_M64 = {M38, P66, 1, 0x59}, MOVQ_R = {M0F, P66, 1, 0x7e}, VMOV = {M0F, P66, 1, 0x6f};
 
 /* arg: bytes of an element, elements << 8, sign << 12, store << 13 */
 #define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
@@ -104,18 +104,24 @@ static void check_lanes32(struct jit *j, struct stub *s, u32 align)
     jump_slow(j, s, JNE);
 }
 
-/* Jumps out unless [address + imm, + touch) of every lane is in the range and aligned to align. */
-static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4],
-                         u32 touch, u32 align, bool write)
+/* What is to be checked: [value + low, value + high) of each lane, in the allocation of entry idx. */
+struct check {
+    u32 idx, align;
+    s64 low, high;
+    bool write;
+};
+
+/* RCX: what an address must not be below; RDX: how far above it the last one may be. */
+static void range_of(struct jit *j, struct stub *s, const struct check *k)
 {
     const s32 r = (s32)(offsetof(struct sg_cta, cache) +
-                        (in->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
+                        (k->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
     struct buf *b = B(j);
 
     alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
     alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
     jump_slow(j, s, JNE);
-    if (write) {
+    if (k->write) {
         rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
         put8(b, 0x80);
         mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
@@ -125,10 +131,19 @@ static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in
     alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));
     alu_mem(b, true, 0x8b, RDX, G_CTA, r + (s32)offsetof(struct sg_mem_range, end));
     alu_reg(b, true, 0x29, RDX, RCX);
-    alu_imm(b, true, 5, RDX, touch);
+    alu_imm(b, true, 5, RDX, (u32)(k->high - k->low));
     jump_slow(j, s, JB);
-    if (in->imm)
-        alu_imm(b, true, 5, RCX, (u32)in->imm);
+    if (k->low)
+        alu_imm(b, true, 5, RCX, (u32)k->low);
+}
+
+/* Jumps out unless every lane may do what k says. */
+static void check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4])
+{
+    const u32 align = k->align;
+    struct buf *b = B(j);
+
+    range_of(j, s, k);
     ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
     ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
     if (j->masked) {
@@ -152,9 +167,49 @@ static void check_global(struct jit *j, struct stub *s, const struct sg_insn *in
     jump_slow(j, s, JAE); /* carry: all ones */
 }
 
+/* The same for one address for all lanes, which stays in RAX. */
+static void check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad)
+{
+    struct buf *b = B(j);
+
+    range_of(j, s, k);
+    ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+    if (k->align > 1) {
+        put8(b, 0xa8); /* test al, align - 1 */
+        put8(b, k->align - 1);
+        jump_slow(j, s, JNE);
+    }
+    alu_reg(b, true, 0x89, RSI, RAX);
+    alu_reg(b, true, 0x29, RSI, RCX);
+    alu_reg(b, true, 0x39, RSI, RDX);
+    jump_slow(j, s, JA);
+}
+
+/* With lanes missing, often the upper half is: jumps over what is for them. Returns what to patch. */
+static size_t skip_upper(struct jit *j, u32 h)
+{
+    struct buf *b = B(j);
+
+    if (!j->masked || !h)
+        return 0;
+    put8(b, 0x66); /* cmp word [w + mask + 2], 0 */
+    rex(b, false, 0, G_WARP);
+    put8(b, 0x83);
+    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask) + 2, 1);
+    put8(b, 0);
+    return jcc(b, JE);
+}
+
+static void skipped(struct jit *j, size_t at)
+{
+    if (at)
+        patch(B(j), at, B(j)->n);
+}
+
 /* The 32-bit lanes at ad + disp, chunk h of the result: register to. */
 static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
 {
+    const size_t skip = skip_upper(j, h);
     struct buf *b = B(j);
 
     sg_jit_lanes(j, 1, 2 * h, true);
@@ -163,6 +218,7 @@ static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
     evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
     ev(b, INSERT4, to, to, 2, 0, 0);
     put8(b, 1);
+    skipped(j, skip);
 }
 
 /* The low 8 or 16 bits only, extended. */
@@ -184,6 +240,7 @@ static bool fits(const struct sg_insn *in, u32 align)
 /* Pairs of words: two chunks of each half of a chunk of 64-bit lanes. */
 static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 disp)
 {
+    const size_t skip = skip_upper(j, h);
     struct buf *b = B(j);
 
     sg_jit_lanes(j, 1, 2 * h, true);
@@ -202,22 +259,162 @@ static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 
     ev(b, MOVQD, 3, 0, 5, 0, 0);
     ev(b, INSERT4, hi, 4, 5, 0, 0);
     put8(b, 1);
+    skipped(j, skip);
+}
+
+static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg);
+
+static u32 touched(u32 arg)
+{
+    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+
+    return bytes < 4 ? 4 : bytes;
+}
+
+/* Is in a load that may be checked together with others? *arg: what it is. */
+static bool groups(const struct sg_insn *in, u32 *arg)
+{
+    const struct jop *o = sg_jit_find(in->fn, NULL);
+
+    if (!o || o->emit != e_ld_g || (in->aux & SG_AUX_SPIN) || !fits(in, (o->arg & 15) * (o->arg >> 8 & 15)))
+        return false;
+    *arg = o->arg;
+    return true;
+}
+
+/*
+ * The loads from here on through the same register, up to where it changes or something is called. All of
+ * them are inside of an allocation when the first and the last byte of all are. False: there is one only.
+ */
+static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
+{
+    const struct sg_code *c = j->code;
+    u32 n = 0, arg;
+
+    if (j->ngroups == 4 || !groups(in, &arg))
+        return false;
+    *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
+    for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
+        const struct sg_insn *x = &c->insns[i];
+        const u8 def = c->fields[2 * i];
+        bool changed = false;
+
+        if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
+            break; /* it may bring further lanes */
+        if (x->a == in->a && groups(x, &arg)) {
+            const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+
+            if (x->imm > INT32_MAX / 4 || x->imm < INT32_MIN / 4)
+                break;
+            g->low = x->imm < g->low ? (s32)x->imm : g->low;
+            g->high = (s32)x->imm + (s32)touched(arg) > g->high ? (s32)x->imm + (s32)touched(arg) : g->high;
+            g->align = bytes > g->align ? bytes : g->align;
+            g->last = i;
+            n++;
+        }
+        for (u32 k = 0; k < 5; k++)
+            changed |= (def >> k & 1) && *sg_jit_field(x, k) == in->a;
+        if (changed)
+            break;
+    }
+    return n > 1;
+}
+
+static void set_flag(struct jit *j, const struct group *g, u32 value)
+{
+    rex(B(j), false, 0, G_WARP); /* mov byte [w + native_ok], value */
+    put8(B(j), 0xc6);
+    mem_operand(B(j), 0, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
+    put8(B(j), value);
+}
+
+/* Checks what a load touches: together with others, or alone. */
+static void check_load(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4], u32 arg)
+{
+    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
+    struct group *g = NULL, fresh;
+
+    for (u32 i = 0; i < j->ngroups; i++)
+        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last)
+            g = &j->groups[i];
+    if (g) {
+        rex(B(j), false, 0, G_WARP); /* cmp byte [w + native_ok], 0 */
+        put8(B(j), 0x80);
+        mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
+        put8(B(j), 0);
+        jump_slow(j, s, JE);
+        return;
+    }
+    if (open_group(j, in, &fresh)) {
+        g = &j->groups[j->ngroups++];
+        *g = fresh;
+        k.low = g->low;
+        k.high = g->high;
+        k.align = g->align;
+        set_flag(j, g, 0);
+    }
+    check_global(j, s, &k, ad);
+    if (g)
+        set_flag(j, g, 1);
+}
+
+/* Is the instruction behind this load of 16 bits that of the next 16 bits? */
+static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const struct sg_insn *x = in + 1;
+    const u32 i = j->cur + 1;
+
+    return arg == MEM(2, 1) && i < j->code->ninsns && !j->leader[i] && x->fn == in->fn && x->a == in->a &&
+           x->imm == in->imm + 2 && in->d != in->a && in->d != x->d && x->aux == in->aux &&
+           !(in->aux & SG_AUX_SPIN) && fits(x, 2);
+}
+
+/* An address for all lanes: loaded once. */
+static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15;
+    const struct check k = {.idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
+    const u32 ad = sg_jv_get(j, in->a, 0);
+    struct stub *s = sg_jit_stub(j);
+    u32 d[4][4];
+
+    spin_mark(j, in);
+    check_flat(j, s, &k, ad);
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++) {
+            d[i][h] = sg_jv_new(j);
+            evm(B(j), size == 8 ? BCAST_M64 : BCAST_M32, d[i][h], 0, RAX, (s32)in->imm + (s32)(i * size),
+                size == 8 ? 8 : 4, 0, 0);
+            if (size < 4)
+                cut(j, d[i][h], size, arg & SIGN);
+        }
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
+            sg_jv_bind(j, dest(in, i), h, d[i][h]);
+    sg_jv_unpin(j);
+    done(j, s);
+    return true;
 }
 
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
-    const u32 touch = bytes < 4 ? 4 : bytes;
+    const bool two = pair(j, in, arg);
     struct stub *s;
     u32 ad[4], d[4][4];
 
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
+    if (sg_jit_flat(j, in->a))
+        return load_flat(j, in, arg);
     for (u32 h = 0; h < 4; h++)
         ad[h] = sg_jv_get(j, in->a, h);
     s = sg_jit_stub(j);
+    if (s)
+        s->n = two ? 2 : 1;
     spin_mark(j, in);
-    check_global(j, s, in, ad, touch, bytes, false);
+    check_load(j, s, in, ad, arg);
     if (size == 8) {
         for (u32 h = 0; h < 4; h++) {
             d[0][h] = sg_jv_new(j);
@@ -228,6 +425,11 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < 2; h++) {
             d[0][h] = sg_jv_new(j);
             gather32(j, d[0][h], ad, h, (s32)in->imm);
+            if (two) {
+                d[1][h] = sg_jv_new(j);
+                ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
+                put8(B(j), 16);
+            }
             cut(j, d[0][h], size, arg & SIGN);
         }
     } else {
@@ -238,11 +440,18 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
                 gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
             }
     }
+    if (two) {
+        for (u32 h = 0; h < 2; h++)
+            sg_jv_bind(j, in->d, h, d[0][h]);
+        j->skip = 1;
+        j->cur++;
+        in++;
+    }
     sg_jv_kill(j, &(struct sg_insn){.a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST,
                                     .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 15);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
-            sg_jv_bind(j, dest(in, k), h, d[k][h]);
+            sg_jv_bind(j, dest(in, k), h, d[two ? 1 : k][h]);
     sg_jv_unpin(j);
     done(j, s);
     return true;
@@ -263,7 +472,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < 2; h++)
             v[k][h] = sg_jv_get(j, dest(in, k), h);
     s = sg_jit_stub(j);
-    check_global(j, s, in, ad, bytes, bytes, true);
+    check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < 2; h++) {
             ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);

@@ -194,6 +194,7 @@ struct stub *sg_jit_stub(struct jit *j)
     s = &j->stubs[j->nstubs++];
     s->njumps = 0;
     s->insn = j->cur;
+    s->n = 1;
     s->masked = j->masked;
     memcpy(s->v, j->v, sizeof(s->v));
     return s;

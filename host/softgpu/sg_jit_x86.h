@@ -18,7 +18,7 @@ typedef int64_t s64;
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
 enum { M0F = 1, M38 = 2, M3A = 3 };
 enum { PNONE = 0, P66 = 1, PF3 = 2, PF2 = 3 };
-enum { JB = 2, JAE = 3, JE = 4, JNE = 5, JLE = 14, JNC = 3 };
+enum { JB = 2, JAE = 3, JE = 4, JNE = 5, JLE = 14, JNC = 3, JA = 7 };
 
 /* One vector instruction: opcode map, prefix, W, opcode byte. */
 struct vop {
