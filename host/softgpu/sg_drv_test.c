@@ -168,8 +168,8 @@ static void test_unsupported_says_so(void **state)
 
     (void)state;
     assert_non_null(detail);
-    IS(cuMemMapArrayAsync(NULL, 0, NULL), NOT_SUPPORTED);
-    assert_string_equal(detail(), "cuMemMapArrayAsync: not supported by this device");
+    IS(cuGraphicsUnregisterResource(NULL), NOT_SUPPORTED);
+    assert_string_equal(detail(), "cuGraphicsUnregisterResource: not supported by this device");
 }
 
 static void test_proc_address(void **state)

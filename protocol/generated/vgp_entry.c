@@ -7849,6 +7849,105 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned i
     return r;
 }
 
+#define body_cuMemRangeGetAttribute vcu_cuMemRangeGetAttribute
+CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemRangeGetAttribute", r, t0, "data=%p dataSize=%#llx attribute=%d devPtr=%#llx count=%#llx",
+                       (const void *)data,
+                       (unsigned long long)dataSize,
+                       (int)attribute,
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count);
+    return r;
+}
+
+#define body_cuMemRangeGetAttributes vcu_cuMemRangeGetAttributes
+CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemRangeGetAttributes", r, t0, "data=%p *dataSizes=%#llx attributes=%p numAttributes=%#llx devPtr=%#llx count=%#llx",
+                       (const void *)data,
+                       r == CUDA_SUCCESS && dataSizes ? (unsigned long long)*dataSizes : 0ull,
+                       (const void *)attributes,
+                       (unsigned long long)numAttributes,
+                       (unsigned long long)devPtr,
+                       (unsigned long long)count);
+    return r;
+}
+
+#define body_cuMemDiscardBatchAsync vcu_cuMemDiscardBatchAsync
+CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemDiscardBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemDiscardBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+#define body_cuMemDiscardAndPrefetchBatchAsync vcu_cuMemDiscardAndPrefetchBatchAsync
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)prefetchLocs,
+                       r == CUDA_SUCCESS && prefetchLocIdxs ? (unsigned long long)*prefetchLocIdxs : 0ull,
+                       (unsigned long long)numPrefetchLocs,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
+                       r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
+                       r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
+                       (unsigned long long)count,
+                       (const void *)prefetchLocs,
+                       r == CUDA_SUCCESS && prefetchLocIdxs ? (unsigned long long)*prefetchLocIdxs : 0ull,
+                       (unsigned long long)numPrefetchLocs,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    return r;
+}
+
 #define body_cuIpcOpenMemHandle_v2 vcu_cuIpcOpenMemHandle_v2
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {

@@ -31,8 +31,6 @@ static const char why_rdma[] = "GPUDirect RDMA is not offered (device attribute 
 static const char why_multidev[] = "launches over several devices are not offered (device attribute 96 is 0)";
 static const char why_unified[] = "unified function pointers are not offered (device attribute 129 is 0)";
 static const char why_decompress[] = "hardware decompression is not offered (device attribute 136 is 0)";
-static const char why_discard[] = "managed memory does not migrate (device attribute 89 is 0), so there is nothing to discard";
-static const char why_range[] = "advice about managed memory is not kept: it does not migrate (device attribute 89 is 0)";
 static const char why_profiler[] = "removed from drivers: a profiler configures itself since CUDA 11";
 static const char why_checkpoint[] = "checkpoints of a process would have to include its worker on the host";
 static const char why_coredump[] = "GPU core dumps would be written by the worker, which may write no files";
@@ -635,46 +633,10 @@ int cuMemBatchDecompressAsync_ptsz(void)
     return refuse("cuMemBatchDecompressAsync_ptsz", why_decompress);
 }
 
-int cuMemDiscardAndPrefetchBatchAsync(void);
-int cuMemDiscardAndPrefetchBatchAsync(void)
-{
-    return refuse("cuMemDiscardAndPrefetchBatchAsync", why_discard);
-}
-
-int cuMemDiscardAndPrefetchBatchAsync_ptsz(void);
-int cuMemDiscardAndPrefetchBatchAsync_ptsz(void)
-{
-    return refuse("cuMemDiscardAndPrefetchBatchAsync_ptsz", why_discard);
-}
-
-int cuMemDiscardBatchAsync(void);
-int cuMemDiscardBatchAsync(void)
-{
-    return refuse("cuMemDiscardBatchAsync", why_discard);
-}
-
-int cuMemDiscardBatchAsync_ptsz(void);
-int cuMemDiscardBatchAsync_ptsz(void)
-{
-    return refuse("cuMemDiscardBatchAsync_ptsz", why_discard);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuMemRangeGetAttribute(void);
-int cuMemRangeGetAttribute(void)
-{
-    return refuse("cuMemRangeGetAttribute", why_range);
-}
-
-int cuMemRangeGetAttributes(void);
-int cuMemRangeGetAttributes(void)
-{
-    return refuse("cuMemRangeGetAttributes", why_range);
 }
 
 int cuMulticastAddDevice(void);
