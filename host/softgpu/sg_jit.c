@@ -63,6 +63,7 @@ static void init(void)
         return;
     table_add(sg_jit_ops_alu, true);
     table_add(sg_jit_ops_cmp, true);
+    table_add(sg_jit_ops_half, true);
     table_add(sg_jit_ops_mem, false);
     sg_jit_ctl.bra = sg_op_find("bra");
     sg_jit_ctl.bra_if = sg_op_find("bra.if");

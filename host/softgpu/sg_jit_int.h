@@ -94,7 +94,7 @@ struct jop {
     emit_fn emit; /* false: nothing was written, call the handler */
     u32 arg;
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_mem[];
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {
