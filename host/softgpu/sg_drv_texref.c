@@ -165,6 +165,10 @@ static CUresult bind(struct sg_texref *t, const CUDA_RESOURCE_DESC *res, CUdevic
 
     if (r != CUDA_SUCCESS)
         return r;
+    /* A surface object has no such condition, and programs make them of arrays without the flag. */
+    if (t->obj.type == SG_T_SURFREF && !(o->array->desc.Flags & CUDA_ARRAY3D_SURFACE_LDST))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "cuSurfRefSetArray of an array without CUDA_ARRAY3D_SURFACE_LDST");
     pthread_mutex_lock(&t->lock);
     t->res = *res;
     t->address = address;

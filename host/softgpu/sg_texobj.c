@@ -323,8 +323,6 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = res->resType == CU_RESOURCE_TYPE_ARRAY ? set_resource(o) : CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS && !(o->array->desc.Flags & CUDA_ARRAY3D_SURFACE_LDST))
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "surface of an array without CUDA_ARRAY3D_SURFACE_LDST");
     o->t.surface = true;
     return done(o, r, out);
 }

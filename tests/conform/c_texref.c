@@ -87,6 +87,11 @@ CASE(texref_module, CF_CTX)
     OK("flags", cuTexRefGetFlags(&flags, t));
     cf_u64("flags_value", flags, 0);
     OK("linear", cuTexRefSetFilterMode(t, CU_TR_FILTER_MODE_LINEAR));
+    CUDA_ARRAY_DESCRIPTOR no_surface = {.Width = 8, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUarray b = NULL;
+    NEED(cuArrayCreate_v2(&b, &no_surface));
+    RC("surface_flag", cuSurfRefSetArray(s, b, 0), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuArrayDestroy(b));
     OK("surface_bind", cuSurfRefSetArray(s, a, 0));
     OK("surface_bound", cuSurfRefGetArray(&got, s));
     cf_true("surface_same", got == a);
