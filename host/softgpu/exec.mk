@@ -10,13 +10,13 @@ SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_link.c sg_ptx_init.c sg_ptx_kernel.c sg_sass.c \
 	sg_ptx_body.c sg_ptx_call.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_hoist.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
-	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_ptx_sel_bulk.c sg_ptx_sel_video.c \
+	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_ptx_sel_bulk.c sg_ptx_sel_cdp.c sg_ptx_sel_video.c \
 	sg_ptx_sel_tex.c sg_tex_fetch.c sg_exec_warp.c sg_exec_cta.c \
 	sg_exec_pool.c sg_profile.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_regs.c sg_jit_live.c \
 	sg_jit_ops.c sg_jit_ops_cmp.c sg_jit_ops_half.c sg_jit_mem_ops.c sg_jit_mem.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
-	sg_exec_ops_cvt.c sg_exec_ops_bulk.c sg_exec_ops_mma2.c \
+	sg_exec_ops_cvt.c sg_exec_ops_bulk.c sg_exec_ops_cdp.c sg_exec_ops_mma2.c \
 	sg_exec_ops_tex.c sg_exec_ops_surf.c
 # handlers compiled per instruction set
 SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c \
@@ -69,7 +69,7 @@ SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec
 	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_mma2_test \
 	sg_exec_ldst_test \
 	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test \
-	sg_exec_sync_test sg_profile_test sg_ptx_link_test
+	sg_exec_sync_test sg_profile_test sg_ptx_link_test sg_exec_cdp_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
@@ -83,7 +83,7 @@ $(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_ru
 		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test \
 		$(O)/sg_exec_mma2_test \
 		$(O)/sg_exec_ldst_test $(O)/sg_exec_mat_test $(O)/sg_exec_sync_test $(O)/sg_profile_test \
-		$(O)/sg_ptx_link_test: $(O)/%: $(O)/%.o \
+		$(O)/sg_ptx_link_test $(O)/sg_exec_cdp_test: $(O)/%: $(O)/%.o \
 		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 

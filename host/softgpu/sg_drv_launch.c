@@ -44,6 +44,8 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .texture = sg_texset_get,
         .textures = &textures,
         .set_conditional = sg_cond_set,
+        .pending_launches =
+            (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
     };
     int r;
 

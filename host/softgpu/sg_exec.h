@@ -156,6 +156,9 @@ struct sg_launch {
     /* cudaGraphSetConditional(); gets mem. False: no such handle, and the kernel ends with
      * CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: there are none. */
     bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
+    /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch; 0: CUDA's default */
+    uint32_t pending_launches;
+    struct sg_children *children; /* of the grid that runs; sg_exec_launch() sets it */
 };
 
 /* What ended a launch abnormally (a device-side error). */

@@ -218,6 +218,11 @@ struct sg_cta {
     struct sg_tex_scratch tex;
 };
 
+/* ---- sg_exec_ops_cdp.c: kernels that launch kernels ---- */
+typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
+/* Runs a grid and what its threads launch; returns what the first that fails returns. */
+int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
+
 /* ---- sg_exec_warp.c: who runs ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);

@@ -592,7 +592,7 @@ static void run_all(struct sg_run *run)
     pthread_mutex_unlock(&pool.lock);
 }
 
-int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
+static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
 {
     struct sg_run run = {.l = l, .k = l->kernel};
     struct sg_diag diag;
@@ -627,6 +627,11 @@ int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
     if (run.faulted)
         *fault = run.fault;
     return fault->result;
+}
+
+int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
+{
+    return sg_run_tree(l, fault, run_grid);
 }
 
 void sg_run_print(struct sg_cta *c, const char *text, size_t len, bool error)

@@ -258,6 +258,8 @@ struct sg_call {
     struct sg_opnd *rets, *args;
     uint32_t nrets, nargs;
 };
+/* A function of the device runtime library (sg_ptx_sel_cdp.c); false: it is none that is there. */
+bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
 /* An argument as a register, wherever it is; what a result is put into (sg_ptx_sel_ctl.c). */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);

@@ -98,7 +98,8 @@ void sg_sym_free(struct sg_symtab *t)
 bool sg_is_builtin(const char *name)
 {
     return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
-           !strcmp(name, "__assertfail");
+           !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
+           !strncmp(name, "__cudaCDP2", 10);
 }
 
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
