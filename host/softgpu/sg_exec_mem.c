@@ -170,6 +170,14 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
 static void local_copy(struct sg_warp *w, uint32_t lane, uint32_t off, uint8_t *buf, uint32_t n,
                        bool write)
 {
+    for (; n >= 4 && !(off & 3); n -= 4, off += 4, buf += 4) { /* a word is in one piece */
+        uint8_t *p = sg_local_word(w, lane, off);
+
+        if (write)
+            memcpy(p, buf, 4);
+        else
+            memcpy(buf, p, 4);
+    }
     for (uint32_t k = 0; k < n; k++) {
         uint8_t *p = sg_local_word(w, lane, off + k);
 

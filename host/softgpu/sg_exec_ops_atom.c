@@ -365,15 +365,22 @@ HANDLER(cp_async)
 {
     const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), size = in->aux;
     struct sg_cta *c = w->cta;
+    u8 *const shared = c->shared;
+    const u32 last_to = c->shared_bytes >= 16 && size == 16 ? c->shared_bytes - 16 : 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
         const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
         const u64 from = SRC(u64, a)[i] + (u64)in->imm;
-        u8 *to = c->shared + pd[i];
+        u8 *to = shared + pd[i];
         const void *src = (const void *)(uintptr_t)from;
         u32 local;
 
+        if (LIKELY(n == 16 && pd[i] <= last_to && !(pd[i] & 15) && last_to && !(from & 3) && from >= r->base &&
+                   from < r->end && r->end - from >= 16 && r->generation == SG_GENERATION())) {
+            memcpy(to, src, 16);
+            continue;
+        }
         if (UNLIKELY((pd[i] & (size - 1)) || pd[i] > c->shared_bytes ||
                      c->shared_bytes - pd[i] < size)) {
             to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local);

@@ -196,7 +196,7 @@ CMP_FLOAT(CMP, f64)
  * ex2: 2^x = 2^n * 2^f, f in [-0.5, 0.5], polynomial of degree 7 with an error below 1 ulp;
  * scaling in two steps so that denormal results come out right.
  */
-static inline f32 ex2_ptx(f32 x)
+static inline __attribute__((always_inline)) f32 ex2_ptx(f32 x)
 {
     f32 n, f, p;
     s32 k, k1;
