@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The walk: every entry point of cuda.h called with bad arguments. walk_table.c (generated) says what
+ * there is, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time, walk_judge.c
+ * says what is expected, walk.c runs it all in child processes.
+ */
+#ifndef WALK_H
+#define WALK_H
+
+#include <cuda.h>
+#include <cudaProfiler.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum wk_what {
+    WK_INT,
+    WK_FLOAT,
+    WK_ENUM,     /* extra: the largest value that cuda.h names */
+    WK_DEVICE,   /* an ordinal */
+    WK_DEVPTR,
+    WK_HANDLE,   /* extra: index of wk_kinds */
+    WK_CALLBACK,
+    WK_STRUCT,   /* by value; extra: index of wk_structs */
+    WK_PTR,      /* to `sub` */
+    WK_VOID,     /* only as sub */
+    WK_STRING,   /* only as sub */
+};
+
+struct wk_param {
+    const char *name;
+    uint8_t what, sub;
+    bool is_const;      /* the pointer's target is only read */
+    uint32_t size;      /* bytes of the parameter or field */
+    uint32_t sub_size;  /* bytes of what it points to */
+    uint32_t extra, sub_extra;
+    uint32_t offset;    /* of a field in its struct */
+};
+
+struct wk_struct {
+    const char *name;
+    uint32_t size;
+    const struct wk_param *fields; /* no field is a struct itself */
+    uint32_t n_fields;
+};
+
+/* What the description of the calls says about an entry point. */
+enum wk_state { WK_REFUSED, WK_LOCAL, WK_FORWARD, WK_FORWARD_NOCTX };
+
+struct wk_entry {
+    const char *name;
+    CUresult (*call)(void *fn, const uint64_t *args);
+    const struct wk_param *params;
+    uint32_t n_params;
+    enum wk_state state;
+    const int *documented; /* results that cuda.h's comment lists; ends in -1; may be empty */
+};
+
+extern const struct wk_entry wk_entries[];
+extern const unsigned wk_entry_count;
+extern const struct wk_struct wk_structs[];
+extern const char *const wk_kinds[];
+extern const unsigned wk_kind_count;
+
+static inline float wk_float(uint64_t bits)
+{
+    uint32_t low = (uint32_t)bits;
+    float f;
+
+    memcpy(&f, &low, sizeof(f));
+    return f;
+}
+
+/* How the process stands when a vector is called. */
+enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_PHASES };
+
+#define WK_ARGS 16
+
+struct wk_vector {
+    uint64_t args[WK_ARGS];
+    char label[96];               /* `hStream=destroyed`; no addresses */
+    const struct wk_param *where; /* the parameter or field that was spoiled; NULL: none */
+    const char *how;              /* "NULL", "garbage", "destroyed", "another kind", "0", "huge", ... */
+    bool in_struct;               /* `where` is a field */
+};
+
+/* ---- walk_live.c: valid arguments ---- */
+
+/* Makes device 0's primary context current and prepares the objects that others are made from.
+ * False: the library does not work any more. */
+bool wk_live_start(void);
+/* A new object of a kind; 0 when this library cannot make one. */
+uint64_t wk_live_handle(unsigned kind);
+/* A handle of a kind whose object is gone again; 0 as above. */
+uint64_t wk_destroyed_handle(unsigned kind);
+/* A handle of some other kind. */
+uint64_t wk_other_handle(unsigned kind);
+/* 64 KiB of device memory that holds the words 1, 1, ...; freed memory. */
+uint64_t wk_live_memory(void);
+uint64_t wk_freed_memory(void);
+/* Host memory, zeroed, valid until wk_arena_reset(). */
+void *wk_arena(size_t bytes);
+void wk_arena_reset(void);
+/* A host function that does nothing, of every callback type. */
+uint64_t wk_callback(void);
+/* Memory can be allocated, a kernel runs, and its results are right. */
+bool wk_works(void);
+extern const char wk_ptx[];
+
+/* ---- walk_vectors.c ---- */
+
+/* The n-th vector of an entry point in a phase; false when there are no more. */
+bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
+
+/* ---- walk_judge.c ---- */
+
+/* NULL when the result is one that is expected, else what was expected. */
+const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
+                     CUresult r);
+/* "CUDA_ERROR_INVALID_VALUE"; never asks the library; NULL: no result of cuda.h. */
+const char *wk_result_name(CUresult r);
+
+#endif

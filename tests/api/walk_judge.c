@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* What is expected of a call with bad arguments, by rule. */
+#include "walk.h"
+
+static const struct {
+    CUresult code;
+    const char *name;
+} results[] = {
+#define R(x) {x, #x},
+#include "walk_results.h"
+#undef R
+};
+
+const char *wk_result_name(CUresult r)
+{
+    for (unsigned i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
+        if (results[i].code == r)
+            return results[i].name;
+    }
+    return NULL;
+}
+
+static bool documented(const struct wk_entry *e, CUresult r)
+{
+    for (const int *d = e->documented; *d != -1; d++) {
+        if (*d == (int)r)
+            return true;
+    }
+    return false;
+}
+
+static bool takes(const struct wk_param *p, uint32_t n, unsigned what)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct wk_struct *s = p[i].what == WK_STRUCT ? &wk_structs[p[i].extra]
+                                    : p[i].what == WK_PTR && p[i].sub == WK_STRUCT
+                                        ? &wk_structs[p[i].sub_extra]
+                                        : NULL;
+
+        if (p[i].what == what || (p[i].what == WK_PTR && p[i].sub == what) ||
+            (s != NULL && takes(s->fields, s->n_fields, what)))
+            return true;
+    }
+    return false;
+}
+
+/* What cuda.h lists, and what its introduction says of all calls: bad values, handles, contexts. */
+static bool allowed(const struct wk_entry *e, CUresult r)
+{
+    if (e->documented[0] == -1 || documented(e, r))
+        return true;
+    switch (r) {
+    case CUDA_SUCCESS:
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+        return true;
+    case CUDA_ERROR_INVALID_HANDLE:
+        return takes(e->params, e->n_params, WK_HANDLE);
+    case CUDA_ERROR_INVALID_DEVICE:
+        return takes(e->params, e->n_params, WK_DEVICE);
+    default:
+        return false;
+    }
+}
+
+const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
+                     CUresult r)
+{
+    const struct wk_param *p = v->where;
+
+    if (wk_result_name(r) == NULL)
+        return "a result of cuda.h";
+    if (phase == WK_BEFORE_INIT) {
+        if (e->documented[0] != -1 && !documented(e, CUDA_ERROR_NOT_INITIALIZED))
+            return NULL; /* may be called before cuInit */
+        return r == CUDA_ERROR_NOT_INITIALIZED ? NULL : "CUDA_ERROR_NOT_INITIALIZED";
+    }
+    if (e->state == WK_REFUSED)
+        return r == CUDA_ERROR_NOT_SUPPORTED ? NULL : "CUDA_ERROR_NOT_SUPPORTED, as described";
+    if (!allowed(e, r))
+        return "a documented result";
+    if (p == NULL || v->in_struct || r != CUDA_SUCCESS)
+        return NULL;
+    switch (p->what) {
+    case WK_HANDLE:
+        return strcmp(v->how, "NULL") == 0 ? NULL : "an error";
+    case WK_DEVICE:
+        return "an error";
+    case WK_ENUM:
+        return strcmp(v->how, "0") == 0 ? NULL : "an error";
+    case WK_DEVPTR:
+        return strcmp(v->how, "garbage") == 0 || strcmp(v->how, "freed") == 0 ? "an error" : NULL;
+    default:
+        return NULL;
+    }
+}

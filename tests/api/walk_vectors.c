@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* Argument vectors: all zero, all valid, and each parameter and field spoiled in turn. */
+#include <stdio.h>
+#include <strings.h>
+
+#include "walk.h"
+
+#define BUFFER (64u << 10)
+
+static const char *const handle_ways[] = {"NULL", "garbage", "small", "destroyed", "another kind", NULL};
+static const char *const int_ways[] = {"0", "huge", NULL};
+static const char *const long_ways[] = {"0", "huge", "2^40", NULL};
+static const char *const enum_ways[] = {"0", "above", "-1", "huge", NULL};
+static const char *const device_ways[] = {"-1", "4711", "huge", NULL};
+static const char *const devptr_ways[] = {"0", "garbage", "freed", "odd", "host", NULL};
+static const char *const string_ways[] = {"NULL", "empty", "unknown", NULL};
+static const char *const handles_ways[] = {"NULL", "{0}", "{garbage}", NULL};
+static const char *const pointer_ways[] = {"NULL", NULL};
+static const char *const struct_ways[] = {"{0}", NULL};
+static const char *const float_ways[] = {"NaN", NULL};
+
+static const char *const *ways_of(const struct wk_param *p)
+{
+    switch (p->what) {
+    case WK_INT:
+        return p->size == 8 ? long_ways : int_ways;
+    case WK_FLOAT:
+        return float_ways;
+    case WK_ENUM:
+        return enum_ways;
+    case WK_DEVICE:
+        return device_ways;
+    case WK_DEVPTR:
+        return devptr_ways;
+    case WK_HANDLE:
+        return handle_ways;
+    case WK_STRUCT:
+        return struct_ways;
+    case WK_PTR:
+        if (p->sub == WK_STRING)
+            return string_ways;
+        return p->sub == WK_HANDLE || p->sub == WK_STRUCT ? handles_ways : pointer_ways;
+    default:
+        return pointer_ways;
+    }
+}
+
+static bool name_has(const char *name, const char *part)
+{
+    size_t n = strlen(part);
+
+    for (; *name != '\0'; name++) {
+        if (strncasecmp(name, part, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A number that is plausible for a parameter of that name. */
+static uint64_t plausible(const struct wk_param *p)
+{
+    if (name_has(p->name, "flag") || name_has(p->name, "reserved") || name_has(p->name, "offset") ||
+        name_has(p->name, "padding") || name_has(p->name, "LOD"))
+        return 0;
+    if (strcmp(p->name, "cudaVersion") == 0)
+        return 13000;
+    if (name_has(p->name, "byte") || name_has(p->name, "size") || name_has(p->name, "pitch") ||
+        strcmp(p->name, "len") == 0)
+        return 64;
+    return 1;
+}
+
+static void store(void *at, uint32_t size, uint64_t value)
+{
+    memcpy(at, &value, size < sizeof(value) ? size : sizeof(value));
+}
+
+static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned depth);
+
+/* Host memory for a pointer parameter to point to. */
+static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
+{
+    unsigned char *b = wk_arena(BUFFER);
+    uint64_t value;
+
+    if (p->sub == WK_STRING) {
+        strcpy((char *)b, "k_none");
+    } else if (p->sub == WK_VOID && (name_has(p->name, "image") || name_has(p->name, "code") ||
+                                     name_has(p->name, "cubin") || strcmp(p->name, "data") == 0)) {
+        strcpy((char *)b, wk_ptx);
+    } else if (p->sub == WK_PTR) { /* an array of pointers, such as kernelParams */
+        for (unsigned i = 0; i < 64; i++) {
+            void *target = b + BUFFER / 2;
+
+            memcpy(b + i * sizeof(target), &target, sizeof(target));
+        }
+    } else if (p->sub == WK_HANDLE && live) {
+        value = wk_live_handle(p->sub_extra);
+        store(b, p->sub_size, value);
+    } else if (p->sub == WK_DEVPTR && live) {
+        value = wk_live_memory();
+        store(b, p->sub_size, value);
+    } else if (p->sub == WK_STRUCT && depth < 3) {
+        fill_struct(p->sub_extra, b, live, depth + 1);
+    } else if (p->sub == WK_INT) {
+        store(b, p->sub_size, 1);
+    }
+    return b;
+}
+
+/* A valid value; before cuInit and for handles that cannot be made here, an invented one. */
+static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
+{
+    switch (p->what) {
+    case WK_INT:
+        return plausible(p);
+    case WK_HANDLE:
+        return live ? wk_live_handle(p->extra) : 0x123456789ab0;
+    case WK_DEVPTR:
+        return live ? wk_live_memory() : 0x10000;
+    case WK_CALLBACK:
+        return wk_callback();
+    case WK_STRUCT: {
+        unsigned char *b = wk_arena(BUFFER);
+
+        fill_struct(p->extra, b, live, depth + 1);
+        return (uint64_t)(uintptr_t)b;
+    }
+    case WK_PTR: /* a launch takes kernelParams or extra, not both */
+        return strcmp(p->name, "extra") == 0 ? 0 : (uint64_t)(uintptr_t)buffer_for(p, live, depth);
+    default: /* floats, enums, devices */
+        return 0;
+    }
+}
+
+static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned depth)
+{
+    const struct wk_struct *s = &wk_structs[index];
+
+    /* Backwards: of a union's members the first one stays. */
+    for (uint32_t i = s->n_fields; i-- > 0;)
+        store(at + s->fields[i].offset, s->fields[i].size, valid(&s->fields[i], live, depth));
+}
+
+static uint64_t spoiled(const struct wk_param *p, const char *how)
+{
+    if (strcmp(how, "NULL") == 0 || strcmp(how, "0") == 0)
+        return 0;
+    if (strcmp(how, "garbage") == 0)
+        return 0x123456789ab0;
+    if (strcmp(how, "small") == 0)
+        return 3;
+    if (strcmp(how, "destroyed") == 0)
+        return wk_destroyed_handle(p->extra);
+    if (strcmp(how, "another kind") == 0)
+        return wk_other_handle(p->extra);
+    if (strcmp(how, "huge") == 0)
+        return p->what == WK_INT ? ~(uint64_t)0 : 0x7fffffff;
+    if (strcmp(how, "2^40") == 0)
+        return (uint64_t)1 << 40;
+    if (strcmp(how, "above") == 0)
+        return p->extra + 1u;
+    if (strcmp(how, "-1") == 0)
+        return ~(uint64_t)0;
+    if (strcmp(how, "4711") == 0)
+        return 4711;
+    if (strcmp(how, "freed") == 0)
+        return wk_freed_memory();
+    if (strcmp(how, "odd") == 0)
+        return wk_live_memory() + 1;
+    if (strcmp(how, "NaN") == 0)
+        return 0x7fc00000;
+    if (strcmp(how, "unknown") == 0)
+        return (uint64_t)(uintptr_t)strcpy(wk_arena(BUFFER), "no_such_name");
+    if (strcmp(how, "{garbage}") == 0) {
+        uint64_t value = 0x123456789ab0;
+        unsigned char *b = wk_arena(BUFFER);
+
+        if (p->sub == WK_HANDLE)
+            store(b, p->sub_size, value);
+        return (uint64_t)(uintptr_t)b;
+    }
+    return (uint64_t)(uintptr_t)wk_arena(BUFFER); /* "host", "empty", "{0}" */
+}
+
+/* A wait for a value that never comes would be the walk's own fault. */
+static bool left_out(const struct wk_param *p, const char *how)
+{
+    if (p->what == WK_PTR && p->sub == WK_STRUCT && strcmp(how, "{garbage}") == 0)
+        return true;
+    return strncmp(p->name, "value", 5) == 0 && strcmp(how, "2^40") == 0;
+}
+
+/* Counts the ways of one parameter; the one that *n falls on is put into *at. */
+static bool spoil(const struct wk_param *p, unsigned *n, void *at, struct wk_vector *v,
+                  const char *prefix)
+{
+    const char *const *ways = ways_of(p);
+
+    for (; *ways != NULL; ways++) {
+        if (left_out(p, *ways) || (*n)-- != 0)
+            continue;
+        if (v != NULL) {
+            store(at, p->what == WK_STRUCT ? 8 : p->size, spoiled(p, *ways));
+            v->where = p;
+            v->how = *ways;
+            v->in_struct = *prefix != '\0';
+            snprintf(v->label, sizeof(v->label), "%s%s=%s", prefix, p->name, *ways);
+        }
+        return true;
+    }
+    return false;
+}
+
+static const struct wk_struct *struct_of(const struct wk_param *p)
+{
+    if (p->what == WK_STRUCT)
+        return &wk_structs[p->extra];
+    return p->what == WK_PTR && p->sub == WK_STRUCT ? &wk_structs[p->sub_extra] : NULL;
+}
+
+bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v)
+{
+    bool live = phase != WK_BEFORE_INIT;
+
+    memset(v, 0, sizeof(*v));
+    wk_arena_reset();
+    if (n == 0) {
+        strcpy(v->label, "all zero");
+        v->how = "zero";
+        for (uint32_t i = 0; i < e->n_params; i++) {
+            if (e->params[i].what == WK_STRUCT)
+                v->args[i] = (uint64_t)(uintptr_t)wk_arena(BUFFER);
+        }
+        return true;
+    }
+    if (n > 1 && phase != WK_CONTEXT)
+        return false;
+    for (uint32_t i = 0; i < e->n_params; i++)
+        v->args[i] = valid(&e->params[i], live, 0);
+    if (n == 1) {
+        strcpy(v->label, "all valid");
+        v->how = "valid";
+        return true;
+    }
+    n -= 2;
+    for (uint32_t i = 0; i < e->n_params; i++) {
+        const struct wk_struct *s = struct_of(&e->params[i]);
+
+        if (spoil(&e->params[i], &n, &v->args[i], v, ""))
+            return true;
+        for (uint32_t k = 0; s != NULL && k < s->n_fields; k++) {
+            unsigned char *at = (unsigned char *)(uintptr_t)v->args[i] + s->fields[k].offset;
+            char prefix[48];
+
+            snprintf(prefix, sizeof(prefix), "%s.", e->params[i].name);
+            if (spoil(&s->fields[k], &n, at, v, prefix))
+                return true;
+        }
+    }
+    return false;
+}
