@@ -249,27 +249,53 @@ static CUDA_MEMCPY3D a_to_a(CUarray d, size_t doffset, CUarray s, size_t soffset
     return p;
 }
 
+/* Arrays are looked at even when no byte is copied. */
+static CUresult row_check(const CUDA_MEMCPY3D *p)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    SG_AUTO struct sg_array *d = SG_LOOKUP(p->dstArray, SG_T_ARRAY);
+    SG_AUTO struct sg_array *s = SG_LOOKUP(p->srcArray, SG_T_ARRAY);
+
+    return (p->dstMemoryType == CU_MEMORYTYPE_ARRAY && !d) ||
+                   (p->srcMemoryType == CU_MEMORYTYPE_ARRAY && !s)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
 /* Each with its twin on the calling thread's default stream. */
 #define SG_ROW_COPY(NAME, PARAMS, BUILD)                                                           \
     CUresult CUDAAPI NAME##_v2 PARAMS                                                              \
     {                                                                                              \
         CUDA_MEMCPY3D p = BUILD;                                                                   \
+        CUresult r = row_check(&p);                                                                \
+        if (r != CUDA_SUCCESS)                                                                     \
+            return r;                                                                              \
         return cuMemcpy3D_v2(&p);                                                                  \
     }                                                                                              \
     CUresult CUDAAPI NAME##_v2_ptds PARAMS                                                         \
     {                                                                                              \
         CUDA_MEMCPY3D p = BUILD;                                                                   \
+        CUresult r = row_check(&p);                                                                \
+        if (r != CUDA_SUCCESS)                                                                     \
+            return r;                                                                              \
         return cuMemcpy3D_v2_ptds(&p);                                                             \
     }
 #define SG_ROW_COPY_ASYNC(NAME, PARAMS, BUILD)                                                     \
     CUresult CUDAAPI NAME##_v2 PARAMS                                                              \
     {                                                                                              \
         CUDA_MEMCPY3D p = BUILD;                                                                   \
+        CUresult r = row_check(&p);                                                                \
+        if (r != CUDA_SUCCESS)                                                                     \
+            return r;                                                                              \
         return cuMemcpy3DAsync_v2(&p, stream);                                                     \
     }                                                                                              \
     CUresult CUDAAPI NAME##_v2_ptsz PARAMS                                                         \
     {                                                                                              \
         CUDA_MEMCPY3D p = BUILD;                                                                   \
+        CUresult r = row_check(&p);                                                                \
+        if (r != CUDA_SUCCESS)                                                                     \
+            return r;                                                                              \
         return cuMemcpy3DAsync_v2_ptsz(&p, stream);                                                \
     }
 

@@ -50,7 +50,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
     const struct sg_entry *best = NULL;
     bool known = false;
 
-    if (!symbol || !pfn || cudaVersion < 0 ||
+    if (!symbol || !pfn ||
         (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
         return CUDA_ERROR_INVALID_VALUE;

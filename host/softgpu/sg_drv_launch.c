@@ -370,7 +370,7 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
 {
     SG_CTX(ctx);
     (void)ctx;
-    if (!c || (c->numAttrs && !c->attrs))
+    if (!c || c->numAttrs > SG_ATTRS_MAX || (c->numAttrs && !c->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     struct request q = {f, {c->gridDimX, c->gridDimY, c->gridDimZ},
                         {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, stream,

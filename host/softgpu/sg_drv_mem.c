@@ -180,7 +180,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
         return CUDA_ERROR_INVALID_VALUE;
     if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister: no I/O memory");
-    if (sg_mem_in_arena((uint64_t)(uintptr_t)p))
+    if (sg_mem_in_arena((uint64_t)(uintptr_t)p) || !sg_host_mapped((uint64_t)(uintptr_t)p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
     return sg_mem_add_host(ctx, SG_MEM_REGISTERED, p, bytesize, Flags,
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));

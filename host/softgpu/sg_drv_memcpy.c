@@ -170,6 +170,10 @@ static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool
     if (place == DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
+    /* That there is memory is asked of the kernel where the call does not say so. */
+    if (place == ANY && !sg_host_mapped(addr, span))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
+                       (unsigned long long)addr);
     *pageable = true;
     return CUDA_SUCCESS;
 }
@@ -435,6 +439,11 @@ static CUresult resolve(struct side *dst, struct side *src, size_t w, size_t h, 
     return CUDA_SUCCESS;
 }
 
+static bool type_ok(CUmemorytype type)
+{
+    return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
+}
+
 static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
                         CUstream stream, bool async)
 {
@@ -443,6 +452,8 @@ static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, 
     CUresult r;
 
     SG_CTX(ctx);
+    if (!type_ok(dst->type) || !type_ok(src->type))
+        return CUDA_ERROR_INVALID_VALUE;
     if (!w || !h || !d)
         return CUDA_SUCCESS;
     r = resolve(dst, src, w, h, d, &c, &src_pageable, &dst_pageable);

@@ -282,9 +282,15 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    SG_CTX(ctx);
+    struct sg_ctx *ctx = NULL; /* none is needed: kernels, which would need one, are asked directly */
+
+    SG_INIT();
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_kern *k = SG_LOOKUP(hfunc, SG_T_KERN);
+
+    if (k)
+        return cuKernelGetName(name, (CUkernel)hfunc);
     SG_FUNC(f, hfunc);
     *name = f->info.name;
     return CUDA_SUCCESS;
@@ -293,9 +299,15 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
                                     size_t *paramSize)
 {
-    SG_CTX(ctx);
+    struct sg_ctx *ctx = NULL;
+
+    SG_INIT();
     if (!paramOffset)
         return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_kern *k = SG_LOOKUP(func, SG_T_KERN);
+
+    if (k)
+        return cuKernelGetParamInfo((CUkernel)func, paramIndex, paramOffset, paramSize);
     SG_FUNC(f, func);
     if (paramIndex >= f->info.nparams)
         return CUDA_ERROR_INVALID_VALUE;

@@ -147,13 +147,25 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSi
                                                      blockSizeLimit, 0);
 }
 
+/* What the two calls below ask of a configuration. */
+static CUresult check_config(struct sg_ctx *ctx, const int *out, const CUlaunchConfig *config)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+
+    if (!out || !config || config->numAttrs > SG_ATTRS_MAX || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_stream_get(ctx, config->hStream, &s);
+}
+
 /* Clusters have one block here. */
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
                                                     const CUlaunchConfig *config)
 {
     SG_CTX(ctx);
-    if (!clusterSize || !config)
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = check_config(ctx, clusterSize, config);
+
+    if (r != CUDA_SUCCESS)
+        return r;
     SG_FUNC(f, func);
     *clusterSize = 1;
     return CUDA_SUCCESS;
@@ -163,8 +175,10 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
                                               const CUlaunchConfig *config)
 {
     SG_CTX(ctx);
-    if (!numClusters || !config || (config->numAttrs && !config->attrs))
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = check_config(ctx, numClusters, config);
+
+    if (r != CUDA_SUCCESS)
+        return r;
     SG_FUNC(f, func);
     unsigned cluster = 1;
 

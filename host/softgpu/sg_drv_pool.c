@@ -503,7 +503,8 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
 static CUresult check_fd_type(CUmemAllocationHandleType type)
 {
     return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
-           : type == CU_MEM_HANDLE_TYPE_NONE                ? CUDA_ERROR_INVALID_VALUE
+           : type <= CU_MEM_HANDLE_TYPE_NONE || type > CU_MEM_HANDLE_TYPE_FABRIC
+               ? CUDA_ERROR_INVALID_VALUE
                                                             : CUDA_ERROR_NOT_SUPPORTED;
 }
 

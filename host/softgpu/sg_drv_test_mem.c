@@ -297,8 +297,9 @@ static void test_pools(void **state)
     IS(cuMemPoolDestroy(def), INVALID_VALUE);
     IS(cuMemAllocFromPoolAsync(&p, 64, pool, NULL), INVALID_VALUE);
     OK(cuMemAlloc_v2(&p, 4));
-    IS(cuMemFreeAsync(p, NULL), INVALID_VALUE); /* not from a pool */
-    OK(cuMemFree_v2(p));
+    OK(cuMemFreeAsync(p, NULL)); /* also of cuMemAlloc, as the programming guide has it */
+    OK(cuCtxSynchronize());
+    IS(cuMemFree_v2(p), INVALID_VALUE);
     ctx_end(c);
 }
 

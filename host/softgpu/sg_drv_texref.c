@@ -99,8 +99,10 @@ static CUresult module_ref(CUmodule hmod, const char *name, bool surface, uint64
 CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
 {
     uint64_t h;
-    CUresult r = pTexRef ? module_ref(hmod, name, false, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r;
 
+    SG_INIT();
+    r = pTexRef ? module_ref(hmod, name, false, &h) : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
         *pTexRef = (CUtexref)(uintptr_t)h;
     return r;
@@ -109,8 +111,10 @@ CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char 
 CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
 {
     uint64_t h;
-    CUresult r = pSurfRef ? module_ref(hmod, name, true, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r;
 
+    SG_INIT();
+    r = pSurfRef ? module_ref(hmod, name, true, &h) : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
         *pSurfRef = (CUsurfref)(uintptr_t)h;
     return r;

@@ -181,8 +181,11 @@ void sg_nodes_put(struct sg_node **nodes, size_t n)
 CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
                              struct sg_node ***out)
 {
-    struct sg_node **nodes = calloc(n + 1, sizeof(*nodes));
+    struct sg_node **nodes;
 
+    if (n > g->n * g->n) /* more than the graph can have edges: nothing of it is read */
+        return CUDA_ERROR_INVALID_VALUE;
+    nodes = calloc(n + 1, sizeof(*nodes));
     if (!nodes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < n; i++) {

@@ -192,6 +192,8 @@ void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
                          uint32_t flags, bool writable);
+/* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
+bool sg_host_mapped(uint64_t addr, uint64_t size);
 /* Enters memory mapped by cuMemMap, once cuMemSetAccess allows access. */
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, bool writable);
 /* Takes the allocation that starts at base away and gives its memory back. False: none there. */
@@ -210,7 +212,8 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
-/* Marks pool memory that starts at base as about to be freed; false: none, or marked before. */
+/* Marks device memory, of a pool or of cuMemAlloc, that starts at base as about to be freed; false: none,
+ * or marked before. */
 bool sg_mem_begin_free(uint64_t base);
 /* Sets SYNC_MEMOPS of the allocation around addr. */
 void sg_mem_set_sync(uint64_t addr, bool on);
@@ -388,6 +391,9 @@ struct sg_stream {
 CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out);
 /* Lets the stream finish and go: handle gone, thread ends when its queue is empty. */
 void sg_stream_retire(struct sg_stream *s);
+/* Attributes that one launch can have; more are a mistake. */
+#define SG_ATTRS_MAX 64u
+
 /* Resolves 0, 1, 2 and handles; the stream must belong to ctx. With a reference. 400: no such. */
 CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out);
 /* Any live stream, whatever its context; for calls that need no current one. */

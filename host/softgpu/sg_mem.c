@@ -8,6 +8,7 @@
  * it. Arena memory is never unmapped, so a racing stale access meets zeroes and not a signal.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -684,6 +685,16 @@ void sg_mem_uncharge(int device, uint64_t size)
     pthread_mutex_unlock(&lock);
 }
 
+bool sg_host_mapped(uint64_t addr, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = addr & ~(page - 1);
+
+    if (size > UINT64_MAX - addr)
+        return false;
+    /* Starts nothing; that it fails with ENOMEM where no page is mapped is what is wanted. */
+    return msync((void *)(uintptr_t)start, addr + size - start, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
 bool sg_mem_begin_free(uint64_t base)
 {
     struct entry *e;
@@ -691,7 +702,9 @@ bool sg_mem_begin_free(uint64_t base)
 
     pthread_mutex_lock(&lock);
     e = table ? entry_find_locked(base) : NULL;
-    ok = e && e->base == base && e->rec->info.async && !e->rec->info.freeing;
+    ok = e && e->base == base && !e->rec->info.freeing && !e->rec->info.internal &&
+         (e->rec->info.async ||
+          (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
     if (ok)
         e->rec->info.freeing = true;
     pthread_mutex_unlock(&lock);

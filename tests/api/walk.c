@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * walk [--list] [--vectors] [--limit SECONDS] [NAME | PREFIX*]...
+ * walk [--list] [--ours] [--limit SECONDS] [NAME | PREFIX*]...
  *
  * Calls every entry point of cuda.h with bad arguments, each entry point and phase in a child process of
  * its own, which then shows that the library still works. A line per call: `name phase label result`.
@@ -19,6 +19,8 @@
 #include "walk.h"
 
 static const char *const phase_names[] = {"before-init", "no-context", "context"};
+
+bool wk_ours;
 
 /* Shared with the children: where the current one is. */
 static struct place {
@@ -63,7 +65,6 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
 {
     void *fn = dlsym(RTLD_DEFAULT, e->name);
     struct wk_vector v;
-    bool all_made = true;
 
     if (fn == NULL) {
         line(e->name, phase_names[phase], "export", "missing", "an export");
@@ -98,7 +99,6 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
         want = wk_judge(e, phase, &v, r);
         line(e->name, phase_names[phase], v.label, name != NULL ? name : "a number", want);
     }
-    (void)all_made;
     if (phase != WK_BEFORE_INIT) {
         step("working");
         if (!wk_works())
@@ -191,12 +191,14 @@ int main(int argc, char **argv)
     while (first < argc && argv[first][0] == '-') {
         if (strcmp(argv[first], "--limit") == 0 && first + 1 < argc) {
             limit = (unsigned)atoi(argv[++first]);
+        } else if (strcmp(argv[first], "--ours") == 0) {
+            wk_ours = true;
         } else if (strcmp(argv[first], "--list") == 0) {
             for (unsigned i = 0; i < wk_entry_count; i++)
                 puts(wk_entries[i].name);
             return 0;
         } else {
-            fprintf(stderr, "usage: walk [--list] [--limit SECONDS] [NAME | PREFIX*]...\n");
+            fprintf(stderr, "usage: walk [--list] [--ours] [--limit SECONDS] [NAME | PREFIX*]...\n");
             return 2;
         }
         first++;

@@ -118,6 +118,8 @@ bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, s
 /* NULL when the result is one that is expected, else what was expected. */
 const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
                      CUresult r);
+/* The library is the one that the description is about, not a provider alone. */
+extern bool wk_ours;
 /* "CUDA_ERROR_INVALID_VALUE"; never asks the library; NULL: no result of cuda.h. */
 const char *wk_result_name(CUresult r);
 

@@ -127,7 +127,7 @@ typedef bool (*make_fn)(uint64_t *out);
         return true;                                                                               \
     }
 
-static const CUDA_ARRAY_DESCRIPTOR small_array = {16, 16, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+static const CUDA_ARRAY_DESCRIPTOR small_array = {256, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
 static const CUDA_ARRAY3D_DESCRIPTOR small_mipmap = {16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
 
 static CUresult make_node(CUgraphNode *node, CUgraph *graph)

@@ -80,9 +80,7 @@ static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const si
             k++;
         res = obey_order(attrs[k].srcAccessOrder, srcs[i], sizes[i], stream, &async);
         if (res == CUDA_SUCCESS)
-            res = vcu_copy_linear(call, vcu_memory_is_device(dsts[i], 0), dsts[i],
-                                  vcu_memory_is_device(srcs[i], 0), srcs[i], sizes[i], stream,
-                                  async);
+            res = vcu_copy_unified(call, dsts[i], srcs[i], sizes[i], stream, async);
         if (res == CUDA_SUCCESS && !async)
             res = vgp_call_cuStreamSynchronize(stream); /* also where both sides are device memory */
         if (res != CUDA_SUCCESS)

@@ -135,6 +135,8 @@ static CUresult begin(const char *call, CUstream stream, CUstreamCaptureMode mod
     res = vcu_graphs_served(call);
     if (res != CUDA_SUCCESS)
         return res;
+    if (n >= VGP_HANDLE_INDEX_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
     if (n > VGP_DEPENDENCIES_MAX)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "more than %u dependencies",
                           VGP_DEPENDENCIES_MAX);

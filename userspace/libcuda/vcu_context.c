@@ -296,7 +296,9 @@ CUresult vcu_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, i
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (numParams != 0 || paramsArray != NULL)
+    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (numParams != 0)
         return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxCreate_v3",
                           "execution affinity is not served");
     return vcu_cuCtxCreate_v2(pctx, flags, dev);

@@ -23,6 +23,8 @@
 #define IN_FLIGHT 4
 /* Copies up to this size travel in the record. A record is copied once more than a staged piece,
    but an asynchronous copy needs no reply then. */
+/* From this many bytes on it is checked that what a call says is host memory is mapped. */
+#define ASK_ABOVE (64u << 20)
 #define INLINE_SYNC 512u
 #define INLINE_ASYNC (8u << 10)
 
@@ -391,6 +393,15 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
     return CUDA_SUCCESS;
 }
 
+/* An address of no known sort counts as host memory: that there is some is asked of the kernel. Where
+   the call says that it is host memory, only for copies that cost more than the question. */
+static bool host_side_ok(const struct vcu_copy_end *e, uint64_t extent)
+{
+    if (e->device || (!e->guessed && extent < ASK_ABOVE))
+        return true;
+    return vcu_memory_mapped((const void *)(uintptr_t)e->addr, extent);
+}
+
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
 {
     uint64_t to, from;
@@ -403,6 +414,9 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     res = vcu_copy_check(call, c, &to, &from);
     if (res != CUDA_SUCCESS || to == 0)
         return res;
+    if (!host_side_ok(&c->dst, to) || !host_side_ok(&c->src, from))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
+                          "neither device memory nor memory of this process");
     if (vcu_stream_captured(c->stream))
         return capture(call, c, to, from);
     if (c->dst.device && c->src.device)
@@ -417,10 +431,10 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     return res;
 }
 
-CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
-                         uint64_t src, uint64_t n, CUstream stream, bool async)
+static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, uint64_t src,
+                              uint64_t n, CUstream stream, bool async)
 {
-    struct vcu_copy c = {
+    return (struct vcu_copy){
         .dst = { dst_device, dst, n, 1 },
         .src = { src_device, src, n, 1 },
         .width = n,
@@ -429,6 +443,22 @@ CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool s
         .stream = vcu_stream(stream),
         .async = async,
     };
+}
 
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
+                         uint64_t src, uint64_t n, CUstream stream, bool async)
+{
+    struct vcu_copy c = linear(dst_device, dst, src_device, src, n, stream, async);
+
+    return vcu_copy_run(call, &c);
+}
+
+CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
+                          bool async)
+{
+    struct vcu_copy c = linear(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src,
+                               n, stream, async);
+
+    c.dst.guessed = c.src.guessed = true;
     return vcu_copy_run(call, &c);
 }

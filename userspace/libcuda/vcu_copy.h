@@ -13,6 +13,7 @@ struct vcu_copy_end {
     /* an array: device is set, addr is its handle, and the copy begins at byte x of row y of slice z */
     bool array;
     uint64_t x, y, z;
+    bool guessed; /* the call left open whether it is device memory */
 };
 
 struct vcu_copy {
@@ -43,6 +44,9 @@ static inline uint64_t vcu_copy_wire_height(const struct vcu_copy_end *e, uint64
 /* Linear copy of n bytes. */
 CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
                          uint64_t src, uint64_t n, CUstream stream, bool async);
+/* The same with two addresses of either sort: what is no device memory that we know is host memory. */
+CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
+                          bool async);
 /* Checks and runs a copy; context and stream are checked here. */
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
 /* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes

@@ -285,16 +285,33 @@ CUresult vcu_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+static bool texel_ok(CUarray_format format, unsigned channels)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_HALF:
+    case CU_AD_FORMAT_FLOAT:
+        return channels == 1 || channels == 2 || channels == 4;
+    default: /* formats whose channels are part of them */
+        return (unsigned)format > CU_AD_FORMAT_FLOAT &&
+               (unsigned)format <= CU_AD_FORMAT_SNORM_INT16X4 && channels >= 1 && channels <= 4;
+    }
+}
+
 CUresult vcu_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
                                                 unsigned numChannels, CUdevice dev)
 {
     struct vcu_device *d;
     CUresult res = vcu_device_get(dev, &d);
 
-    (void)format;
     if (res != CUDA_SUCCESS)
         return res;
-    if (maxWidthInElements == NULL || numChannels == 0 || numChannels > 4)
+    if (maxWidthInElements == NULL || !texel_ok(format, numChannels))
         return CUDA_ERROR_INVALID_VALUE;
     *maxWidthInElements = (size_t)d->attributes[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH];
     return CUDA_SUCCESS;

@@ -23,6 +23,8 @@ CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, 
         return res;
     if (out == NULL || !vcu_graph_ok(graph) || (n != 0 && deps == NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    if (n >= VGP_HANDLE_INDEX_MAX) /* nobody has so many nodes */
+        return CUDA_ERROR_INVALID_VALUE;
     if (n > VGP_DEPENDENCIES_MAX)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "more than %u dependencies: add the others with cuGraphAddDependencies",
@@ -145,13 +147,16 @@ CUresult vcu_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return res;
 }
 
+#define EDGES_MAX ((size_t)VGP_HANDLE_INDEX_MAX * VGP_HANDLE_INDEX_MAX) /* one for each two nodes */
+
 /* Pieces of what fits one call; an error leaves the edges before it, as the driver does. */
 static CUresult edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *data, size_t n, bool remove)
 {
     CUresult res = vcu_check_init();
 
-    if (res == CUDA_SUCCESS && (!vcu_graph_ok(graph) || (n != 0 && (from == NULL || to == NULL))))
+    if (res == CUDA_SUCCESS && (!vcu_graph_ok(graph) || (n != 0 && (from == NULL || to == NULL)) ||
+                                n > EDGES_MAX)) /* nothing of the arrays is read then */
         res = CUDA_ERROR_INVALID_VALUE;
     for (size_t done = 0; res == CUDA_SUCCESS && done < n;) {
         uint32_t part = n - done < 1024 ? (uint32_t)(n - done) : 1024;
@@ -450,7 +455,8 @@ CUresult vcu_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID
 CUresult vcu_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                            const CUkernelNodeAttrValue *value)
 {
-    if (value == NULL && vcu_check_init() == CUDA_SUCCESS)
+    if ((value == NULL || (unsigned)attr > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) &&
+        vcu_check_init() == CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     return attribute(hNode, NULL, 1, attr, value, NULL);
 }

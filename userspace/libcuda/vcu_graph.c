@@ -97,14 +97,16 @@ CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     struct made made = { .result = CUDA_GRAPH_INSTANTIATE_ERROR };
+    CUstream upload = NULL;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (instantiateParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    res = instantiate(phGraphExec, hGraph, instantiateParams->flags,
-                      vcu_stream(instantiateParams->hUploadStream), &made);
+    if ((instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+        upload = vcu_stream(instantiateParams->hUploadStream); /* else it is not looked at */
+    res = instantiate(phGraphExec, hGraph, instantiateParams->flags, upload, &made);
     instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.error_node;
     instantiateParams->result_out = (CUgraphInstantiateResult)made.result;
     return res;
@@ -313,9 +315,9 @@ static CUresult neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vcu_node_ok(node) || n == NULL || (out == NULL && edges != NULL))
+    if (!vcu_node_ok(node) || n == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return list(what, (uintptr_t)node, out, NULL, edges, n, true);
+    return list(what, (uintptr_t)node, out, NULL, out == NULL ? NULL : edges, n, true);
 }
 
 CUresult vcu_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,

@@ -124,7 +124,7 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (hfunc == NULL || name == NULL || *name == '\0')
+    if (hfunc == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
     if (u == NULL)
@@ -143,7 +143,7 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pKernel == NULL || name == NULL || *name == '\0')
+    if (pKernel == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
@@ -360,7 +360,7 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (functions == NULL || numFunctions == 0)
+    if (functions == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     u = vcu_handle_data((uintptr_t)mod, VGP_H_MODULE);
     if (u == NULL)
@@ -406,7 +406,7 @@ CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (kernels == NULL || numKernels == 0)
+    if (kernels == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     u = vcu_handle_data((uintptr_t)lib, VGP_H_LIBRARY);
     if (u == NULL)

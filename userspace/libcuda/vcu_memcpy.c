@@ -57,14 +57,12 @@ CUresult vcu_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, 
 
 CUresult vcu_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    return vcu_copy_linear("cuMemcpy", on_device(dst), dst, on_device(src), src, ByteCount, NULL,
-                           false);
+    return vcu_copy_unified("cuMemcpy", dst, src, ByteCount, NULL, false);
 }
 
 CUresult vcu_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    return vcu_copy_linear("cuMemcpyAsync", on_device(dst), dst, on_device(src), src, ByteCount,
-                           hStream, true);
+    return vcu_copy_unified("cuMemcpyAsync", dst, src, ByteCount, hStream, true);
 }
 
 /* One worker has all devices of the process in one address space: a peer copy is a device copy. */
@@ -75,7 +73,7 @@ static CUresult peer(const char *call, CUdeviceptr dst, CUcontext dst_context, C
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
+    if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
     return vcu_copy_linear(call, true, dst, true, src, n, stream, async);
 }
@@ -108,6 +106,7 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
         end->addr = device;
         return CUDA_SUCCESS;
     case CU_MEMORYTYPE_UNIFIED:
+        end->guessed = true;
         end->device = on_device(device);
         end->addr = device;
         return CUDA_SUCCESS;

@@ -27,6 +27,10 @@ static struct object *objects;
 
 CUresult vcu_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
     if (pAllocateArray == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CUDA_ARRAY3D_DESCRIPTOR d = { .Width = pAllocateArray->Width,
@@ -40,9 +44,11 @@ CUresult vcu_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAl
 CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     CUDA_ARRAY3D_DESCRIPTOR d;
-    CUresult res = pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE
-                                            : cuArray3DGetDescriptor_v2(&d, hArray);
+    CUresult res = vcu_check_context();
 
+    if (res == CUDA_SUCCESS)
+        res = pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE
+                                       : cuArray3DGetDescriptor_v2(&d, hArray);
     if (res == CUDA_SUCCESS)
         *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){ .Width = d.Width,
                                                      .Height = d.Height,

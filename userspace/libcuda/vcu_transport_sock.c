@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -347,10 +348,14 @@ static int make_memfd(uint64_t length)
 
 static int sock_alloc_shared(struct vcu_transport *t, uint64_t length, struct vcu_shared_memory *m)
 {
-    int fd = make_memfd(length);
+    struct sysinfo si;
     void *p;
-    int rc;
+    int fd, rc;
 
+    /* A memfd may be larger than all memory; pinned memory may not. */
+    if (sysinfo(&si) == 0 && length / si.mem_unit > si.totalram)
+        return -ENOMEM;
+    fd = make_memfd(length);
     if (fd < 0)
         return fd;
     p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
