@@ -66,6 +66,8 @@ static CUresult check_array(const char *call, const void *out, const CUDA_ARRAY3
         return r;
     if (out == NULL || d == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (d->Flags >= 2u * CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) /* the last one that cuda.h names */
+        return CUDA_ERROR_INVALID_VALUE;
     if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "sparse arrays and deferred mapping are not offered");
