@@ -127,6 +127,8 @@ enum vgp_call {
     VGP_cuGraphExecGetFlags = 0x0515,
     VGP_vgpGraphDestroy = 0x0516,
     VGP_vgpGraphList = 0x0517,
+    VGP_vgpGraphLaunch = 0x0518,
+    VGP_vgpGraphTraits = 0x0519,
     VGP_vgpGraphCreate = 0x0520,
     VGP_vgpGraphClone = 0x0521,
     VGP_vgpGraphDestroyNode = 0x0522,
@@ -143,6 +145,10 @@ enum vgp_call {
     VGP_vgpGraphEmptyNode = 0x0535,
     VGP_vgpGraphEventNode = 0x0536,
     VGP_vgpGraphBatchMemOpNode = 0x0537,
+    VGP_vgpGraphMemAllocNode = 0x0538,
+    VGP_vgpGraphMemFreeNode = 0x0539,
+    VGP_vgpGraphConditionalNode = 0x053a,
+    VGP_vgpGraphMoveNode = 0x053b,
     VGP_vgpGraphKernelNodeGet = 0x0540,
     VGP_vgpGraphCopyNodeGet = 0x0541,
     VGP_vgpGraphMemsetNodeGet = 0x0542,
@@ -150,11 +156,18 @@ enum vgp_call {
     VGP_vgpGraphEventNodeGet = 0x0544,
     VGP_vgpGraphBatchMemOpNodeGet = 0x0545,
     VGP_vgpGraphKernelNodeAttribute = 0x0546,
+    VGP_vgpGraphMemNodeGet = 0x0547,
+    VGP_vgpGraphBodies = 0x0548,
     VGP_vgpUserObjectCreate = 0x0550,
     VGP_cuUserObjectRetain = 0x0551,
     VGP_cuUserObjectRelease = 0x0552,
     VGP_vgpGraphUserObject = 0x0553,
     VGP_vgpUserObjectDrop = 0x0554,
+    VGP_vgpGraphConditionalHandle = 0x0560,
+    VGP_vgpDeviceGraphMemGet = 0x0561,
+    VGP_vgpDeviceGraphMemSet = 0x0562,
+    VGP_cuDeviceGraphMemTrim = 0x0563,
+    VGP_vgpGraphMemFree = 0x0564,
     VGP_vgpMemGetGranularity = 0x0601,
     VGP_vgpMemCreate = 0x0602,
     VGP_vgpMemRelease = 0x0603,
@@ -1832,6 +1845,29 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, from_len) == 8, "
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, to_len) == 12, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphList, edgeData_len) == 16, "wire layout");
 
+/* vgpGraphLaunch: sync */
+struct vgp_args_vgpGraphLaunch {
+    uint64_t exec;
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphLaunch) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphLaunch, exec) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphLaunch, stream) == 8, "wire layout");
+
+/* vgpGraphTraits: sync */
+struct vgp_args_vgpGraphTraits {
+    uint64_t graph;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphTraits) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphTraits, graph) == 0, "wire layout");
+
+struct vgp_ret_vgpGraphTraits {
+    uint32_t memory;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphTraits) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphTraits, memory) == 0, "wire layout");
+
 /* vgpGraphCreate: sync */
 struct vgp_args_vgpGraphCreate {
     uint32_t flags;
@@ -2214,6 +2250,133 @@ struct vgp_ret_vgpGraphBatchMemOpNode {
 _Static_assert(sizeof(struct vgp_ret_vgpGraphBatchMemOpNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNode, node) == 0, "wire layout");
 
+/* vgpGraphMemAllocNode: sync */
+struct vgp_args_vgpGraphMemAllocNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint32_t allocType;
+    uint32_t handleTypes;
+    uint32_t locationType;
+    int32_t locationId;
+    uint64_t bytesize;
+    uint32_t accessTypes_len;
+    uint32_t accessIds_len;
+    uint32_t access_len;
+    uint8_t pad76[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemAllocNode) == 80, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, allocType) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, handleTypes) == 44, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, locationType) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, locationId) == 52, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, bytesize) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, accessTypes_len) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, accessIds_len) == 68, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemAllocNode, access_len) == 72, "wire layout");
+
+struct vgp_ret_vgpGraphMemAllocNode {
+    uint64_t node;
+    uint64_t dptr;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMemAllocNode) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemAllocNode, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemAllocNode, dptr) == 8, "wire layout");
+
+/* vgpGraphMemFreeNode: sync */
+struct vgp_args_vgpGraphMemFreeNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t dptr;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemFreeNode) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFreeNode, dptr) == 40, "wire layout");
+
+struct vgp_ret_vgpGraphMemFreeNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMemFreeNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemFreeNode, node) == 0, "wire layout");
+
+/* vgpGraphConditionalNode: sync */
+struct vgp_args_vgpGraphConditionalNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t handle;
+    uint32_t type;
+    uint32_t size;
+    uint64_t context;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphConditionalNode) == 64, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, handle) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, type) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, size) == 52, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalNode, context) == 56, "wire layout");
+
+struct vgp_ret_vgpGraphConditionalNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphConditionalNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphConditionalNode, node) == 0, "wire layout");
+
+/* vgpGraphMoveNode: sync */
+struct vgp_args_vgpGraphMoveNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint64_t child;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMoveNode) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMoveNode, child) == 40, "wire layout");
+
+struct vgp_ret_vgpGraphMoveNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMoveNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMoveNode, node) == 0, "wire layout");
+
 /* vgpGraphKernelNodeGet: sync */
 struct vgp_args_vgpGraphKernelNodeGet {
     uint64_t node;
@@ -2382,6 +2545,54 @@ struct vgp_ret_vgpGraphKernelNodeAttribute {
 _Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNodeAttribute) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeAttribute, result_len) == 0, "wire layout");
 
+/* vgpGraphMemNodeGet: sync */
+struct vgp_args_vgpGraphMemNodeGet {
+    uint64_t node;
+    uint32_t free;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemNodeGet, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemNodeGet, free) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphMemNodeGet {
+    uint64_t dptr;
+    uint64_t bytesize;
+    uint32_t allocType;
+    uint32_t locationType;
+    int32_t locationId;
+    uint32_t accessTypes_len;
+    uint32_t accessIds_len;
+    uint32_t access_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphMemNodeGet) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, dptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, bytesize) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, allocType) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, locationType) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, locationId) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, accessTypes_len) == 28, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, accessIds_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, access_len) == 36, "wire layout");
+
+/* vgpGraphBodies: sync */
+struct vgp_args_vgpGraphBodies {
+    uint64_t node;
+    uint32_t first;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphBodies) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBodies, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphBodies, first) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphBodies {
+    uint32_t total;
+    uint32_t graphs_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphBodies) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBodies, total) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBodies, graphs_len) == 4, "wire layout");
+
 /* vgpUserObjectCreate: sync */
 struct vgp_args_vgpUserObjectCreate {
     uint64_t object;
@@ -2437,6 +2648,68 @@ struct vgp_args_vgpUserObjectDrop {
 };
 _Static_assert(sizeof(struct vgp_args_vgpUserObjectDrop) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpUserObjectDrop, object) == 0, "wire layout");
+
+/* vgpGraphConditionalHandle: sync */
+struct vgp_args_vgpGraphConditionalHandle {
+    uint64_t graph;
+    uint64_t context;
+    uint32_t value;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphConditionalHandle) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalHandle, graph) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalHandle, context) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalHandle, value) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphConditionalHandle, flags) == 20, "wire layout");
+
+struct vgp_ret_vgpGraphConditionalHandle {
+    uint64_t handle;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphConditionalHandle) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphConditionalHandle, handle) == 0, "wire layout");
+
+/* vgpDeviceGraphMemGet: sync */
+struct vgp_args_vgpDeviceGraphMemGet {
+    int32_t device;
+    uint32_t attribute;
+};
+_Static_assert(sizeof(struct vgp_args_vgpDeviceGraphMemGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceGraphMemGet, device) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceGraphMemGet, attribute) == 4, "wire layout");
+
+struct vgp_ret_vgpDeviceGraphMemGet {
+    uint64_t value;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpDeviceGraphMemGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDeviceGraphMemGet, value) == 0, "wire layout");
+
+/* vgpDeviceGraphMemSet: sync */
+struct vgp_args_vgpDeviceGraphMemSet {
+    int32_t device;
+    uint32_t attribute;
+    uint64_t value;
+};
+_Static_assert(sizeof(struct vgp_args_vgpDeviceGraphMemSet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceGraphMemSet, device) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceGraphMemSet, attribute) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDeviceGraphMemSet, value) == 8, "wire layout");
+
+/* cuDeviceGraphMemTrim: sync */
+struct vgp_args_cuDeviceGraphMemTrim {
+    int32_t device;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_args_cuDeviceGraphMemTrim) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuDeviceGraphMemTrim, device) == 0, "wire layout");
+
+/* vgpGraphMemFree: sync */
+struct vgp_args_vgpGraphMemFree {
+    uint64_t dptr;
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphMemFree) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFree, dptr) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphMemFree, stream) == 8, "wire layout");
 
 /* vgpMemGetGranularity: sync */
 struct vgp_args_vgpMemGetGranularity {

@@ -1761,6 +1761,24 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
     return r;
 }
 
+static CUresult body_cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuDeviceGraphMemTrim(device);
+}
+
+CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGraphMemTrim(device);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGraphMemTrim", r, t0, "device=%d",
+                       (int)device);
+    return r;
+}
+
 #define body_cuMemAddressReserve vcu_cuMemAddressReserve
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
@@ -6330,6 +6348,101 @@ CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgrap
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
+    return r;
+}
+
+#define body_cuGraphAddMemAllocNode vcu_cuGraphAddMemAllocNode
+CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddMemAllocNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    return r;
+}
+
+#define body_cuGraphMemAllocNodeGetParams vcu_cuGraphMemAllocNodeGetParams
+CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemAllocNodeGetParams(hNode, params_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemAllocNodeGetParams", r, t0, "hNode=%p params_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)params_out);
+    return r;
+}
+
+#define body_cuGraphAddMemFreeNode vcu_cuGraphAddMemFreeNode
+CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddMemFreeNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx dptr=%#llx",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (unsigned long long)dptr);
+    return r;
+}
+
+#define body_cuGraphMemFreeNodeGetParams vcu_cuGraphMemFreeNodeGetParams
+CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphMemFreeNodeGetParams(hNode, dptr_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphMemFreeNodeGetParams", r, t0, "hNode=%p *dptr_out=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && dptr_out ? (unsigned long long)*dptr_out : 0ull);
+    return r;
+}
+
+#define body_cuGraphConditionalHandleCreate vcu_cuGraphConditionalHandleCreate
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphConditionalHandleCreate", r, t0, "pHandle_out=%p hGraph=%p ctx=%p defaultLaunchValue=%u flags=%u",
+                       (const void *)pHandle_out,
+                       (void *)(uintptr_t)hGraph,
+                       (void *)(uintptr_t)ctx,
+                       (unsigned)defaultLaunchValue,
+                       (unsigned)flags);
+    return r;
+}
+
+#define body_cuDeviceGetGraphMemAttribute vcu_cuDeviceGetGraphMemAttribute
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGetGraphMemAttribute(device, attr, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
+                       (int)device,
+                       (int)attr,
+                       (const void *)value);
+    return r;
+}
+
+#define body_cuDeviceSetGraphMemAttribute vcu_cuDeviceSetGraphMemAttribute
+CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceSetGraphMemAttribute(device, attr, value);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceSetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
+                       (int)device,
+                       (int)attr,
+                       (const void *)value);
     return r;
 }
 

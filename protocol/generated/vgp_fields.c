@@ -677,6 +677,16 @@ static const struct vgp_field out_vgpGraphList[] = {
     {"to", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 12, 8, 160},
     {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 16, 8, 160},
 };
+static const struct vgp_field in_vgpGraphLaunch[] = {
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_vgpGraphTraits[] = {
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_vgpGraphTraits[] = {
+    {"memory", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
 static const struct vgp_field in_vgpGraphCreate[] = {
     {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
 };
@@ -854,6 +864,65 @@ static const struct vgp_field in_vgpGraphBatchMemOpNode[] = {
 static const struct vgp_field out_vgpGraphBatchMemOpNode[] = {
     {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
+static const struct vgp_field in_vgpGraphMemAllocNode[] = {
+    {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"target", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
+    {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
+    {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
+    {"allocType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 4, 0},
+    {"handleTypes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 44, 4, 0},
+    {"locationType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 48, 4, 0},
+    {"locationId", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 52, 4, 0},
+    {"bytesize", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 56, 8, 0},
+    {"accessTypes", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 64, 4, 64},
+    {"accessIds", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 68, 4, 64},
+    {"access", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 72, 4, 64},
+};
+static const struct vgp_field out_vgpGraphMemAllocNode[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
+static const struct vgp_field in_vgpGraphMemFreeNode[] = {
+    {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"target", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
+    {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
+    {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+};
+static const struct vgp_field out_vgpGraphMemFreeNode[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
+static const struct vgp_field in_vgpGraphConditionalNode[] = {
+    {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"target", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
+    {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
+    {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+    {"type", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 48, 4, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 52, 4, 0},
+    {"context", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 56, 8, 0},
+};
+static const struct vgp_field out_vgpGraphConditionalNode[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
+static const struct vgp_field in_vgpGraphMoveNode[] = {
+    {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"target", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
+    {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
+    {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
+    {"child", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 40, 8, 0},
+};
+static const struct vgp_field out_vgpGraphMoveNode[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
 static const struct vgp_field in_vgpGraphKernelNodeGet[] = {
     {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
     {"first", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
@@ -931,6 +1000,28 @@ static const struct vgp_field in_vgpGraphKernelNodeAttribute[] = {
 static const struct vgp_field out_vgpGraphKernelNodeAttribute[] = {
     {"result", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
 };
+static const struct vgp_field in_vgpGraphMemNodeGet[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"free", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field out_vgpGraphMemNodeGet[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"bytesize", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"allocType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+    {"locationType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 20, 4, 0},
+    {"locationId", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 4, 0},
+    {"accessTypes", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 28, 4, 64},
+    {"accessIds", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 32, 4, 64},
+    {"access", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 4, 64},
+};
+static const struct vgp_field in_vgpGraphBodies[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"first", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field out_vgpGraphBodies[] = {
+    {"total", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graphs", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 4, 8, 400},
+};
 static const struct vgp_field in_vgpUserObjectCreate[] = {
     {"object", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
     {"cookie", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
@@ -954,6 +1045,34 @@ static const struct vgp_field in_vgpGraphUserObject[] = {
 };
 static const struct vgp_field in_vgpUserObjectDrop[] = {
     {"object", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field in_vgpGraphConditionalHandle[] = {
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"context", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"value", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 20, 4, 0},
+};
+static const struct vgp_field out_vgpGraphConditionalHandle[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
+static const struct vgp_field in_vgpDeviceGraphMemGet[] = {
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"attribute", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
+};
+static const struct vgp_field out_vgpDeviceGraphMemGet[] = {
+    {"value", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
+static const struct vgp_field in_vgpDeviceGraphMemSet[] = {
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"attribute", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
+    {"value", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
+static const struct vgp_field in_cuDeviceGraphMemTrim[] = {
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
+static const struct vgp_field in_vgpGraphMemFree[] = {
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
 static const struct vgp_field in_vgpMemGetGranularity[] = {
     {"allocType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
@@ -1633,6 +1752,8 @@ static const struct vgp_call_fields calls[] = {
     {0x0515, "cuGraphExecGetFlags", in_cuGraphExecGetFlags, 1, out_cuGraphExecGetFlags, 1, 8, 8},
     {0x0516, "vgpGraphDestroy", in_vgpGraphDestroy, 1, NULL, 0, 8, 0},
     {0x0517, "vgpGraphList", in_vgpGraphList, 4, out_vgpGraphList, 4, 24, 24},
+    {0x0518, "vgpGraphLaunch", in_vgpGraphLaunch, 2, NULL, 0, 16, 0},
+    {0x0519, "vgpGraphTraits", in_vgpGraphTraits, 1, out_vgpGraphTraits, 1, 8, 8},
     {0x0520, "vgpGraphCreate", in_vgpGraphCreate, 1, out_vgpGraphCreate, 1, 8, 8},
     {0x0521, "vgpGraphClone", in_vgpGraphClone, 1, out_vgpGraphClone, 1, 8, 8},
     {0x0522, "vgpGraphDestroyNode", in_vgpGraphDestroyNode, 1, NULL, 0, 8, 0},
@@ -1649,6 +1770,10 @@ static const struct vgp_call_fields calls[] = {
     {0x0535, "vgpGraphEmptyNode", in_vgpGraphEmptyNode, 6, out_vgpGraphEmptyNode, 1, 40, 8},
     {0x0536, "vgpGraphEventNode", in_vgpGraphEventNode, 8, out_vgpGraphEventNode, 1, 56, 8},
     {0x0537, "vgpGraphBatchMemOpNode", in_vgpGraphBatchMemOpNode, 9, out_vgpGraphBatchMemOpNode, 1, 56, 8},
+    {0x0538, "vgpGraphMemAllocNode", in_vgpGraphMemAllocNode, 14, out_vgpGraphMemAllocNode, 2, 80, 16},
+    {0x0539, "vgpGraphMemFreeNode", in_vgpGraphMemFreeNode, 7, out_vgpGraphMemFreeNode, 1, 48, 8},
+    {0x053a, "vgpGraphConditionalNode", in_vgpGraphConditionalNode, 10, out_vgpGraphConditionalNode, 1, 64, 8},
+    {0x053b, "vgpGraphMoveNode", in_vgpGraphMoveNode, 7, out_vgpGraphMoveNode, 1, 48, 8},
     {0x0540, "vgpGraphKernelNodeGet", in_vgpGraphKernelNodeGet, 2, out_vgpGraphKernelNodeGet, 11, 16, 56},
     {0x0541, "vgpGraphCopyNodeGet", in_vgpGraphCopyNodeGet, 1, out_vgpGraphCopyNodeGet, 12, 8, 88},
     {0x0542, "vgpGraphMemsetNodeGet", in_vgpGraphMemsetNodeGet, 1, out_vgpGraphMemsetNodeGet, 6, 8, 40},
@@ -1656,11 +1781,18 @@ static const struct vgp_call_fields calls[] = {
     {0x0544, "vgpGraphEventNodeGet", in_vgpGraphEventNodeGet, 2, out_vgpGraphEventNodeGet, 1, 16, 8},
     {0x0545, "vgpGraphBatchMemOpNodeGet", in_vgpGraphBatchMemOpNodeGet, 2, out_vgpGraphBatchMemOpNodeGet, 3, 16, 16},
     {0x0546, "vgpGraphKernelNodeAttribute", in_vgpGraphKernelNodeAttribute, 5, out_vgpGraphKernelNodeAttribute, 1, 32, 8},
+    {0x0547, "vgpGraphMemNodeGet", in_vgpGraphMemNodeGet, 2, out_vgpGraphMemNodeGet, 8, 16, 40},
+    {0x0548, "vgpGraphBodies", in_vgpGraphBodies, 2, out_vgpGraphBodies, 2, 16, 8},
     {0x0550, "vgpUserObjectCreate", in_vgpUserObjectCreate, 4, NULL, 0, 24, 0},
     {0x0551, "cuUserObjectRetain", in_cuUserObjectRetain, 2, NULL, 0, 16, 0},
     {0x0552, "cuUserObjectRelease", in_cuUserObjectRelease, 2, NULL, 0, 16, 0},
     {0x0553, "vgpGraphUserObject", in_vgpGraphUserObject, 5, NULL, 0, 32, 0},
     {0x0554, "vgpUserObjectDrop", in_vgpUserObjectDrop, 1, NULL, 0, 8, 0},
+    {0x0560, "vgpGraphConditionalHandle", in_vgpGraphConditionalHandle, 4, out_vgpGraphConditionalHandle, 1, 24, 8},
+    {0x0561, "vgpDeviceGraphMemGet", in_vgpDeviceGraphMemGet, 2, out_vgpDeviceGraphMemGet, 1, 8, 8},
+    {0x0562, "vgpDeviceGraphMemSet", in_vgpDeviceGraphMemSet, 3, NULL, 0, 16, 0},
+    {0x0563, "cuDeviceGraphMemTrim", in_cuDeviceGraphMemTrim, 1, NULL, 0, 8, 0},
+    {0x0564, "vgpGraphMemFree", in_vgpGraphMemFree, 2, NULL, 0, 16, 0},
     {0x0601, "vgpMemGetGranularity", in_vgpMemGetGranularity, 5, out_vgpMemGetGranularity, 1, 24, 8},
     {0x0602, "vgpMemCreate", in_vgpMemCreate, 10, NULL, 0, 48, 0},
     {0x0603, "vgpMemRelease", in_vgpMemRelease, 1, NULL, 0, 8, 0},

@@ -3129,6 +3129,52 @@ CUresult vgp_call_vgpGraphList(uint32_t what, uint32_t room, uint64_t object, ui
     return r;
 }
 
+CUresult vgp_call_vgpGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphLaunch, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphLaunch *a = s->args;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphTraits(CUgraph graph, uint32_t *memory)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphTraits, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphTraits *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphTraits *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && memory)
+            *memory = (uint32_t)ret->memory;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpGraphCreate(uint32_t flags, uint64_t *graph)
 {
     CUresult r;
@@ -3733,6 +3779,208 @@ CUresult vgp_call_vgpGraphBatchMemOpNode(uint32_t op, CUgraph graph, CUgraphNode
     return r;
 }
 
+CUresult vgp_call_vgpGraphMemAllocNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint32_t allocType, uint32_t handleTypes, uint32_t locationType, int32_t locationId, uint64_t bytesize, const uint32_t *accessTypes, uint32_t accessTypes_count, const int32_t *accessIds, uint32_t accessIds_count, const uint32_t *access, uint32_t access_count, uint64_t *node, uint64_t *dptr)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    if (accessTypes_count > 64 || (accessTypes_count && !accessTypes))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t accessTypes_bytes = (uint64_t)accessTypes_count * 4;
+    if (accessIds_count > 64 || (accessIds_count && !accessIds))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t accessIds_bytes = (uint64_t)accessIds_count * 4;
+    if (access_count > 64 || (access_count && !access))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t access_bytes = (uint64_t)access_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemAllocNode, (uint32_t)(80 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes) + vgp_pad8(accessTypes_bytes) + vgp_pad8(accessIds_bytes) + vgp_pad8(access_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemAllocNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->allocType = (uint32_t)allocType;
+    a->handleTypes = (uint32_t)handleTypes;
+    a->locationType = (uint32_t)locationType;
+    a->locationId = (int32_t)locationId;
+    a->bytesize = (uint64_t)bytesize;
+    uint8_t *v = (uint8_t *)s->args + 80;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    v += vgp_pad8(edgeData_bytes);
+    a->accessTypes_len = (uint32_t)accessTypes_count;
+    if (accessTypes_bytes)
+        memcpy(v, accessTypes, accessTypes_bytes);
+    v += vgp_pad8(accessTypes_bytes);
+    a->accessIds_len = (uint32_t)accessIds_count;
+    if (accessIds_bytes)
+        memcpy(v, accessIds, accessIds_bytes);
+    v += vgp_pad8(accessIds_bytes);
+    a->access_len = (uint32_t)access_count;
+    if (access_bytes)
+        memcpy(v, access, access_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMemAllocNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+        if (r == CUDA_SUCCESS && dptr)
+            *dptr = (uint64_t)ret->dptr;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphMemFreeNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint64_t dptr, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemFreeNode, (uint32_t)(48 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemFreeNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->dptr = (uint64_t)dptr;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMemFreeNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphConditionalNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint64_t handle, uint32_t type, uint32_t size, CUcontext context, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphConditionalNode, (uint32_t)(64 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphConditionalNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->handle = (uint64_t)handle;
+    a->type = (uint32_t)type;
+    a->size = (uint32_t)size;
+    a->context = (uint64_t)(uintptr_t)context;
+    uint8_t *v = (uint8_t *)s->args + 64;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphConditionalNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphMoveNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, CUgraph child, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphMoveNode, (uint32_t)(48 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMoveNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->child = (uint64_t)(uintptr_t)child;
+    uint8_t *v = (uint8_t *)s->args + 48;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMoveNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpGraphKernelNodeGet(CUgraphNode node, uint32_t first, uint64_t *func, uint64_t *context, uint32_t *gridX, uint32_t *gridY, uint32_t *gridZ, uint32_t *blockX, uint32_t *blockY, uint32_t *blockZ, uint32_t *sharedBytes, uint32_t *total, uint8_t *params, uint32_t *params_len)
 {
     CUresult r;
@@ -4013,6 +4261,118 @@ CUresult vgp_call_vgpGraphKernelNodeAttribute(CUgraphNode node, CUgraphNode sour
     return r;
 }
 
+CUresult vgp_call_vgpGraphMemNodeGet(CUgraphNode node, uint32_t free, uint64_t *dptr, uint64_t *bytesize, uint32_t *allocType, uint32_t *locationType, int32_t *locationId, uint32_t *accessTypes, uint32_t *accessTypes_len, int32_t *accessIds, uint32_t *accessIds_len, uint32_t *access, uint32_t *access_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemNodeGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->free = (uint32_t)free;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphMemNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && dptr)
+            *dptr = (uint64_t)ret->dptr;
+        if (r == CUDA_SUCCESS && bytesize)
+            *bytesize = (uint64_t)ret->bytesize;
+        if (r == CUDA_SUCCESS && allocType)
+            *allocType = (uint32_t)ret->allocType;
+        if (r == CUDA_SUCCESS && locationType)
+            *locationType = (uint32_t)ret->locationType;
+        if (r == CUDA_SUCCESS && locationId)
+            *locationId = (int32_t)ret->locationId;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t accessTypes_bytes = (uint64_t)ret->accessTypes_len * 4;
+        if (accessTypes_bytes > left || ret->accessTypes_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            accessTypes_bytes = left = 0;
+        }
+        if (accessTypes && accessTypes_len) {
+            uint64_t k = accessTypes_bytes / 4 < *accessTypes_len ? accessTypes_bytes / 4 : *accessTypes_len;
+            memcpy(accessTypes, q, k * 4);
+            *accessTypes_len = (uint32_t)k;
+        }
+        q += accessTypes_bytes < left ? vgp_pad8(accessTypes_bytes) : accessTypes_bytes;
+        left -= vgp_pad8(accessTypes_bytes) < left ? vgp_pad8(accessTypes_bytes) : left;
+        uint64_t accessIds_bytes = (uint64_t)ret->accessIds_len * 4;
+        if (accessIds_bytes > left || ret->accessIds_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            accessIds_bytes = left = 0;
+        }
+        if (accessIds && accessIds_len) {
+            uint64_t k = accessIds_bytes / 4 < *accessIds_len ? accessIds_bytes / 4 : *accessIds_len;
+            memcpy(accessIds, q, k * 4);
+            *accessIds_len = (uint32_t)k;
+        }
+        q += accessIds_bytes < left ? vgp_pad8(accessIds_bytes) : accessIds_bytes;
+        left -= vgp_pad8(accessIds_bytes) < left ? vgp_pad8(accessIds_bytes) : left;
+        uint64_t access_bytes = (uint64_t)ret->access_len * 4;
+        if (access_bytes > left || ret->access_len > 64) {
+            r = CUDA_ERROR_UNKNOWN;
+            access_bytes = left = 0;
+        }
+        if (access && access_len) {
+            uint64_t k = access_bytes / 4 < *access_len ? access_bytes / 4 : *access_len;
+            memcpy(access, q, k * 4);
+            *access_len = (uint32_t)k;
+        }
+        q += access_bytes < left ? vgp_pad8(access_bytes) : access_bytes;
+        left -= vgp_pad8(access_bytes) < left ? vgp_pad8(access_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphBodies(CUgraphNode node, uint32_t first, uint32_t *total, uint64_t *graphs, uint32_t *graphs_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphBodies, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphBodies *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->first = (uint32_t)first;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphBodies *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && total)
+            *total = (uint32_t)ret->total;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t graphs_bytes = (uint64_t)ret->graphs_len * 8;
+        if (graphs_bytes > left || ret->graphs_len > 400) {
+            r = CUDA_ERROR_UNKNOWN;
+            graphs_bytes = left = 0;
+        }
+        if (graphs && graphs_len) {
+            uint64_t k = graphs_bytes / 8 < *graphs_len ? graphs_bytes / 8 : *graphs_len;
+            memcpy(graphs, q, k * 8);
+            *graphs_len = (uint32_t)k;
+        }
+        q += graphs_bytes < left ? vgp_pad8(graphs_bytes) : graphs_bytes;
+        left -= vgp_pad8(graphs_bytes) < left ? vgp_pad8(graphs_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpUserObjectCreate(CUuserObject object, uint64_t cookie, uint32_t references, uint32_t flags)
 {
     CUresult r;
@@ -4114,6 +4474,123 @@ CUresult vgp_call_vgpUserObjectDrop(CUuserObject object)
     r = vgp_submit_async(s);
     if (r == CUDA_SUCCESS)
         vgp_handle_drop((uint64_t)(uintptr_t)object);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphConditionalHandle(CUgraph graph, CUcontext context, uint32_t value, uint32_t flags, uint64_t *handle)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphConditionalHandle, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphConditionalHandle *a = s->args;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->value = (uint32_t)value;
+    a->flags = (uint32_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphConditionalHandle *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && handle)
+            *handle = (uint64_t)ret->handle;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpDeviceGraphMemGet(int32_t device, uint32_t attribute, uint64_t *value)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpDeviceGraphMemGet, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpDeviceGraphMemGet *a = s->args;
+    a->device = (int32_t)device;
+    a->attribute = (uint32_t)attribute;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpDeviceGraphMemGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && value)
+            *value = (uint64_t)ret->value;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpDeviceGraphMemSet(int32_t device, uint32_t attribute, uint64_t value)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpDeviceGraphMemSet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpDeviceGraphMemSet *a = s->args;
+    a->device = (int32_t)device;
+    a->attribute = (uint32_t)attribute;
+    a->value = (uint64_t)value;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuDeviceGraphMemTrim, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuDeviceGraphMemTrim *a = s->args;
+    a->device = (int32_t)device;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphMemFree(uint64_t dptr, CUstream stream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphMemFree, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphMemFree *a = s->args;
+    a->dptr = (uint64_t)dptr;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
     return r;
 }
 

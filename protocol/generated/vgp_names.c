@@ -127,6 +127,8 @@ const char *vgp_call_name(uint16_t call)
     case VGP_cuGraphExecGetFlags: return "cuGraphExecGetFlags";
     case VGP_vgpGraphDestroy: return "vgpGraphDestroy";
     case VGP_vgpGraphList: return "vgpGraphList";
+    case VGP_vgpGraphLaunch: return "vgpGraphLaunch";
+    case VGP_vgpGraphTraits: return "vgpGraphTraits";
     case VGP_vgpGraphCreate: return "vgpGraphCreate";
     case VGP_vgpGraphClone: return "vgpGraphClone";
     case VGP_vgpGraphDestroyNode: return "vgpGraphDestroyNode";
@@ -143,6 +145,10 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpGraphEmptyNode: return "vgpGraphEmptyNode";
     case VGP_vgpGraphEventNode: return "vgpGraphEventNode";
     case VGP_vgpGraphBatchMemOpNode: return "vgpGraphBatchMemOpNode";
+    case VGP_vgpGraphMemAllocNode: return "vgpGraphMemAllocNode";
+    case VGP_vgpGraphMemFreeNode: return "vgpGraphMemFreeNode";
+    case VGP_vgpGraphConditionalNode: return "vgpGraphConditionalNode";
+    case VGP_vgpGraphMoveNode: return "vgpGraphMoveNode";
     case VGP_vgpGraphKernelNodeGet: return "vgpGraphKernelNodeGet";
     case VGP_vgpGraphCopyNodeGet: return "vgpGraphCopyNodeGet";
     case VGP_vgpGraphMemsetNodeGet: return "vgpGraphMemsetNodeGet";
@@ -150,11 +156,18 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpGraphEventNodeGet: return "vgpGraphEventNodeGet";
     case VGP_vgpGraphBatchMemOpNodeGet: return "vgpGraphBatchMemOpNodeGet";
     case VGP_vgpGraphKernelNodeAttribute: return "vgpGraphKernelNodeAttribute";
+    case VGP_vgpGraphMemNodeGet: return "vgpGraphMemNodeGet";
+    case VGP_vgpGraphBodies: return "vgpGraphBodies";
     case VGP_vgpUserObjectCreate: return "vgpUserObjectCreate";
     case VGP_cuUserObjectRetain: return "cuUserObjectRetain";
     case VGP_cuUserObjectRelease: return "cuUserObjectRelease";
     case VGP_vgpGraphUserObject: return "vgpGraphUserObject";
     case VGP_vgpUserObjectDrop: return "vgpUserObjectDrop";
+    case VGP_vgpGraphConditionalHandle: return "vgpGraphConditionalHandle";
+    case VGP_vgpDeviceGraphMemGet: return "vgpDeviceGraphMemGet";
+    case VGP_vgpDeviceGraphMemSet: return "vgpDeviceGraphMemSet";
+    case VGP_cuDeviceGraphMemTrim: return "cuDeviceGraphMemTrim";
+    case VGP_vgpGraphMemFree: return "vgpGraphMemFree";
     case VGP_vgpMemGetGranularity: return "vgpMemGetGranularity";
     case VGP_vgpMemCreate: return "vgpMemCreate";
     case VGP_vgpMemRelease: return "vgpMemRelease";
@@ -363,6 +376,8 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0515, "cuGraphExecGetFlags", "sync", 8, 8, 8, 8},
     {0x0516, "vgpGraphDestroy", "sync", 8, 8, 0, 0},
     {0x0517, "vgpGraphList", "sync", 24, 24, 24, 3864},
+    {0x0518, "vgpGraphLaunch", "sync", 16, 16, 0, 0},
+    {0x0519, "vgpGraphTraits", "sync", 8, 8, 8, 8},
     {0x0520, "vgpGraphCreate", "sync", 8, 8, 8, 8},
     {0x0521, "vgpGraphClone", "sync", 8, 8, 8, 8},
     {0x0522, "vgpGraphDestroyNode", "sync", 8, 8, 0, 0},
@@ -379,6 +394,10 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0535, "vgpGraphEmptyNode", "sync", 40, 32808, 8, 8},
     {0x0536, "vgpGraphEventNode", "sync", 56, 32824, 8, 8},
     {0x0537, "vgpGraphBatchMemOpNode", "sync", 56, 41016, 8, 8},
+    {0x0538, "vgpGraphMemAllocNode", "sync", 80, 33616, 16, 16},
+    {0x0539, "vgpGraphMemFreeNode", "sync", 48, 32816, 8, 8},
+    {0x053a, "vgpGraphConditionalNode", "sync", 64, 32832, 8, 8},
+    {0x053b, "vgpGraphMoveNode", "sync", 48, 32816, 8, 8},
     {0x0540, "vgpGraphKernelNodeGet", "sync", 16, 16, 56, 3960},
     {0x0541, "vgpGraphCopyNodeGet", "sync", 8, 8, 88, 88},
     {0x0542, "vgpGraphMemsetNodeGet", "sync", 8, 8, 40, 40},
@@ -386,11 +405,18 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0544, "vgpGraphEventNodeGet", "sync", 16, 16, 8, 8},
     {0x0545, "vgpGraphBatchMemOpNodeGet", "sync", 16, 16, 16, 3856},
     {0x0546, "vgpGraphKernelNodeAttribute", "sync", 32, 96, 8, 72},
+    {0x0547, "vgpGraphMemNodeGet", "sync", 16, 16, 40, 808},
+    {0x0548, "vgpGraphBodies", "sync", 16, 16, 8, 3208},
     {0x0550, "vgpUserObjectCreate", "sync", 24, 24, 0, 0},
     {0x0551, "cuUserObjectRetain", "sync", 16, 16, 0, 0},
     {0x0552, "cuUserObjectRelease", "sync", 16, 16, 0, 0},
     {0x0553, "vgpGraphUserObject", "sync", 32, 32, 0, 0},
     {0x0554, "vgpUserObjectDrop", "async", 8, 8, 0, 0},
+    {0x0560, "vgpGraphConditionalHandle", "sync", 24, 24, 8, 8},
+    {0x0561, "vgpDeviceGraphMemGet", "sync", 8, 8, 8, 8},
+    {0x0562, "vgpDeviceGraphMemSet", "sync", 16, 16, 0, 0},
+    {0x0563, "cuDeviceGraphMemTrim", "sync", 8, 8, 0, 0},
+    {0x0564, "vgpGraphMemFree", "sync", 16, 16, 0, 0},
     {0x0601, "vgpMemGetGranularity", "sync", 24, 24, 8, 8},
     {0x0602, "vgpMemCreate", "sync", 48, 48, 0, 0},
     {0x0603, "vgpMemRelease", "sync", 8, 8, 0, 0},

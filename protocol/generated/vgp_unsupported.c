@@ -22,7 +22,7 @@ static int refuse(const char *name, const char *why)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static const char why_graphs[] = "graph nodes that allocate or free memory, conditional nodes and external semaphores are not served by this version";
+static const char why_graphs[] = "graph nodes of external semaphores are not served: there is no external semaphore to give them";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
@@ -141,12 +141,6 @@ int cuDeviceGetDevResource(void)
     return refuse("cuDeviceGetDevResource", why_partition);
 }
 
-int cuDeviceGetGraphMemAttribute(void);
-int cuDeviceGetGraphMemAttribute(void)
-{
-    return refuse("cuDeviceGetGraphMemAttribute", why_graphs);
-}
-
 int cuDeviceGetLuid(void);
 int cuDeviceGetLuid(void)
 {
@@ -159,22 +153,10 @@ int cuDeviceGetNvSciSyncAttributes(void)
     return refuse("cuDeviceGetNvSciSyncAttributes", why_external);
 }
 
-int cuDeviceGraphMemTrim(void);
-int cuDeviceGraphMemTrim(void)
-{
-    return refuse("cuDeviceGraphMemTrim", why_graphs);
-}
-
 int cuDeviceRegisterAsyncNotification(void);
 int cuDeviceRegisterAsyncNotification(void)
 {
     return refuse("cuDeviceRegisterAsyncNotification", why_notification);
-}
-
-int cuDeviceSetGraphMemAttribute(void);
-int cuDeviceSetGraphMemAttribute(void)
-{
-    return refuse("cuDeviceSetGraphMemAttribute", why_graphs);
 }
 
 int cuDeviceUnregisterAsyncNotification(void);
@@ -357,24 +339,6 @@ int cuGraphAddExternalSemaphoresWaitNode(void)
     return refuse("cuGraphAddExternalSemaphoresWaitNode", why_graphs);
 }
 
-int cuGraphAddMemAllocNode(void);
-int cuGraphAddMemAllocNode(void)
-{
-    return refuse("cuGraphAddMemAllocNode", why_graphs);
-}
-
-int cuGraphAddMemFreeNode(void);
-int cuGraphAddMemFreeNode(void)
-{
-    return refuse("cuGraphAddMemFreeNode", why_graphs);
-}
-
-int cuGraphConditionalHandleCreate(void);
-int cuGraphConditionalHandleCreate(void)
-{
-    return refuse("cuGraphConditionalHandleCreate", why_graphs);
-}
-
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void)
 {
@@ -409,18 +373,6 @@ int cuGraphExternalSemaphoresWaitNodeSetParams(void);
 int cuGraphExternalSemaphoresWaitNodeSetParams(void)
 {
     return refuse("cuGraphExternalSemaphoresWaitNodeSetParams", why_graphs);
-}
-
-int cuGraphMemAllocNodeGetParams(void);
-int cuGraphMemAllocNodeGetParams(void)
-{
-    return refuse("cuGraphMemAllocNodeGetParams", why_graphs);
-}
-
-int cuGraphMemFreeNodeGetParams(void);
-int cuGraphMemFreeNodeGetParams(void)
-{
-    return refuse("cuGraphMemFreeNodeGetParams", why_graphs);
 }
 
 int cuGraphicsEGLRegisterImage(void);

@@ -2239,6 +2239,31 @@ static CUresult handle_vgpGraphList(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpGraphLaunch(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphLaunch *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpGraphLaunch(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphTraits(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphTraits *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpGraphTraits ret = {0};
+    CUresult r = vgb_do_vgpGraphTraits(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpGraphCreate(struct vgb_call *c)
 {
     const struct vgp_args_vgpGraphCreate *a = (const void *)c->args;
@@ -2613,6 +2638,140 @@ static CUresult handle_vgpGraphBatchMemOpNode(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpGraphMemAllocNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemAllocNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad76[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 80;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    uint64_t accessTypes_bytes = (uint64_t)a->accessTypes_len * 4;
+    if (a->accessTypes_len > 64 || !vgp_range_ok(at, accessTypes_bytes, c->args_size))
+        return vgb_malformed(c, "accessTypes: %u is past its maximum or the record", a->accessTypes_len);
+    const uint32_t *accessTypes = (const void *)(c->args + at);
+    at += vgp_round8(accessTypes_bytes);
+    uint64_t accessIds_bytes = (uint64_t)a->accessIds_len * 4;
+    if (a->accessIds_len > 64 || !vgp_range_ok(at, accessIds_bytes, c->args_size))
+        return vgb_malformed(c, "accessIds: %u is past its maximum or the record", a->accessIds_len);
+    const int32_t *accessIds = (const void *)(c->args + at);
+    at += vgp_round8(accessIds_bytes);
+    uint64_t access_bytes = (uint64_t)a->access_len * 4;
+    if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
+        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+    const uint32_t *access = (const void *)(c->args + at);
+    at += vgp_round8(access_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphMemAllocNode ret = {0};
+    CUresult r = vgb_do_vgpGraphMemAllocNode(c, a, dependencies, edgeData, accessTypes, accessIds, access, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphMemFreeNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemFreeNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphMemFreeNode ret = {0};
+    CUresult r = vgb_do_vgpGraphMemFreeNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphConditionalNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphConditionalNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 64;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphConditionalNode ret = {0};
+    CUresult r = vgb_do_vgpGraphConditionalNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphMoveNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMoveNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 48;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphMoveNode ret = {0};
+    CUresult r = vgb_do_vgpGraphMoveNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpGraphKernelNodeGet(struct vgb_call *c)
 {
     const struct vgp_args_vgpGraphKernelNodeGet *a = (const void *)c->args;
@@ -2748,6 +2907,56 @@ static CUresult handle_vgpGraphKernelNodeAttribute(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpGraphMemNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemNodeGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphMemNodeGet ret = {0};
+    static __thread struct vgp_outs_vgpGraphMemNodeGet o;
+    CUresult r = vgb_do_vgpGraphMemNodeGet(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.accessTypes_len > 64)
+        ret.accessTypes_len = 64;
+    if (ret.accessIds_len > 64)
+        ret.accessIds_len = 64;
+    if (ret.access_len > 64)
+        ret.access_len = 64;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.accessTypes, (uint64_t)ret.accessTypes_len * 4);
+    vgp_reply_part(c, o.accessIds, (uint64_t)ret.accessIds_len * 4);
+    vgp_reply_part(c, o.access, (uint64_t)ret.access_len * 4);
+    return r;
+}
+
+static CUresult handle_vgpGraphBodies(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphBodies *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphBodies ret = {0};
+    static __thread struct vgp_outs_vgpGraphBodies o;
+    CUresult r = vgb_do_vgpGraphBodies(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.graphs_len > 400)
+        ret.graphs_len = 400;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.graphs, (uint64_t)ret.graphs_len * 8);
+    return r;
+}
+
 static CUresult handle_vgpUserObjectCreate(struct vgb_call *c)
 {
     const struct vgp_args_vgpUserObjectCreate *a = (const void *)c->args;
@@ -2820,6 +3029,73 @@ static CUresult handle_vgpUserObjectDrop(struct vgb_call *c)
         return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     CUresult r = vgb_do_vgpUserObjectDrop(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphConditionalHandle(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphConditionalHandle *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    struct vgp_ret_vgpGraphConditionalHandle ret = {0};
+    CUresult r = vgb_do_vgpGraphConditionalHandle(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpDeviceGraphMemGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpDeviceGraphMemGet *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpDeviceGraphMemGet ret = {0};
+    CUresult r = vgb_do_vgpDeviceGraphMemGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpDeviceGraphMemSet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpDeviceGraphMemSet *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpDeviceGraphMemSet(c, a);
+    return r;
+}
+
+static CUresult handle_cuDeviceGraphMemTrim(struct vgb_call *c)
+{
+    const struct vgp_args_cuDeviceGraphMemTrim *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!vgb_provider.cuDeviceGraphMemTrim)
+        return vgb_missing(c, "cuDeviceGraphMemTrim");
+    CUresult r;
+    r = vgb_provider.cuDeviceGraphMemTrim((CUdevice)a->device);
+    return r;
+}
+
+static CUresult handle_vgpGraphMemFree(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphMemFree *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpGraphMemFree(c, a);
     return r;
 }
 
@@ -4804,6 +5080,8 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuGraphExecGetFlags] = {"cuGraphExecGetFlags", handle_cuGraphExecGetFlags, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphDestroy] = {"vgpGraphDestroy", handle_vgpGraphDestroy, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphList] = {"vgpGraphList", handle_vgpGraphList, 24, 24, VGP_F_REPLY},
+    [VGP_vgpGraphLaunch] = {"vgpGraphLaunch", handle_vgpGraphLaunch, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphTraits] = {"vgpGraphTraits", handle_vgpGraphTraits, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphCreate] = {"vgpGraphCreate", handle_vgpGraphCreate, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphClone] = {"vgpGraphClone", handle_vgpGraphClone, 8, 8, VGP_F_REPLY},
     [VGP_vgpGraphDestroyNode] = {"vgpGraphDestroyNode", handle_vgpGraphDestroyNode, 8, 8, VGP_F_REPLY},
@@ -4820,6 +5098,10 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpGraphEmptyNode] = {"vgpGraphEmptyNode", handle_vgpGraphEmptyNode, 40, 32808, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphEventNode] = {"vgpGraphEventNode", handle_vgpGraphEventNode, 56, 32824, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphBatchMemOpNode] = {"vgpGraphBatchMemOpNode", handle_vgpGraphBatchMemOpNode, 56, 41016, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMemAllocNode] = {"vgpGraphMemAllocNode", handle_vgpGraphMemAllocNode, 80, 33616, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMemFreeNode] = {"vgpGraphMemFreeNode", handle_vgpGraphMemFreeNode, 48, 32816, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphConditionalNode] = {"vgpGraphConditionalNode", handle_vgpGraphConditionalNode, 64, 32832, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMoveNode] = {"vgpGraphMoveNode", handle_vgpGraphMoveNode, 48, 32816, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphKernelNodeGet] = {"vgpGraphKernelNodeGet", handle_vgpGraphKernelNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphCopyNodeGet] = {"vgpGraphCopyNodeGet", handle_vgpGraphCopyNodeGet, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphMemsetNodeGet] = {"vgpGraphMemsetNodeGet", handle_vgpGraphMemsetNodeGet, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY},
@@ -4827,11 +5109,18 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpGraphEventNodeGet] = {"vgpGraphEventNodeGet", handle_vgpGraphEventNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphBatchMemOpNodeGet] = {"vgpGraphBatchMemOpNodeGet", handle_vgpGraphBatchMemOpNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpGraphKernelNodeAttribute] = {"vgpGraphKernelNodeAttribute", handle_vgpGraphKernelNodeAttribute, 32, 96, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphMemNodeGet] = {"vgpGraphMemNodeGet", handle_vgpGraphMemNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpGraphBodies] = {"vgpGraphBodies", handle_vgpGraphBodies, 16, 16, VGP_F_REPLY},
     [VGP_vgpUserObjectCreate] = {"vgpUserObjectCreate", handle_vgpUserObjectCreate, 24, 24, VGP_F_REPLY},
     [VGP_cuUserObjectRetain] = {"cuUserObjectRetain", handle_cuUserObjectRetain, 16, 16, VGP_F_REPLY},
     [VGP_cuUserObjectRelease] = {"cuUserObjectRelease", handle_cuUserObjectRelease, 16, 16, VGP_F_REPLY},
     [VGP_vgpGraphUserObject] = {"vgpGraphUserObject", handle_vgpGraphUserObject, 32, 32, VGP_F_REPLY},
     [VGP_vgpUserObjectDrop] = {"vgpUserObjectDrop", handle_vgpUserObjectDrop, 8, 8, VGP_F_ASYNC},
+    [VGP_vgpGraphConditionalHandle] = {"vgpGraphConditionalHandle", handle_vgpGraphConditionalHandle, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY},
+    [VGP_vgpDeviceGraphMemGet] = {"vgpDeviceGraphMemGet", handle_vgpDeviceGraphMemGet, 8, 8, VGP_F_REPLY},
+    [VGP_vgpDeviceGraphMemSet] = {"vgpDeviceGraphMemSet", handle_vgpDeviceGraphMemSet, 16, 16, VGP_F_REPLY},
+    [VGP_cuDeviceGraphMemTrim] = {"cuDeviceGraphMemTrim", handle_cuDeviceGraphMemTrim, 8, 8, VGP_F_REPLY},
+    [VGP_vgpGraphMemFree] = {"vgpGraphMemFree", handle_vgpGraphMemFree, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY},
     [VGP_vgpMemGetGranularity] = {"vgpMemGetGranularity", handle_vgpMemGetGranularity, 24, 24, VGP_F_REPLY},
     [VGP_vgpMemCreate] = {"vgpMemCreate", handle_vgpMemCreate, 48, 48, VGP_F_REPLY},
     [VGP_vgpMemRelease] = {"vgpMemRelease", handle_vgpMemRelease, 8, 8, VGP_F_REPLY},
@@ -4959,17 +5248,20 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuDeviceGetAttribute = (__typeof__(p->cuDeviceGetAttribute))find(ctx, "cuDeviceGetAttribute")) != NULL;
     n += (p->cuDeviceGetCount = (__typeof__(p->cuDeviceGetCount))find(ctx, "cuDeviceGetCount")) != NULL;
     n += (p->cuDeviceGetDefaultMemPool = (__typeof__(p->cuDeviceGetDefaultMemPool))find(ctx, "cuDeviceGetDefaultMemPool")) != NULL;
+    n += (p->cuDeviceGetGraphMemAttribute = (__typeof__(p->cuDeviceGetGraphMemAttribute))find(ctx, "cuDeviceGetGraphMemAttribute")) != NULL;
     n += (p->cuDeviceGetHostAtomicCapabilities = (__typeof__(p->cuDeviceGetHostAtomicCapabilities))find(ctx, "cuDeviceGetHostAtomicCapabilities")) != NULL;
     n += (p->cuDeviceGetName = (__typeof__(p->cuDeviceGetName))find(ctx, "cuDeviceGetName")) != NULL;
     n += (p->cuDeviceGetP2PAtomicCapabilities = (__typeof__(p->cuDeviceGetP2PAtomicCapabilities))find(ctx, "cuDeviceGetP2PAtomicCapabilities")) != NULL;
     n += (p->cuDeviceGetP2PAttribute = (__typeof__(p->cuDeviceGetP2PAttribute))find(ctx, "cuDeviceGetP2PAttribute")) != NULL;
     n += (p->cuDeviceGetPCIBusId = (__typeof__(p->cuDeviceGetPCIBusId))find(ctx, "cuDeviceGetPCIBusId")) != NULL;
     n += (p->cuDeviceGetUuid_v2 = (__typeof__(p->cuDeviceGetUuid_v2))find(ctx, "cuDeviceGetUuid_v2")) != NULL;
+    n += (p->cuDeviceGraphMemTrim = (__typeof__(p->cuDeviceGraphMemTrim))find(ctx, "cuDeviceGraphMemTrim")) != NULL;
     n += (p->cuDevicePrimaryCtxGetState = (__typeof__(p->cuDevicePrimaryCtxGetState))find(ctx, "cuDevicePrimaryCtxGetState")) != NULL;
     n += (p->cuDevicePrimaryCtxRelease_v2 = (__typeof__(p->cuDevicePrimaryCtxRelease_v2))find(ctx, "cuDevicePrimaryCtxRelease_v2")) != NULL;
     n += (p->cuDevicePrimaryCtxReset_v2 = (__typeof__(p->cuDevicePrimaryCtxReset_v2))find(ctx, "cuDevicePrimaryCtxReset_v2")) != NULL;
     n += (p->cuDevicePrimaryCtxRetain = (__typeof__(p->cuDevicePrimaryCtxRetain))find(ctx, "cuDevicePrimaryCtxRetain")) != NULL;
     n += (p->cuDevicePrimaryCtxSetFlags_v2 = (__typeof__(p->cuDevicePrimaryCtxSetFlags_v2))find(ctx, "cuDevicePrimaryCtxSetFlags_v2")) != NULL;
+    n += (p->cuDeviceSetGraphMemAttribute = (__typeof__(p->cuDeviceSetGraphMemAttribute))find(ctx, "cuDeviceSetGraphMemAttribute")) != NULL;
     n += (p->cuDeviceSetMemPool = (__typeof__(p->cuDeviceSetMemPool))find(ctx, "cuDeviceSetMemPool")) != NULL;
     n += (p->cuDeviceTotalMem_v2 = (__typeof__(p->cuDeviceTotalMem_v2))find(ctx, "cuDeviceTotalMem_v2")) != NULL;
     n += (p->cuDriverGetVersion = (__typeof__(p->cuDriverGetVersion))find(ctx, "cuDriverGetVersion")) != NULL;
@@ -4997,12 +5289,16 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuGraphAddEventWaitNode = (__typeof__(p->cuGraphAddEventWaitNode))find(ctx, "cuGraphAddEventWaitNode")) != NULL;
     n += (p->cuGraphAddHostNode = (__typeof__(p->cuGraphAddHostNode))find(ctx, "cuGraphAddHostNode")) != NULL;
     n += (p->cuGraphAddKernelNode_v2 = (__typeof__(p->cuGraphAddKernelNode_v2))find(ctx, "cuGraphAddKernelNode_v2")) != NULL;
+    n += (p->cuGraphAddMemAllocNode = (__typeof__(p->cuGraphAddMemAllocNode))find(ctx, "cuGraphAddMemAllocNode")) != NULL;
+    n += (p->cuGraphAddMemFreeNode = (__typeof__(p->cuGraphAddMemFreeNode))find(ctx, "cuGraphAddMemFreeNode")) != NULL;
     n += (p->cuGraphAddMemcpyNode = (__typeof__(p->cuGraphAddMemcpyNode))find(ctx, "cuGraphAddMemcpyNode")) != NULL;
     n += (p->cuGraphAddMemsetNode = (__typeof__(p->cuGraphAddMemsetNode))find(ctx, "cuGraphAddMemsetNode")) != NULL;
+    n += (p->cuGraphAddNode_v2 = (__typeof__(p->cuGraphAddNode_v2))find(ctx, "cuGraphAddNode_v2")) != NULL;
     n += (p->cuGraphBatchMemOpNodeGetParams = (__typeof__(p->cuGraphBatchMemOpNodeGetParams))find(ctx, "cuGraphBatchMemOpNodeGetParams")) != NULL;
     n += (p->cuGraphBatchMemOpNodeSetParams = (__typeof__(p->cuGraphBatchMemOpNodeSetParams))find(ctx, "cuGraphBatchMemOpNodeSetParams")) != NULL;
     n += (p->cuGraphChildGraphNodeGetGraph = (__typeof__(p->cuGraphChildGraphNodeGetGraph))find(ctx, "cuGraphChildGraphNodeGetGraph")) != NULL;
     n += (p->cuGraphClone = (__typeof__(p->cuGraphClone))find(ctx, "cuGraphClone")) != NULL;
+    n += (p->cuGraphConditionalHandleCreate = (__typeof__(p->cuGraphConditionalHandleCreate))find(ctx, "cuGraphConditionalHandleCreate")) != NULL;
     n += (p->cuGraphCreate = (__typeof__(p->cuGraphCreate))find(ctx, "cuGraphCreate")) != NULL;
     n += (p->cuGraphDestroy = (__typeof__(p->cuGraphDestroy))find(ctx, "cuGraphDestroy")) != NULL;
     n += (p->cuGraphDestroyNode = (__typeof__(p->cuGraphDestroyNode))find(ctx, "cuGraphDestroyNode")) != NULL;
@@ -5035,6 +5331,8 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuGraphKernelNodeSetAttribute = (__typeof__(p->cuGraphKernelNodeSetAttribute))find(ctx, "cuGraphKernelNodeSetAttribute")) != NULL;
     n += (p->cuGraphKernelNodeSetParams_v2 = (__typeof__(p->cuGraphKernelNodeSetParams_v2))find(ctx, "cuGraphKernelNodeSetParams_v2")) != NULL;
     n += (p->cuGraphLaunch = (__typeof__(p->cuGraphLaunch))find(ctx, "cuGraphLaunch")) != NULL;
+    n += (p->cuGraphMemAllocNodeGetParams = (__typeof__(p->cuGraphMemAllocNodeGetParams))find(ctx, "cuGraphMemAllocNodeGetParams")) != NULL;
+    n += (p->cuGraphMemFreeNodeGetParams = (__typeof__(p->cuGraphMemFreeNodeGetParams))find(ctx, "cuGraphMemFreeNodeGetParams")) != NULL;
     n += (p->cuGraphMemcpyNodeGetParams = (__typeof__(p->cuGraphMemcpyNodeGetParams))find(ctx, "cuGraphMemcpyNodeGetParams")) != NULL;
     n += (p->cuGraphMemcpyNodeSetParams = (__typeof__(p->cuGraphMemcpyNodeSetParams))find(ctx, "cuGraphMemcpyNodeSetParams")) != NULL;
     n += (p->cuGraphMemsetNodeGetParams = (__typeof__(p->cuGraphMemsetNodeGetParams))find(ctx, "cuGraphMemsetNodeGetParams")) != NULL;

@@ -41,17 +41,20 @@ struct vgp_provider {
     __typeof__(&cuDeviceGetAttribute) cuDeviceGetAttribute;
     __typeof__(&cuDeviceGetCount) cuDeviceGetCount;
     __typeof__(&cuDeviceGetDefaultMemPool) cuDeviceGetDefaultMemPool;
+    __typeof__(&cuDeviceGetGraphMemAttribute) cuDeviceGetGraphMemAttribute;
     __typeof__(&cuDeviceGetHostAtomicCapabilities) cuDeviceGetHostAtomicCapabilities;
     __typeof__(&cuDeviceGetName) cuDeviceGetName;
     __typeof__(&cuDeviceGetP2PAtomicCapabilities) cuDeviceGetP2PAtomicCapabilities;
     __typeof__(&cuDeviceGetP2PAttribute) cuDeviceGetP2PAttribute;
     __typeof__(&cuDeviceGetPCIBusId) cuDeviceGetPCIBusId;
     __typeof__(&cuDeviceGetUuid_v2) cuDeviceGetUuid_v2;
+    __typeof__(&cuDeviceGraphMemTrim) cuDeviceGraphMemTrim;
     __typeof__(&cuDevicePrimaryCtxGetState) cuDevicePrimaryCtxGetState;
     __typeof__(&cuDevicePrimaryCtxRelease_v2) cuDevicePrimaryCtxRelease_v2;
     __typeof__(&cuDevicePrimaryCtxReset_v2) cuDevicePrimaryCtxReset_v2;
     __typeof__(&cuDevicePrimaryCtxRetain) cuDevicePrimaryCtxRetain;
     __typeof__(&cuDevicePrimaryCtxSetFlags_v2) cuDevicePrimaryCtxSetFlags_v2;
+    __typeof__(&cuDeviceSetGraphMemAttribute) cuDeviceSetGraphMemAttribute;
     __typeof__(&cuDeviceSetMemPool) cuDeviceSetMemPool;
     __typeof__(&cuDeviceTotalMem_v2) cuDeviceTotalMem_v2;
     __typeof__(&cuDriverGetVersion) cuDriverGetVersion;
@@ -79,12 +82,16 @@ struct vgp_provider {
     __typeof__(&cuGraphAddEventWaitNode) cuGraphAddEventWaitNode;
     __typeof__(&cuGraphAddHostNode) cuGraphAddHostNode;
     __typeof__(&cuGraphAddKernelNode_v2) cuGraphAddKernelNode_v2;
+    __typeof__(&cuGraphAddMemAllocNode) cuGraphAddMemAllocNode;
+    __typeof__(&cuGraphAddMemFreeNode) cuGraphAddMemFreeNode;
     __typeof__(&cuGraphAddMemcpyNode) cuGraphAddMemcpyNode;
     __typeof__(&cuGraphAddMemsetNode) cuGraphAddMemsetNode;
+    __typeof__(&cuGraphAddNode_v2) cuGraphAddNode_v2;
     __typeof__(&cuGraphBatchMemOpNodeGetParams) cuGraphBatchMemOpNodeGetParams;
     __typeof__(&cuGraphBatchMemOpNodeSetParams) cuGraphBatchMemOpNodeSetParams;
     __typeof__(&cuGraphChildGraphNodeGetGraph) cuGraphChildGraphNodeGetGraph;
     __typeof__(&cuGraphClone) cuGraphClone;
+    __typeof__(&cuGraphConditionalHandleCreate) cuGraphConditionalHandleCreate;
     __typeof__(&cuGraphCreate) cuGraphCreate;
     __typeof__(&cuGraphDestroy) cuGraphDestroy;
     __typeof__(&cuGraphDestroyNode) cuGraphDestroyNode;
@@ -117,6 +124,8 @@ struct vgp_provider {
     __typeof__(&cuGraphKernelNodeSetAttribute) cuGraphKernelNodeSetAttribute;
     __typeof__(&cuGraphKernelNodeSetParams_v2) cuGraphKernelNodeSetParams_v2;
     __typeof__(&cuGraphLaunch) cuGraphLaunch;
+    __typeof__(&cuGraphMemAllocNodeGetParams) cuGraphMemAllocNodeGetParams;
+    __typeof__(&cuGraphMemFreeNodeGetParams) cuGraphMemFreeNodeGetParams;
     __typeof__(&cuGraphMemcpyNodeGetParams) cuGraphMemcpyNodeGetParams;
     __typeof__(&cuGraphMemcpyNodeSetParams) cuGraphMemcpyNodeSetParams;
     __typeof__(&cuGraphMemsetNodeGetParams) cuGraphMemsetNodeGetParams;
@@ -407,6 +416,8 @@ struct vgp_outs_vgpGraphList {
     uint64_t edgeData[160] __attribute__((aligned(8)));
 };
 CUresult vgb_do_vgpGraphList(struct vgb_call *c, const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *r, struct vgp_outs_vgpGraphList *o);
+CUresult vgb_do_vgpGraphLaunch(struct vgb_call *c, const struct vgp_args_vgpGraphLaunch *a);
+CUresult vgb_do_vgpGraphTraits(struct vgb_call *c, const struct vgp_args_vgpGraphTraits *a, struct vgp_ret_vgpGraphTraits *r);
 CUresult vgb_do_vgpGraphCreate(struct vgb_call *c, const struct vgp_args_vgpGraphCreate *a, struct vgp_ret_vgpGraphCreate *r);
 CUresult vgb_do_vgpGraphClone(struct vgb_call *c, const struct vgp_args_vgpGraphClone *a, struct vgp_ret_vgpGraphClone *r);
 CUresult vgb_do_vgpGraphDestroyNode(struct vgb_call *c, const struct vgp_args_vgpGraphDestroyNode *a);
@@ -423,6 +434,10 @@ CUresult vgb_do_vgpGraphChildNode(struct vgb_call *c, const struct vgp_args_vgpG
 CUresult vgb_do_vgpGraphEmptyNode(struct vgb_call *c, const struct vgp_args_vgpGraphEmptyNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphEmptyNode *r);
 CUresult vgb_do_vgpGraphEventNode(struct vgb_call *c, const struct vgp_args_vgpGraphEventNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphEventNode *r);
 CUresult vgb_do_vgpGraphBatchMemOpNode(struct vgb_call *c, const struct vgp_args_vgpGraphBatchMemOpNode *a, const uint64_t *dependencies, const void *edgeData, const uint64_t *operations, struct vgp_ret_vgpGraphBatchMemOpNode *r);
+CUresult vgb_do_vgpGraphMemAllocNode(struct vgb_call *c, const struct vgp_args_vgpGraphMemAllocNode *a, const uint64_t *dependencies, const void *edgeData, const uint32_t *accessTypes, const int32_t *accessIds, const uint32_t *access, struct vgp_ret_vgpGraphMemAllocNode *r);
+CUresult vgb_do_vgpGraphMemFreeNode(struct vgb_call *c, const struct vgp_args_vgpGraphMemFreeNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphMemFreeNode *r);
+CUresult vgb_do_vgpGraphConditionalNode(struct vgb_call *c, const struct vgp_args_vgpGraphConditionalNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphConditionalNode *r);
+CUresult vgb_do_vgpGraphMoveNode(struct vgb_call *c, const struct vgp_args_vgpGraphMoveNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphMoveNode *r);
 struct vgp_outs_vgpGraphKernelNodeGet {
     uint8_t params[3900] __attribute__((aligned(8)));
 };
@@ -439,9 +454,23 @@ struct vgp_outs_vgpGraphKernelNodeAttribute {
     uint8_t result[64] __attribute__((aligned(8)));
 };
 CUresult vgb_do_vgpGraphKernelNodeAttribute(struct vgb_call *c, const struct vgp_args_vgpGraphKernelNodeAttribute *a, const void *value, struct vgp_ret_vgpGraphKernelNodeAttribute *r, struct vgp_outs_vgpGraphKernelNodeAttribute *o);
+struct vgp_outs_vgpGraphMemNodeGet {
+    uint32_t accessTypes[64] __attribute__((aligned(8)));
+    int32_t accessIds[64] __attribute__((aligned(8)));
+    uint32_t access[64] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpGraphMemNodeGet(struct vgb_call *c, const struct vgp_args_vgpGraphMemNodeGet *a, struct vgp_ret_vgpGraphMemNodeGet *r, struct vgp_outs_vgpGraphMemNodeGet *o);
+struct vgp_outs_vgpGraphBodies {
+    uint64_t graphs[400] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpGraphBodies(struct vgb_call *c, const struct vgp_args_vgpGraphBodies *a, struct vgp_ret_vgpGraphBodies *r, struct vgp_outs_vgpGraphBodies *o);
 CUresult vgb_do_vgpUserObjectCreate(struct vgb_call *c, const struct vgp_args_vgpUserObjectCreate *a);
 CUresult vgb_do_vgpGraphUserObject(struct vgb_call *c, const struct vgp_args_vgpGraphUserObject *a);
 CUresult vgb_do_vgpUserObjectDrop(struct vgb_call *c, const struct vgp_args_vgpUserObjectDrop *a);
+CUresult vgb_do_vgpGraphConditionalHandle(struct vgb_call *c, const struct vgp_args_vgpGraphConditionalHandle *a, struct vgp_ret_vgpGraphConditionalHandle *r);
+CUresult vgb_do_vgpDeviceGraphMemGet(struct vgb_call *c, const struct vgp_args_vgpDeviceGraphMemGet *a, struct vgp_ret_vgpDeviceGraphMemGet *r);
+CUresult vgb_do_vgpDeviceGraphMemSet(struct vgb_call *c, const struct vgp_args_vgpDeviceGraphMemSet *a);
+CUresult vgb_do_vgpGraphMemFree(struct vgb_call *c, const struct vgp_args_vgpGraphMemFree *a);
 CUresult vgb_do_vgpMemGetGranularity(struct vgb_call *c, const struct vgp_args_vgpMemGetGranularity *a, struct vgp_ret_vgpMemGetGranularity *r);
 CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCreate *a);
 CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRelease *a);

@@ -244,3 +244,15 @@ extern "C" __global__ void k_texture(cudaTextureObject_t t, cudaSurfaceObject_t 
     __syncthreads();
     surf2Dwrite(surf2Dread<float>(s, x * 4, y) + 0.5f, s, x * 4, y);
 }
+
+// The number of a conditional node, from the device.
+extern "C" __global__ void k_condition(cudaGraphConditionalHandle h, u32 v)
+{
+    cudaGraphSetConditional(h, v);
+}
+extern "C" __global__ void k_count_down(cudaGraphConditionalHandle h, u32 *left)
+{
+    u32 v = --*left;
+
+    cudaGraphSetConditional(h, v);
+}

@@ -208,6 +208,8 @@ void vcu_capture_forget_stream(CUstream stream);
 void vcu_capture_forget_context(uint64_t context);
 /* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old for graphs. */
 CUresult vcu_graphs_served(const char *call);
+/* Executable graphs of a context go with it. */
+void vcu_graphs_forget(uint64_t context);
 
 /* ---- vcu_submit.c --------------------------------------------------------------------------- */
 

@@ -162,6 +162,7 @@ static void forget_contents(struct vcu_context *c)
     vcu_capture_forget_context(c->handle);
     vcu_memory_forget(c->handle);
     vcu_modules_forget(c->handle);
+    vcu_graphs_forget(c->handle);
     c->sticky = 0;
 }
 

@@ -231,6 +231,13 @@ CUresult vcu_child_node(const struct vcu_where *w, CUgraph child, uint64_t *node
     return vgp_call_vgpGraphChildNode(VCU_WHERE(w), child, node);
 }
 
+CUresult vcu_move_node(const struct vcu_where *w, CUgraph child, uint64_t *node)
+{
+    if (!vcu_graph_ok(child))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpGraphMoveNode(VCU_WHERE(w), child, node);
+}
+
 CUresult vcu_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                       const CUgraphNode *dependencies, size_t numDependencies,
                                       CUgraph childGraph)
@@ -465,6 +472,28 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
 
 /* ---- any type --------------------------------------------------------------------------------- */
 
+static CUresult any_child(const char *call, const struct vcu_where *w,
+                          CUDA_CHILD_GRAPH_NODE_PARAMS *p, uint64_t *node)
+{
+    uint64_t copy = 0;
+    CUresult res;
+
+    if (w->op == VGP_NODE_SET)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "a child graph cannot be exchanged");
+    if (w->op != VGP_NODE_ADD)
+        return vcu_child_node(w, p->graph, node);
+    if (p->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+        return vcu_move_node(w, p->graph, node);
+    if (p->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_child_node(w, p->graph, node);
+    /* The copy is told, as cuda.h says of this parameter. */
+    if (res == CUDA_SUCCESS &&
+        vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS)
+        p->graph = (CUgraph)(uintptr_t)copy;
+    return res;
+}
+
 static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNodeParams *p,
                          uint64_t *node)
 {
@@ -491,11 +520,10 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
     case CU_GRAPH_NODE_TYPE_HOST:
         return vcu_host_node(w, (const CUDA_HOST_NODE_PARAMS *)&p->host, node);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                              "child graphs that are moved, not cloned, are not served");
-        return vcu_child_node(w, p->graph.graph, node);
+        return any_child(call, w, &p->graph, node);
     case CU_GRAPH_NODE_TYPE_EMPTY:
+        if (w->op != VGP_NODE_ADD)
+            return CUDA_ERROR_INVALID_VALUE;
         return vgp_call_vgpGraphEmptyNode(VCU_WHERE(w), node);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return vcu_event_node(w, p->eventWait.event, true, node);
@@ -503,14 +531,22 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
         return vcu_event_node(w, p->eventRecord.event, false, node);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return vcu_batch_node(call, w, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&p->memOp, node);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the second version has the fields of the first */
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        if (w->op != VGP_NODE_ADD)
+            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                              "nodes of type %d (memory, condition) cannot be changed",
+                              (int)p->type);
+        if (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            return vcu_alloc_node(w, (CUDA_MEM_ALLOC_NODE_PARAMS *)&p->alloc, node);
+        return p->type == CU_GRAPH_NODE_TYPE_MEM_FREE
+                   ? vcu_free_node(w, p->free.dptr, node)
+                   : vcu_condition_node(w, &p->conditional, node);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                          "nodes of type %d (allocation, condition, semaphore) are not served",
-                          (int)p->type);
+                          "nodes of external semaphores are not served");
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

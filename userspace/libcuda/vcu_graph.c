@@ -8,16 +8,45 @@
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
 
-/* An executable graph keeps one number here, as the data of its handle: how many host functions a
-   launch runs. So that a launch knows it without asking, and needs no lock. */
+/*
+ * An executable graph keeps one number here, as the data of its handle, so that a launch knows it
+ * without asking, and needs no lock: how many host functions a launch runs (32 bits), whether it may
+ * be refused (1), and the index of its context, with which it goes.
+ */
+#define MAY_BE_REFUSED (UINT64_C(1) << 32)
+#define CONTEXT_SHIFT 33
+
+static uint64_t traits(CUgraphExec x)
+{
+    return (uintptr_t)vcu_handle_data((uintptr_t)x, VGP_H_GRAPH_EXEC);
+}
+
+static void set_traits(CUgraphExec x, uint64_t v)
+{
+    vcu_handle_set_data((uintptr_t)x, VGP_H_GRAPH_EXEC, (void *)(uintptr_t)v);
+}
+
 static void set_host_nodes(CUgraphExec x, uint32_t n)
 {
-    vcu_handle_set_data((uintptr_t)x, VGP_H_GRAPH_EXEC, (void *)(uintptr_t)n);
+    set_traits(x, (traits(x) & ~(uint64_t)UINT32_MAX) | n);
 }
 
 static uint32_t host_nodes(CUgraphExec x)
 {
-    return (uint32_t)(uintptr_t)vcu_handle_data((uintptr_t)x, VGP_H_GRAPH_EXEC);
+    return (uint32_t)traits(x);
+}
+
+static void forget_exec(uint64_t handle, void *data, void *arg)
+{
+    if ((uint64_t)(uintptr_t)data >> CONTEXT_SHIFT == *(uint32_t *)arg)
+        vgp_handle_drop(handle);
+}
+
+void vcu_graphs_forget(uint64_t context)
+{
+    uint32_t index = VGP_HANDLE_INDEX(context);
+
+    vcu_handle_each(VGP_H_GRAPH_EXEC, forget_exec, &index);
 }
 
 CUresult vcu_graphs_served(const char *call)
@@ -61,7 +90,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUs
         return res;
     }
     *out = (CUgraphExec)(uintptr_t)exec;
-    set_host_nodes(*out, nodes);
+    set_traits(*out, (uint64_t)VGP_HANDLE_INDEX(vcu_current_context()) << CONTEXT_SHIFT | nodes |
+                         (vcu_graph_has_memory(graph) ? MAY_BE_REFUSED : 0));
     return CUDA_SUCCESS;
 }
 
@@ -197,6 +227,8 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     runs = host_nodes(hGraphExec);
     if (__builtin_expect(runs != 0, 0) && !vcu_stream_captured(hStream))
         vcu_hostfunc_expect(runs);
+    if (__builtin_expect(traits(hGraphExec) & MAY_BE_REFUSED, 0))
+        return vgp_call_vgpGraphLaunch(hGraphExec, hStream);
     return vgp_call_cuGraphLaunch(hGraphExec, hStream);
 }
 

@@ -53,6 +53,14 @@ CUresult vcu_event_node(const struct vcu_where *w, CUevent event, bool wait, uin
 CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
                         const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_child_node(const struct vcu_where *w, CUgraph child, uint64_t *node);
+CUresult vcu_move_node(const struct vcu_where *w, CUgraph child, uint64_t *node);
+/* vcu_gmem.c */
+CUresult vcu_alloc_node(const struct vcu_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node);
+CUresult vcu_free_node(const struct vcu_where *w, CUdeviceptr dptr, uint64_t *node);
+CUresult vcu_condition_node(const struct vcu_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p,
+                            uint64_t *node);
+/* Have its launches to be answered, because they may be refused? */
+bool vcu_graph_has_memory(CUgraph graph);
 /* vcu_gcopy.c */
 CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_MEMCPY3D *p,
                        CUcontext ctx, uint64_t *node);

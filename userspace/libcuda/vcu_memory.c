@@ -58,7 +58,8 @@ static bool take_it(const struct vcu_range *range, void *arg)
 {
     const struct take *t = arg;
 
-    if (range->start != t->start || ((struct vcu_memory *)range->data)->kind != t->kind)
+    if (range->start != t->start || ((struct vcu_memory *)range->data)->kind != t->kind ||
+        ((struct vcu_memory *)range->data)->graph)
         return false;
     copy_out(range, t->place);
     free(range->data);
@@ -181,7 +182,7 @@ static bool belongs(const struct vcu_range *range, void *arg)
 {
     struct vcu_memory *m = range->data;
 
-    if (m->context != *(uint64_t *)arg)
+    if (m->context != *(uint64_t *)arg || m->graph)
         return false;
     free(m);
     return true;

@@ -30,6 +30,7 @@ struct vcu_memory {
     bool in_place;       /* host: the worker maps it: copies need no staging */
     uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
     uint64_t pool;       /* device: the pool that it came from, 0 = none */
+    bool graph;          /* device: of a graph's allocation node: launches allocate it */
     unsigned opened;     /* device: memory of another process, opened so many times */
     struct vcu_shared_memory shared; /* host, managed */
 };
@@ -64,6 +65,10 @@ void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
 
 /* Enters a new allocation of the current context, from a pool or (0) not. */
 void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool);
+
+/* Enters memory of a graph: it stays known, for the address is the graph's for good. Dropped when the
+   worker gives the address to something else. */
+void vcu_graph_memory_note(uint64_t dptr, uint64_t size, int device);
 
 /* Enters memory of another process, or counts that it was opened once more. */
 void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);

@@ -281,9 +281,12 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
     res = vcu_cuStreamGetDevice(hStream, &dev);
     if (res == CUDA_SUCCESS)
         res = device_pool(&pool, dev, true); /* only so that pointers can say where they came from */
+    bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
     if (res == CUDA_SUCCESS)
         res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS && node)
+        vcu_graph_memory_note(*dptr, bytesize, dev);
+    else if (res == CUDA_SUCCESS)
         vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
     return res;
 }
@@ -300,8 +303,11 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
         return CUDA_ERROR_INVALID_HANDLE;
     if (dptr == NULL || bytesize == 0 || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
         return CUDA_ERROR_INVALID_VALUE;
+    bool node = vcu_stream_captured(hStream);
     res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS && node)
+        vcu_graph_memory_note(*dptr, bytesize, vcu_context_find(NULL)->device);
+    else if (res == CUDA_SUCCESS)
         vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
     return res;
 }
@@ -318,6 +324,11 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return CUDA_ERROR_INVALID_HANDLE;
     if (dptr == 0)
         return CUDA_SUCCESS;
+    /* On a captured stream a node frees memory of a graph, and nothing else can be freed. */
+    if (vcu_stream_captured(hStream))
+        return vgp_call_cuMemFreeAsync(dptr, hStream);
+    if (vcu_memory_find(dptr, &p) && p.m.graph)
+        return vgp_call_vgpGraphMemFree(dptr, hStream);
     if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
                           "%#llx is not the start of an allocation", (unsigned long long)dptr);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers of the transport's own calls: hello, devices, blobs, shared regions. */
-#include "worker.h"
+#include "graph.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@ void vgb_calls_init(struct vgb_worker *w)
         memcpy(&vgb_provider.cuEventElapsedTime_v2, &sym, sizeof(sym));
     }
     vgb_quota_wrap(w);
+    vgb_exec_wrap(w);
     vgb_ipc_wrap(w);
     vgb_share_wrap(w);
     vgb_share_init(w);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers of contexts. What a context owned goes with it: a stale handle must not reach the
  * provider. */
-#include "worker.h"
+#include "graph.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void drop_one(struct vgb_handle_entry *e, uint64_t handle, void *arg)
 void vgb_drop_owned(struct vgb_worker *w, uint64_t context)
 {
     static const unsigned types[] = {VGP_H_STREAM, VGP_H_EVENT, VGP_H_MODULE, VGP_H_FUNCTION,
-                                     VGP_H_ARRAY,  VGP_H_TEXTURE, VGP_H_SURFACE};
+                                     VGP_H_ARRAY,  VGP_H_TEXTURE, VGP_H_SURFACE, VGP_H_GRAPH_EXEC};
 
     for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct drop d = {.w = w, .context = context, .type = types[i]};
@@ -54,6 +54,7 @@ static uint64_t leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
 {
     vgb_set_context(w, ctx);
     vgb_waits_forget_context(w, ctx);
+    vgb_exec_forget_context(ctx);
     vgb_drop_owned(w, handle);
     uint64_t bytes = vgb_quota_detach_context(w, ctx);
     vgb_ipc_context_gone(w, ctx);

@@ -5,6 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool all_zero(const uint8_t *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (p[i])
+            return false;
+    }
+    return true;
+}
+
 CUresult vgb_where_get(struct vgb_call *c, struct vgb_where *w, uint32_t op, uint64_t graph,
                        uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
                        const void *edges, uint32_t edge_bytes)
@@ -17,6 +26,8 @@ CUresult vgb_where_get(struct vgb_call *c, struct vgb_where *w, uint32_t op, uin
         return vgb_malformed(c, "no node operation number %u", op);
     if (!vgb_edges_ok(edges, edge_bytes, n, &w->edges))
         return vgb_malformed(c, "edge data does not fit the dependencies");
+    if (all_zero(edges, edge_bytes))
+        w->edges = NULL; /* ordinary ones, which every call can add */
     if (op == VGP_NODE_ADD) {
         r = vgb_graph_get(c, graph, &w->graph);
         if (r == CUDA_SUCCESS)
@@ -275,8 +286,7 @@ CUresult vgb_do_vgpGraphChild(struct vgb_call *c, const struct vgp_args_vgpGraph
     g = vgb_graph_of(c->w, object);
     if (!g)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    g->parent = n;
-    n->child = g;
+    vgb_graph_adopt(n, g);
     ret->graph = g->handle;
     return CUDA_SUCCESS;
 }
@@ -387,12 +397,13 @@ static CUresult host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cook
         !vgb_provider.cuGraphExecHostNodeSetParams)
         return vgb_missing(c, "cuGraphAddHostNode");
     if (w->op == VGP_NODE_EXEC) {
-        /* Executable graphs take no references: this one stays as long as the client. */
         f = vgb_host_func_new(c->w, cookie, false);
         if (!f)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        p.userData = f;
-        return vgb_provider.cuGraphExecHostNodeSetParams(w->exec, w->target->object, &p);
+        r = vgb_exec_set_func(w->exec, w->target->object, f);
+        if (r != CUDA_SUCCESS)
+            vgb_host_func_free(f);
+        return r;
     }
     struct vgb_graph *g = w->op == VGP_NODE_ADD ? w->graph : w->target->graph;
     r = vgb_host_func_for(c->w, g->object, cookie, &f);

@@ -49,8 +49,7 @@ static uint32_t count_host_nodes(CUgraph g, unsigned depth)
         vgb_provider.cuGraphNodeGetType(list[i], &type);
         if (type == CU_GRAPH_NODE_TYPE_HOST)
             sum++;
-        else if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-            sum = VGP_HOST_NODES_UNKNOWN; /* as often as a kernel says */
+        /* The graphs of conditional nodes cannot have any. */
         else if (type == CU_GRAPH_NODE_TYPE_GRAPH && vgb_provider.cuGraphChildGraphNodeGetGraph &&
                  vgb_provider.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
             sum += count_host_nodes(child, depth + 1);
@@ -113,6 +112,7 @@ CUresult vgb_do_vgpGraphInstantiate(struct vgb_call *c,
     if (r != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* status says so, and why */
     vgb_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
+    vgb_exec_made(exec, g->object);
     ret->hostNodes = host_nodes(g->object);
     return CUDA_SUCCESS;
 }
@@ -138,6 +138,8 @@ CUresult vgb_do_vgpGraphExecUpdate(struct vgb_call *c,
     ret->errorNode = name_node(c->w, g, info.errorNode);
     ret->errorFromNode = name_node(c->w, g, info.errorFromNode);
     ret->hostNodes = r == CUDA_SUCCESS ? host_nodes(g->object) : 0;
+    if (r == CUDA_SUCCESS)
+        vgb_exec_updated(exec);
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers of device memory, and the quota in front of the provider's allocating functions. */
-#include "worker.h"
+#include "graph.h"
 
 #include <string.h>
 
@@ -166,8 +166,17 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
     return account(r, *p, n);
 }
 
+/* On a captured stream these make nodes: memory counts when the graph is launched. */
+static CUresult made_node(CUresult r)
+{
+    vgb_memory_nodes_made += r == CUDA_SUCCESS;
+    return r;
+}
+
 static CUresult q_async(CUdeviceptr *p, size_t n, CUstream s)
 {
+    if (vgb_stream_captured(s))
+        return made_node(raw.cuMemAllocAsync(p, n, s));
     if (!vgb_quota_take(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = raw.cuMemAllocAsync(p, n, s);
@@ -176,6 +185,8 @@ static CUresult q_async(CUdeviceptr *p, size_t n, CUstream s)
 
 static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
 {
+    if (vgb_stream_captured(s))
+        return made_node(raw.cuMemAllocFromPoolAsync(p, n, pool, s));
     if (!vgb_quota_take(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = raw.cuMemAllocFromPoolAsync(p, n, pool, s);
@@ -184,6 +195,8 @@ static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
 
 static CUresult q_free_async(CUdeviceptr p, CUstream s)
 {
+    if (vgb_stream_captured(s))
+        return made_node(raw.cuMemFreeAsync(p, s));
     CUresult r = raw.cuMemFreeAsync(p, s);
 
     if (r == CUDA_SUCCESS)
@@ -272,6 +285,8 @@ uint64_t vgb_provider_used(void)
     if (vgb_cu.is_soft && raw.cuMemGetInfo_v2 &&
         raw.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS)
         last = total - free_bytes;
+    else if (!vgb_cu.is_soft && self) /* of other drivers only the memory of graphs is known */
+        last = self->quota.used + vgb_graph_memory_reserved();
     return last;
 }
 

@@ -211,7 +211,29 @@ static void drop_node(struct vgb_worker *w, struct vgb_gnode *n)
     map_drop(&nodes, n->object);
     map_drop(&nodes, n->in == n->object ? n->out : n->in);
     vgb_handles_remove(&w->handles, n->handle, VGP_H_GRAPH_NODE);
+    free(n->bodies);
     free(n);
+}
+
+void vgb_graph_adopt(struct vgb_gnode *n, struct vgb_graph *g)
+{
+    if (g->parent)
+        return;
+    g->parent = n;
+    g->next = n->child;
+    n->child = g;
+}
+
+/* Takes g out of what its parent has. */
+static void leave_parent(struct vgb_graph *g)
+{
+    struct vgb_graph **p = g->parent ? &g->parent->child : NULL;
+
+    while (p && *p != g)
+        p = &(*p)->next;
+    if (p)
+        *p = g->next;
+    g->parent = NULL;
 }
 
 /* Without recursion: children are nested as deep as the guest likes. */
@@ -219,9 +241,7 @@ void vgb_graph_forget(struct vgb_worker *w, struct vgb_graph *g)
 {
     struct vgb_graph *top = g;
 
-    if (g->parent)
-        g->parent->child = NULL;
-    g->parent = NULL;
+    leave_parent(g);
     for (;;) {
         while (g->nodes && !g->nodes->child)
             drop_node(w, g->nodes);
@@ -232,19 +252,20 @@ void vgb_graph_forget(struct vgb_worker *w, struct vgb_graph *g)
         struct vgb_gnode *parent = g->parent;
         bool last = g == top;
 
+        leave_parent(g);
         map_drop(&graphs, g->object);
         vgb_handles_remove(&w->handles, g->handle, VGP_H_GRAPH);
+        free(g->conditions);
         free(g);
         if (last)
             return;
-        parent->child = NULL;
         g = parent->graph;
     }
 }
 
 void vgb_gnode_forget(struct vgb_worker *w, struct vgb_gnode *n)
 {
-    if (n->child)
+    while (n->child)
         vgb_graph_forget(w, n->child);
     drop_node(w, n);
 }

@@ -16,6 +16,9 @@ struct vgb_graph {
     struct vgb_gnode *nodes;  /* those that the guest was told of */
     struct vgb_gnode *parent; /* the node whose child it is; NULL: the client's own */
     bool client;              /* the guest may destroy it; else a capture or a node has it */
+    struct vgb_graph *next;   /* of the same parent */
+    uint64_t *conditions;     /* numbers given out for conditional nodes */
+    uint32_t nconditions;
 };
 
 /*
@@ -29,7 +32,9 @@ struct vgb_gnode {
     uint64_t handle;
     struct vgb_graph *graph;
     struct vgb_gnode *next, *prev; /* in graph->nodes */
-    struct vgb_graph *child;       /* told of, or NULL */
+    struct vgb_graph *child;       /* those told of, linked by next */
+    uint64_t *bodies;              /* of a conditional node: handles of its graphs */
+    uint32_t nbodies;
 };
 
 /* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
@@ -54,8 +59,27 @@ struct vgb_graph *vgb_graph_known(CUgraph object);
 void vgb_graph_forget(struct vgb_worker *w, struct vgb_graph *g);
 void vgb_gnode_forget(struct vgb_worker *w, struct vgb_gnode *n);
 
+/* g is n's: a child graph, or a body. Again: nothing happens. */
+void vgb_graph_adopt(struct vgb_gnode *n, struct vgb_graph *g);
+
 /* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
 bool vgb_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
+
+/* ---- gexec.c ---- */
+
+/* Nodes that allocate or free, ever made by calls or captures; 0: no graph has any. */
+extern uint64_t vgb_memory_nodes_made;
+/* Has g such nodes, here or in a child? *bytes (may be NULL): what they allocate together. */
+bool vgb_graph_memory(CUgraph g, uint64_t *bytes);
+/* Bytes that the provider holds for graphs. */
+uint64_t vgb_graph_memory_reserved(void);
+void vgb_exec_wrap(struct vgb_worker *w); /* after vgb_quota_wrap() */
+void vgb_exec_made(CUgraphExec exec, CUgraph g);
+void vgb_exec_updated(CUgraphExec exec); /* its host functions are the graph's again */
+void vgb_exec_forget_context(CUcontext ctx); /* before it ends */
+struct vgb_host_func;
+/* Sets the host function of a node; f, if that succeeds, ends when no launch can run it. */
+CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f);
 
 /* ---- calls_capture.c ---- */
 
@@ -80,6 +104,8 @@ CUresult vgb_host_func_for(struct vgb_worker *w, CUgraph g, uint64_t cookie,
                            struct vgb_host_func **out);
 uint64_t vgb_host_func_cookie(const struct vgb_host_func *f);
 void vgb_host_func_free(struct vgb_host_func *f);
+/* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
+bool vgb_host_func_end(struct vgb_host_func *f);
 void vgb_host_func_run(void *func);
 
 #endif

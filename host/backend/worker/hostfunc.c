@@ -166,6 +166,14 @@ static void tell_released(uint64_t cookie)
         continue;
 }
 
+bool vgb_host_func_end(struct vgb_host_func *f)
+{
+    if (!vgb_notify(self, VGP_NOTIFY_RELEASED, f->cookie, NULL, 0, 0))
+        return false;
+    vgb_host_func_free(f);
+    return true;
+}
+
 static void host_func_gone(void *arg)
 {
     uint64_t cookie = ((struct vgb_host_func *)arg)->cookie;

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the worker must know of executable graphs: the memory that a launch may take, for the quota,
+ * and host functions that were set in them. Wrapped around the provider, as the quota of memory is.
+ * Dispatcher only.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+#define NEST_MAX 64 /* child graphs within child graphs */
+
+uint64_t vgb_memory_nodes_made;
+
+/* A host function set in an executable graph, which takes no reference of any kind. */
+struct set_func {
+    struct set_func *next;
+    CUgraphNode node; /* compare only; NULL: replaced, a launch under way may still run it */
+    struct vgb_host_func *f;
+};
+
+struct exec {
+    struct exec *next; /* in its bucket, or in `ended` */
+    CUgraphExec object;
+    CUcontext ctx;
+    uint64_t bytes; /* of all its allocation nodes together */
+    struct set_func *funcs;
+    CUevent last;  /* behind its last launch (they run in order); made when there are funcs */
+    bool captured; /* a captured launch may run its functions for ever */
+};
+
+#define BUCKETS 256u
+static struct exec *known[BUCKETS];
+static unsigned count; /* of records; 0: nothing to look up */
+static struct exec *ended; /* destroyed, but perhaps still running */
+static struct vgb_worker *self;
+static struct vgp_provider raw;
+
+static struct exec **bucket_of(CUgraphExec x)
+{
+    return &known[((uintptr_t)x >> 4 ^ (uintptr_t)x >> 20) % BUCKETS];
+}
+
+static struct exec *find(CUgraphExec object)
+{
+    struct exec *x = count ? *bucket_of(object) : NULL;
+
+    while (x && x->object != object)
+        x = x->next;
+    return x;
+}
+
+static struct exec *need(CUgraphExec object)
+{
+    struct exec *x = find(object), **b = bucket_of(object);
+
+    if (x)
+        return x;
+    x = calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    x->object = object;
+    x->ctx = self->current;
+    x->next = *b;
+    *b = x;
+    count++;
+    return x;
+}
+
+/* ---- memory ---- */
+
+static bool graph_memory(CUgraph g, uint64_t *bytes, unsigned depth)
+{
+    CUgraphNode *list;
+    bool found = false;
+    size_t n = 0;
+
+    if (depth == NEST_MAX || raw.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS || !n)
+        return false;
+    list = calloc(n, sizeof(*list));
+    if (!list || raw.cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS)
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUDA_MEM_ALLOC_NODE_PARAMS p;
+        CUgraph child = NULL;
+
+        raw.cuGraphNodeGetType(list[i], &type);
+        found |= type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+        memset(&p, 0, sizeof(p));
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && bytes &&
+            raw.cuGraphMemAllocNodeGetParams(list[i], &p) == CUDA_SUCCESS &&
+            __builtin_add_overflow(*bytes, p.bytesize, bytes))
+            *bytes = UINT64_MAX;
+        if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+            raw.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
+            found |= graph_memory(child, bytes, depth + 1);
+    }
+    free(list);
+    return found;
+}
+
+bool vgb_graph_memory(CUgraph g, uint64_t *bytes)
+{
+    uint64_t sum = 0;
+    bool found = vgb_memory_nodes_made && raw.cuGraphGetNodes && raw.cuGraphNodeGetType &&
+                 raw.cuGraphMemAllocNodeGetParams && raw.cuGraphChildGraphNodeGetGraph &&
+                 graph_memory(g, &sum, 0);
+
+    if (bytes)
+        *bytes = sum;
+    return found;
+}
+
+uint64_t vgb_graph_memory_reserved(void)
+{
+    uint64_t sum = 0;
+    int n = 0;
+
+    if (!vgb_memory_nodes_made || !raw.cuDeviceGetGraphMemAttribute ||
+        raw.cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        cuuint64_t v = 0;
+
+        if (raw.cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &v) ==
+            CUDA_SUCCESS)
+            sum += v;
+    }
+    return sum;
+}
+
+/* How much more than now may be reserved for graphs when this one is launched. */
+static uint64_t may_take(const struct exec *x)
+{
+    uint64_t used = 0, reserved = vgb_graph_memory_reserved(), sum;
+    int n = 0;
+
+    if (raw.cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        n = 0;
+    for (int i = 0; i < n; i++) {
+        cuuint64_t v = 0;
+
+        if (raw.cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v) ==
+            CUDA_SUCCESS)
+            used += v;
+    }
+    if (__builtin_add_overflow(used, x->bytes, &sum))
+        sum = UINT64_MAX;
+    return sum > reserved ? sum - reserved : 0;
+}
+
+/* ---- host functions ---- */
+
+/* Lets go of those that nothing can run any more; all: the executable graph is destroyed. */
+static bool let_go(struct exec *x, bool all)
+{
+    if (x->captured || (x->last && raw.cuEventQuery(x->last) == CUDA_ERROR_NOT_READY))
+        return false;
+    for (struct set_func **p = &x->funcs; *p;) {
+        struct set_func *s = *p;
+
+        if ((!all && s->node) || !vgb_host_func_end(s->f)) {
+            p = &s->next;
+            continue;
+        }
+        *p = s->next;
+        free(s);
+    }
+    return !x->funcs;
+}
+
+static void sweep(void)
+{
+    for (struct exec **p = &ended; *p;) {
+        struct exec *x = *p;
+
+        if (!let_go(x, true)) {
+            p = &x->next;
+            continue;
+        }
+        *p = x->next;
+        if (x->last)
+            raw.cuEventDestroy_v2(x->last);
+        free(x);
+    }
+}
+
+/* The functions that this node had before are for launches under way only. */
+static void replaced(struct exec *x, CUgraphNode node)
+{
+    for (struct set_func *s = x->funcs; s; s = s->next) {
+        if (!node || s->node == node)
+            s->node = NULL;
+    }
+    let_go(x, false);
+}
+
+CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f)
+{
+    CUDA_HOST_NODE_PARAMS p = {.fn = vgb_host_func_run, .userData = f};
+    struct set_func *s = calloc(1, sizeof(*s));
+    struct exec *x = s ? need(exec) : NULL;
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+    sweep();
+    if (x && !x->last && raw.cuEventCreate && raw.cuEventRecord && raw.cuEventQuery &&
+        raw.cuEventCreate(&x->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        x->last = NULL;
+    if (x)
+        r = x->last ? vgb_provider.cuGraphExecHostNodeSetParams(exec, node, &p)
+                    : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        free(s);
+        return r;
+    }
+    replaced(x, node);
+    s->node = node;
+    s->f = f;
+    s->next = x->funcs;
+    x->funcs = s;
+    return CUDA_SUCCESS;
+}
+
+void vgb_exec_updated(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+
+    if (x)
+        replaced(x, NULL);
+}
+
+/* ---- around the provider ---- */
+
+void vgb_exec_made(CUgraphExec exec, CUgraph g)
+{
+    struct exec *x;
+    uint64_t bytes = 0;
+
+    sweep();
+    if (!vgb_graph_memory(g, &bytes))
+        return;
+    x = need(exec);
+    if (x) /* without a record the provider's own limit holds */
+        x->bytes = bytes;
+}
+
+static CUresult q_launch(CUgraphExec exec, CUstream stream)
+{
+    struct exec *x = find(exec);
+    uint64_t bytes;
+    CUresult r;
+
+    if (!x)
+        return raw.cuGraphLaunch(exec, stream);
+    if (vgb_stream_captured(stream)) {
+        x->captured = true;
+        return raw.cuGraphLaunch(exec, stream);
+    }
+    bytes = x->bytes ? may_take(x) : 0;
+    if (bytes && !vgb_quota_take(self, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = raw.cuGraphLaunch(exec, stream);
+    /* What it did take is seen as the provider's own from now on: vgb_provider_used(). */
+    vgb_quota_give(self, bytes);
+    if (r == CUDA_SUCCESS && x->funcs && raw.cuEventRecord(x->last, stream) != CUDA_SUCCESS)
+        x->captured = true; /* nothing tells when it is over: its functions stay */
+    return r;
+}
+
+static void take_out(struct exec *x)
+{
+    struct exec **p = bucket_of(x->object);
+
+    while (*p != x)
+        p = &(*p)->next;
+    *p = x->next;
+    count--;
+    x->next = ended;
+    ended = x;
+}
+
+static CUresult q_destroy(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+    CUresult r = raw.cuGraphExecDestroy(exec);
+
+    if (r == CUDA_SUCCESS && x)
+        take_out(x);
+    sweep();
+    return r;
+}
+
+/* Its executable graphs go with a context, and so do events. Their functions stay until the client
+ * ends: nothing tells when the context's work is over. */
+void vgb_exec_forget_context(CUcontext ctx)
+{
+    for (struct exec *x = ended; x; x = x->next) {
+        if (x->ctx == ctx) {
+            x->captured = true;
+            x->last = NULL;
+        }
+    }
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        for (struct exec *x = known[i], *next; x; x = next) {
+            next = x->next;
+            if (x->ctx != ctx)
+                continue;
+            x->captured = x->funcs != NULL;
+            x->last = NULL;
+            take_out(x);
+        }
+    }
+    sweep();
+}
+
+void vgb_exec_wrap(struct vgb_worker *w)
+{
+    self = w;
+    raw = vgb_provider;
+    if (raw.cuGraphLaunch)
+        vgb_provider.cuGraphLaunch = q_launch;
+    if (raw.cuGraphExecDestroy)
+        vgb_provider.cuGraphExecDestroy = q_destroy;
+}
+
+CUresult vgb_do_vgpGraphLaunch(struct vgb_call *c, const struct vgp_args_vgpGraphLaunch *a)
+{
+    CUgraphExec exec;
+    CUstream stream;
+    CUresult r = vgb_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgb_provider.cuGraphLaunch)
+        return vgb_missing(c, "cuGraphLaunch");
+    return vgb_provider.cuGraphLaunch(exec, stream);
+}
