@@ -79,6 +79,8 @@ extern int vcu_trace_on;
 uint64_t vcu_trace_now(void); /* CLOCK_MONOTONIC, ns */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* An entry point has failed: its line in the error log (cuLogs*). */
+void vcu_logs_failure(const char *name, CUresult r);
 /* A refused call: once per name on the trace, whatever the trace level. */
 void vcu_trace_refusal(const char *name, const char *why);
 

@@ -16,6 +16,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
         vcu_trace_call("cuDevicePrimaryCtxSetFlags_v2", r, t0, "dev=%d flags=%u",
                        (int)dev,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxSetFlags_v2", r);
     return r;
 }
 
@@ -29,6 +31,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
                        (int)dev,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u,
                        r == CUDA_SUCCESS && active ? (int)*active : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxGetState", r);
     return r;
 }
 
@@ -50,6 +54,8 @@ CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
         vcu_trace_call("cuCtxGetLimit", r, t0, "*pvalue=%#llx limit=%d",
                        r == CUDA_SUCCESS && pvalue ? (unsigned long long)*pvalue : 0ull,
                        (int)limit);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetLimit", r);
     return r;
 }
 
@@ -69,6 +75,8 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
         vcu_trace_call("cuCtxSetLimit", r, t0, "limit=%d value=%#llx",
                        (int)limit,
                        (unsigned long long)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSetLimit", r);
     return r;
 }
 
@@ -89,6 +97,8 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxGetCacheConfig", r, t0, "pconfig=%p",
                        (const void *)pconfig);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetCacheConfig", r);
     return r;
 }
 
@@ -107,6 +117,8 @@ CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSetCacheConfig", r, t0, "config=%d",
                        (int)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSetCacheConfig", r);
     return r;
 }
 
@@ -127,6 +139,8 @@ CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxGetSharedMemConfig", r, t0, "pConfig=%p",
                        (const void *)pConfig);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetSharedMemConfig", r);
     return r;
 }
 
@@ -145,6 +159,8 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSetSharedMemConfig", r, t0, "config=%d",
                        (int)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSetSharedMemConfig", r);
     return r;
 }
 
@@ -164,6 +180,8 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPr
         vcu_trace_call("cuCtxGetStreamPriorityRange", r, t0, "*leastPriority=%d *greatestPriority=%d",
                        r == CUDA_SUCCESS && leastPriority ? (int)*leastPriority : 0,
                        r == CUDA_SUCCESS && greatestPriority ? (int)*greatestPriority : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetStreamPriorityRange", r);
     return r;
 }
 
@@ -181,6 +199,8 @@ CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
     CUresult r = body_cuCtxResetPersistingL2Cache();
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxResetPersistingL2Cache", r, t0, "%s", "");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxResetPersistingL2Cache", r);
     return r;
 }
 
@@ -203,6 +223,8 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
                        r == CUDA_SUCCESS && canAccessPeer ? (int)*canAccessPeer : 0,
                        (int)dev,
                        (int)peerDev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceCanAccessPeer", r);
     return r;
 }
 
@@ -226,6 +248,8 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
                        (int)attrib,
                        (int)srcDevice,
                        (int)dstDevice);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetP2PAttribute", r);
     return r;
 }
 
@@ -247,6 +271,8 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
         vcu_trace_call("cuCtxEnablePeerAccess", r, t0, "peerContext=%p Flags=%u",
                        (void *)(uintptr_t)peerContext,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxEnablePeerAccess", r);
     return r;
 }
 
@@ -267,6 +293,8 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxDisablePeerAccess", r, t0, "peerContext=%p",
                        (void *)(uintptr_t)peerContext);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxDisablePeerAccess", r);
     return r;
 }
 
@@ -284,6 +312,8 @@ CUresult CUDAAPI cuProfilerStart(void)
     CUresult r = body_cuProfilerStart();
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuProfilerStart", r, t0, "%s", "");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuProfilerStart", r);
     return r;
 }
 
@@ -301,6 +331,8 @@ CUresult CUDAAPI cuProfilerStop(void)
     CUresult r = body_cuProfilerStop();
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuProfilerStop", r, t0, "%s", "");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuProfilerStop", r);
     return r;
 }
 
@@ -313,6 +345,8 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
         vcu_trace_call("cuMemAlloc_v2", r, t0, "*dptr=%#llx bytesize=%#llx",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAlloc_v2", r);
     return r;
 }
 
@@ -324,6 +358,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemFree_v2", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemFree_v2", r);
     return r;
 }
 
@@ -347,6 +383,8 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
         vcu_trace_call("cuMemGetInfo_v2", r, t0, "*free=%#llx *total=%#llx",
                        r == CUDA_SUCCESS && free ? (unsigned long long)*free : 0ull,
                        r == CUDA_SUCCESS && total ? (unsigned long long)*total : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetInfo_v2", r);
     return r;
 }
 
@@ -362,6 +400,8 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
                        (unsigned long long)WidthInBytes,
                        (unsigned long long)Height,
                        (unsigned)ElementSizeBytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocPitch_v2", r);
     return r;
 }
 
@@ -375,6 +415,8 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocManaged", r);
     return r;
 }
 
@@ -388,6 +430,8 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocAsync", r);
     return r;
 }
 
@@ -402,6 +446,8 @@ CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstre
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocAsync_ptsz", r);
     return r;
 }
 
@@ -414,6 +460,8 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         vcu_trace_call("cuMemFreeAsync", r, t0, "dptr=%#llx hStream=%p",
                        (unsigned long long)dptr,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemFreeAsync", r);
     return r;
 }
 
@@ -427,6 +475,8 @@ CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
         vcu_trace_call("cuMemFreeAsync_ptsz", r, t0, "dptr=%#llx hStream=%p",
                        (unsigned long long)dptr,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemFreeAsync_ptsz", r);
     return r;
 }
 
@@ -441,6 +491,8 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
                        (unsigned long long)bytesize,
                        (void *)(uintptr_t)pool,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocFromPoolAsync", r);
     return r;
 }
 
@@ -456,6 +508,8 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize
                        (unsigned long long)bytesize,
                        (void *)(uintptr_t)pool,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocFromPoolAsync_ptsz", r);
     return r;
 }
 
@@ -468,6 +522,8 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
         vcu_trace_call("cuMemPoolTrimTo", r, t0, "pool=%p minBytesToKeep=%#llx",
                        (void *)(uintptr_t)pool,
                        (unsigned long long)minBytesToKeep);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolTrimTo", r);
     return r;
 }
 
@@ -482,6 +538,8 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLo
                        (unsigned long long)count,
                        (unsigned)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchAsync_v2", r);
     return r;
 }
 
@@ -497,6 +555,8 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CU
                        (unsigned long long)count,
                        (unsigned)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchAsync_v2_ptsz", r);
     return r;
 }
 
@@ -509,6 +569,8 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         vcu_trace_call("cuIpcGetMemHandle", r, t0, "pHandle=%p dptr=%#llx",
                        (const void *)pHandle,
                        (unsigned long long)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcGetMemHandle", r);
     return r;
 }
 
@@ -521,6 +583,8 @@ CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIP
         vcu_trace_call("cuArray3DCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArray3DCreate_v2", r);
     return r;
 }
 
@@ -541,6 +605,8 @@ CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuArrayDestroy", r, t0, "hArray=%p",
                        (void *)(uintptr_t)hArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayDestroy", r);
     return r;
 }
 
@@ -561,6 +627,8 @@ CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD8_v2", r);
     return r;
 }
 
@@ -575,6 +643,8 @@ CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, siz
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD8_v2_ptds", r);
     return r;
 }
 
@@ -595,6 +665,8 @@ CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t
                        (unsigned long long)dstDevice,
                        (unsigned)us,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD16_v2", r);
     return r;
 }
 
@@ -609,6 +681,8 @@ CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, s
                        (unsigned long long)dstDevice,
                        (unsigned)us,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD16_v2_ptds", r);
     return r;
 }
 
@@ -629,6 +703,8 @@ CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD32_v2", r);
     return r;
 }
 
@@ -643,6 +719,8 @@ CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, siz
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
                        (unsigned long long)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD32_v2_ptds", r);
     return r;
 }
 
@@ -665,6 +743,8 @@ CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigne
                        (unsigned)uc,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D8_v2", r);
     return r;
 }
 
@@ -681,6 +761,8 @@ CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, un
                        (unsigned)uc,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D8_v2_ptds", r);
     return r;
 }
 
@@ -703,6 +785,8 @@ CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
                        (unsigned)us,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D16_v2", r);
     return r;
 }
 
@@ -719,6 +803,8 @@ CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
                        (unsigned)us,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D16_v2_ptds", r);
     return r;
 }
 
@@ -741,6 +827,8 @@ CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
                        (unsigned)ui,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D32_v2", r);
     return r;
 }
 
@@ -757,6 +845,8 @@ CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
                        (unsigned)ui,
                        (unsigned long long)Width,
                        (unsigned long long)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D32_v2_ptds", r);
     return r;
 }
 
@@ -780,6 +870,8 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t
                        (unsigned)uc,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD8Async", r);
     return r;
 }
 
@@ -795,6 +887,8 @@ CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, s
                        (unsigned)uc,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD8Async_ptsz", r);
     return r;
 }
 
@@ -818,6 +912,8 @@ CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size
                        (unsigned)us,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD16Async", r);
     return r;
 }
 
@@ -833,6 +929,8 @@ CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us,
                        (unsigned)us,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD16Async_ptsz", r);
     return r;
 }
 
@@ -856,6 +954,8 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t
                        (unsigned)ui,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD32Async", r);
     return r;
 }
 
@@ -871,6 +971,8 @@ CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, s
                        (unsigned)ui,
                        (unsigned long long)N,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD32Async_ptsz", r);
     return r;
 }
 
@@ -896,6 +998,8 @@ CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsig
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D8Async", r);
     return r;
 }
 
@@ -913,6 +1017,8 @@ CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, 
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D8Async_ptsz", r);
     return r;
 }
 
@@ -938,6 +1044,8 @@ CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D16Async", r);
     return r;
 }
 
@@ -955,6 +1063,8 @@ CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D16Async_ptsz", r);
     return r;
 }
 
@@ -980,6 +1090,8 @@ CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D32Async", r);
     return r;
 }
 
@@ -997,6 +1109,8 @@ CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
                        (unsigned long long)Width,
                        (unsigned long long)Height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D32Async_ptsz", r);
     return r;
 }
 
@@ -1008,6 +1122,8 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuModuleUnload", r, t0, "hmod=%p",
                        (void *)(uintptr_t)hmod);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleUnload", r);
     return r;
 }
 
@@ -1019,6 +1135,8 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuLibraryUnload", r, t0, "library=%p",
                        (void *)(uintptr_t)library);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryUnload", r);
     return r;
 }
 
@@ -1040,6 +1158,8 @@ CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
         vcu_trace_call("cuFuncSetCacheConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncSetCacheConfig", r);
     return r;
 }
 
@@ -1065,6 +1185,8 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUf
                        (void *)(uintptr_t)func,
                        (int)blockSize,
                        (unsigned long long)dynamicSMemSize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxActiveBlocksPerMultiprocessor", r);
     return r;
 }
 
@@ -1091,6 +1213,8 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBl
                        (int)blockSize,
                        (unsigned long long)dynamicSMemSize,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", r);
     return r;
 }
 
@@ -1116,6 +1240,8 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
                        (void *)(uintptr_t)func,
                        (int)numBlocks,
                        (int)blockSize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyAvailableDynamicSMemPerBlock", r);
     return r;
 }
 
@@ -1139,6 +1265,8 @@ CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
         vcu_trace_call("cuStreamCreate", r, t0, "*phStream=%p Flags=%u",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamCreate", r);
     return r;
 }
 
@@ -1163,6 +1291,8 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
                        (unsigned)flags,
                        (int)priority);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamCreateWithPriority", r);
     return r;
 }
 
@@ -1183,6 +1313,8 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamDestroy_v2", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamDestroy_v2", r);
     return r;
 }
 
@@ -1203,6 +1335,8 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamSynchronize", r);
     return r;
 }
 
@@ -1215,6 +1349,8 @@ CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamSynchronize_ptsz", r);
     return r;
 }
 
@@ -1235,6 +1371,8 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamQuery", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamQuery", r);
     return r;
 }
 
@@ -1247,6 +1385,8 @@ CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamQuery_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamQuery_ptsz", r);
     return r;
 }
 
@@ -1273,6 +1413,8 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hEvent,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitEvent", r);
     return r;
 }
 
@@ -1287,6 +1429,8 @@ CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsign
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hEvent,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitEvent_ptsz", r);
     return r;
 }
 
@@ -1310,6 +1454,8 @@ CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
         vcu_trace_call("cuStreamGetFlags", r, t0, "hStream=%p *flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetFlags", r);
     return r;
 }
 
@@ -1323,6 +1469,8 @@ CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
         vcu_trace_call("cuStreamGetFlags_ptsz", r, t0, "hStream=%p *flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetFlags_ptsz", r);
     return r;
 }
 
@@ -1346,6 +1494,8 @@ CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
         vcu_trace_call("cuStreamGetPriority", r, t0, "hStream=%p *priority=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && priority ? (int)*priority : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetPriority", r);
     return r;
 }
 
@@ -1359,6 +1509,8 @@ CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
         vcu_trace_call("cuStreamGetPriority_ptsz", r, t0, "hStream=%p *priority=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && priority ? (int)*priority : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetPriority_ptsz", r);
     return r;
 }
 
@@ -1382,6 +1534,8 @@ CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
         vcu_trace_call("cuStreamGetId", r, t0, "hStream=%p *streamId=%#llx",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && streamId ? (unsigned long long)*streamId : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetId", r);
     return r;
 }
 
@@ -1395,6 +1549,8 @@ CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *stream
         vcu_trace_call("cuStreamGetId_ptsz", r, t0, "hStream=%p *streamId=%#llx",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && streamId ? (unsigned long long)*streamId : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetId_ptsz", r);
     return r;
 }
 
@@ -1409,6 +1565,8 @@ CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuin
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue32_v2", r);
     return r;
 }
 
@@ -1424,6 +1582,8 @@ CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, 
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue32_v2_ptsz", r);
     return r;
 }
 
@@ -1438,6 +1598,8 @@ CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuin
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue64_v2", r);
     return r;
 }
 
@@ -1453,6 +1615,8 @@ CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, 
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue64_v2_ptsz", r);
     return r;
 }
 
@@ -1467,6 +1631,8 @@ CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuui
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue32_v2", r);
     return r;
 }
 
@@ -1482,6 +1648,8 @@ CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr,
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue32_v2_ptsz", r);
     return r;
 }
 
@@ -1496,6 +1664,8 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuui
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue64_v2", r);
     return r;
 }
 
@@ -1511,6 +1681,8 @@ CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr,
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue64_v2_ptsz", r);
     return r;
 }
 
@@ -1523,6 +1695,8 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
         vcu_trace_call("cuEventCreate", r, t0, "*phEvent=%p Flags=%u",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventCreate", r);
     return r;
 }
 
@@ -1543,6 +1717,8 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuEventDestroy_v2", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventDestroy_v2", r);
     return r;
 }
 
@@ -1555,6 +1731,8 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
         vcu_trace_call("cuEventRecord", r, t0, "hEvent=%p hStream=%p",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventRecord", r);
     return r;
 }
 
@@ -1568,6 +1746,8 @@ CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
         vcu_trace_call("cuEventRecord_ptsz", r, t0, "hEvent=%p hStream=%p",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventRecord_ptsz", r);
     return r;
 }
 
@@ -1581,6 +1761,8 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventRecordWithFlags", r);
     return r;
 }
 
@@ -1595,6 +1777,8 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventRecordWithFlags_ptsz", r);
     return r;
 }
 
@@ -1615,6 +1799,8 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuEventQuery", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventQuery", r);
     return r;
 }
 
@@ -1635,6 +1821,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuEventSynchronize", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventSynchronize", r);
     return r;
 }
 
@@ -1661,6 +1849,8 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
                        (void *)(uintptr_t)hEnd);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventElapsedTime_v2", r);
     return r;
 }
 
@@ -1673,6 +1863,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         vcu_trace_call("cuGraphLaunch", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphLaunch", r);
     return r;
 }
 
@@ -1686,6 +1878,8 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
         vcu_trace_call("cuGraphLaunch_ptsz", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphLaunch_ptsz", r);
     return r;
 }
 
@@ -1698,6 +1892,8 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
         vcu_trace_call("cuGraphUpload", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphUpload", r);
     return r;
 }
 
@@ -1711,6 +1907,8 @@ CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
         vcu_trace_call("cuGraphUpload_ptsz", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphUpload_ptsz", r);
     return r;
 }
 
@@ -1722,6 +1920,8 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuGraphExecDestroy", r, t0, "hGraphExec=%p",
                        (void *)(uintptr_t)hGraphExec);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecDestroy", r);
     return r;
 }
 
@@ -1734,6 +1934,8 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
         vcu_trace_call("cuGraphExecGetFlags", r, t0, "hGraphExec=%p *flags=%#llx",
                        (void *)(uintptr_t)hGraphExec,
                        r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecGetFlags", r);
     return r;
 }
 
@@ -1746,6 +1948,8 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
         vcu_trace_call("cuUserObjectRetain", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
                        (unsigned)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuUserObjectRetain", r);
     return r;
 }
 
@@ -1758,6 +1962,8 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
         vcu_trace_call("cuUserObjectRelease", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
                        (unsigned)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuUserObjectRelease", r);
     return r;
 }
 
@@ -1776,6 +1982,8 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDeviceGraphMemTrim", r, t0, "device=%d",
                        (int)device);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGraphMemTrim", r);
     return r;
 }
 
@@ -1791,6 +1999,8 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
                        (unsigned long long)alignment,
                        (unsigned long long)addr,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAddressReserve", r);
     return r;
 }
 
@@ -1803,6 +2013,8 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
         vcu_trace_call("cuMemAddressFree", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAddressFree", r);
     return r;
 }
 
@@ -1815,6 +2027,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
         vcu_trace_call("cuMemUnmap", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemUnmap", r);
     return r;
 }
 
@@ -1839,6 +2053,8 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
                        r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull,
                        (const void *)location,
                        (unsigned long long)ptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetAccess", r);
     return r;
 }
 
@@ -1850,6 +2066,8 @@ CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuLinkDestroy", r, t0, "state=%p",
                        (void *)(uintptr_t)state);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkDestroy", r);
     return r;
 }
 
@@ -1861,6 +2079,8 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemPoolDestroy", r, t0, "pool=%p",
                        (void *)(uintptr_t)pool);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolDestroy", r);
     return r;
 }
 
@@ -1873,6 +2093,8 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
         vcu_trace_call("cuDeviceSetMemPool", r, t0, "dev=%d pool=%p",
                        (int)dev,
                        (void *)(uintptr_t)pool);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceSetMemPool", r);
     return r;
 }
 
@@ -1886,6 +2108,8 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
                        (const void *)flags,
                        (void *)(uintptr_t)memPool,
                        (const void *)location);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolGetAccess", r);
     return r;
 }
 
@@ -1909,6 +2133,8 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
         vcu_trace_call("cuStreamCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamCopyAttributes", r);
     return r;
 }
 
@@ -1922,6 +2148,8 @@ CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
         vcu_trace_call("cuStreamCopyAttributes_ptsz", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamCopyAttributes_ptsz", r);
     return r;
 }
 
@@ -1945,6 +2173,8 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
         vcu_trace_call("cuCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxRecordEvent", r);
     return r;
 }
 
@@ -1968,6 +2198,8 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
         vcu_trace_call("cuCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxWaitEvent", r);
     return r;
 }
 
@@ -1989,6 +2221,8 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig confi
         vcu_trace_call("cuFuncSetSharedMemConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncSetSharedMemConfig", r);
     return r;
 }
 
@@ -2012,6 +2246,8 @@ CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescri
         vcu_trace_call("cuArray3DGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArray3DGetDescriptor_v2", r);
     return r;
 }
 
@@ -2025,6 +2261,8 @@ CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_AR
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pMipmappedArrayDesc,
                        (unsigned)numMipmapLevels);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMipmappedArrayCreate", r);
     return r;
 }
 
@@ -2045,6 +2283,8 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayDestroy", r, t0, "hMipmappedArray=%p",
                        (void *)(uintptr_t)hMipmappedArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMipmappedArrayDestroy", r);
     return r;
 }
 
@@ -2069,6 +2309,8 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray
                        r == CUDA_SUCCESS && pLevelArray ? (void *)*pLevelArray : NULL,
                        (void *)(uintptr_t)hMipmappedArray,
                        (unsigned)level);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMipmappedArrayGetLevel", r);
     return r;
 }
 
@@ -2093,6 +2335,8 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
                        r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
                        (void *)(uintptr_t)hArray,
                        (unsigned)planeIdx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayGetPlane", r);
     return r;
 }
 
@@ -2104,6 +2348,8 @@ CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuTexRefCreate", r, t0, "*pTexRef=%p",
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefCreate", r);
     return r;
 }
 
@@ -2115,6 +2361,8 @@ CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuTexRefDestroy", r, t0, "hTexRef=%p",
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefDestroy", r);
     return r;
 }
 
@@ -2128,6 +2376,8 @@ CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int
                        (void *)(uintptr_t)hTexRef,
                        (void *)(uintptr_t)hArray,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetArray", r);
     return r;
 }
 
@@ -2141,6 +2391,8 @@ CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hM
                        (void *)(uintptr_t)hTexRef,
                        (void *)(uintptr_t)hMipmappedArray,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetMipmappedArray", r);
     return r;
 }
 
@@ -2155,6 +2407,8 @@ CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUd
                        (void *)(uintptr_t)hTexRef,
                        (unsigned long long)dptr,
                        (unsigned long long)bytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddress_v2", r);
     return r;
 }
 
@@ -2169,6 +2423,8 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESC
                        (const void *)desc,
                        (unsigned long long)dptr,
                        (unsigned long long)Pitch);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddress2D_v3", r);
     return r;
 }
 
@@ -2192,6 +2448,8 @@ CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetAddress_v2", r, t0, "*pdptr=%#llx hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetAddress_v2", r);
     return r;
 }
 
@@ -2205,6 +2463,8 @@ CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned 
                        (void *)(uintptr_t)hSurfRef,
                        (void *)(uintptr_t)hArray,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSurfRefSetArray", r);
     return r;
 }
 
@@ -2227,6 +2487,8 @@ CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int Num
                        (void *)(uintptr_t)hTexRef,
                        (int)fmt,
                        (int)NumPackedComponents);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetFormat", r);
     return r;
 }
 
@@ -2249,6 +2511,8 @@ CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, C
                        (const void *)pFormat,
                        r == CUDA_SUCCESS && pNumChannels ? (int)*pNumChannels : 0,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetFormat", r);
     return r;
 }
 
@@ -2271,6 +2535,8 @@ CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mod
                        (void *)(uintptr_t)hTexRef,
                        (int)dim,
                        (int)am);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddressMode", r);
     return r;
 }
 
@@ -2295,6 +2561,8 @@ CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, i
                        (const void *)pam,
                        (void *)(uintptr_t)hTexRef,
                        (int)dim);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetAddressMode", r);
     return r;
 }
 
@@ -2316,6 +2584,8 @@ CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
         vcu_trace_call("cuTexRefSetFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)fm);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetFilterMode", r);
     return r;
 }
 
@@ -2339,6 +2609,8 @@ CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetFilterMode", r);
     return r;
 }
 
@@ -2360,6 +2632,8 @@ CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
         vcu_trace_call("cuTexRefSetMipmapFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)fm);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetMipmapFilterMode", r);
     return r;
 }
 
@@ -2383,6 +2657,8 @@ CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRe
         vcu_trace_call("cuTexRefGetMipmapFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetMipmapFilterMode", r);
     return r;
 }
 
@@ -2404,6 +2680,8 @@ CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
         vcu_trace_call("cuTexRefSetMipmapLevelBias", r, t0, "hTexRef=%p bias=%g",
                        (void *)(uintptr_t)hTexRef,
                        (double)bias);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetMipmapLevelBias", r);
     return r;
 }
 
@@ -2427,6 +2705,8 @@ CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetMipmapLevelBias", r, t0, "pbias=%p hTexRef=%p",
                        (const void *)pbias,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetMipmapLevelBias", r);
     return r;
 }
 
@@ -2449,6 +2729,8 @@ CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLe
                        (void *)(uintptr_t)hTexRef,
                        (double)minMipmapLevelClamp,
                        (double)maxMipmapLevelClamp);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetMipmapLevelClamp", r);
     return r;
 }
 
@@ -2475,6 +2757,8 @@ CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float 
                        (const void *)pminMipmapLevelClamp,
                        (const void *)pmaxMipmapLevelClamp,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetMipmapLevelClamp", r);
     return r;
 }
 
@@ -2496,6 +2780,8 @@ CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAnis
         vcu_trace_call("cuTexRefSetMaxAnisotropy", r, t0, "hTexRef=%p maxAniso=%u",
                        (void *)(uintptr_t)hTexRef,
                        (unsigned)maxAniso);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetMaxAnisotropy", r);
     return r;
 }
 
@@ -2519,6 +2805,8 @@ CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetMaxAnisotropy", r, t0, "*pmaxAniso=%d hTexRef=%p",
                        r == CUDA_SUCCESS && pmaxAniso ? (int)*pmaxAniso : 0,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetMaxAnisotropy", r);
     return r;
 }
 
@@ -2540,6 +2828,8 @@ CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
         vcu_trace_call("cuTexRefSetFlags", r, t0, "hTexRef=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetFlags", r);
     return r;
 }
 
@@ -2563,6 +2853,8 @@ CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetFlags", r, t0, "*pFlags=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetFlags", r);
     return r;
 }
 
@@ -2574,6 +2866,8 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuIpcCloseMemHandle", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcCloseMemHandle", r);
     return r;
 }
 
@@ -2585,6 +2879,8 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuInit", r, t0, "Flags=%u",
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuInit", r);
     return r;
 }
 
@@ -2596,6 +2892,8 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDriverGetVersion", r, t0, "*driverVersion=%d",
                        r == CUDA_SUCCESS && driverVersion ? (int)*driverVersion : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDriverGetVersion", r);
     return r;
 }
 
@@ -2608,6 +2906,8 @@ CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
         vcu_trace_call("cuGetErrorString", r, t0, "error=%d pStr=%p",
                        (int)error,
                        (const void *)pStr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGetErrorString", r);
     return r;
 }
 
@@ -2620,6 +2920,8 @@ CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
         vcu_trace_call("cuGetErrorName", r, t0, "error=%d pStr=%p",
                        (int)error,
                        (const void *)pStr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGetErrorName", r);
     return r;
 }
 
@@ -2634,6 +2936,8 @@ CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
                        (const void *)pfn,
                        (int)cudaVersion,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGetProcAddress", r);
     return r;
 }
 
@@ -2649,6 +2953,8 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
                        (int)cudaVersion,
                        (unsigned long long)flags,
                        (const void *)symbolStatus);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGetProcAddress_v2", r);
     return r;
 }
 
@@ -2661,6 +2967,8 @@ CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExp
         vcu_trace_call("cuGetExportTable", r, t0, "ppExportTable=%p pExportTableId=%p",
                        (const void *)ppExportTable,
                        (const void *)pExportTableId);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGetExportTable", r);
     return r;
 }
 
@@ -2672,6 +2980,8 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuModuleGetLoadingMode", r, t0, "mode=%p",
                        (const void *)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetLoadingMode", r);
     return r;
 }
 
@@ -2684,6 +2994,8 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
         vcu_trace_call("cuDeviceGet", r, t0, "*device=%d ordinal=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
                        (int)ordinal);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGet", r);
     return r;
 }
 
@@ -2695,6 +3007,8 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDeviceGetCount", r, t0, "*count=%d",
                        r == CUDA_SUCCESS && count ? (int)*count : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetCount", r);
     return r;
 }
 
@@ -2708,6 +3022,8 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
                        (const void *)name,
                        (int)len,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetName", r);
     return r;
 }
 
@@ -2720,6 +3036,8 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
         vcu_trace_call("cuDeviceGetUuid", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetUuid", r);
     return r;
 }
 
@@ -2732,6 +3050,8 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
         vcu_trace_call("cuDeviceGetUuid_v2", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetUuid_v2", r);
     return r;
 }
 
@@ -2746,6 +3066,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)attrib,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetAttribute", r);
     return r;
 }
 
@@ -2758,6 +3080,8 @@ CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
         vcu_trace_call("cuDeviceTotalMem", r, t0, "*bytes=%u dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned)*bytes : 0u,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceTotalMem", r);
     return r;
 }
 
@@ -2770,6 +3094,8 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
         vcu_trace_call("cuDeviceTotalMem_v2", r, t0, "*bytes=%#llx dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceTotalMem_v2", r);
     return r;
 }
 
@@ -2783,6 +3109,8 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
                        (const void *)pciBusId,
                        (int)len,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetPCIBusId", r);
     return r;
 }
 
@@ -2795,6 +3123,8 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
         vcu_trace_call("cuDeviceGetByPCIBusId", r, t0, "*dev=%d pciBusId=%s",
                        r == CUDA_SUCCESS && dev ? (int)*dev : 0,
                        pciBusId ? pciBusId : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetByPCIBusId", r);
     return r;
 }
 
@@ -2809,6 +3139,8 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
                        r == CUDA_SUCCESS && major ? (int)*major : 0,
                        r == CUDA_SUCCESS && minor ? (int)*minor : 0,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceComputeCapability", r);
     return r;
 }
 
@@ -2821,6 +3153,8 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
         vcu_trace_call("cuDeviceGetProperties", r, t0, "prop=%p dev=%d",
                        (const void *)prop,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetProperties", r);
     return r;
 }
 
@@ -2833,6 +3167,8 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
         vcu_trace_call("cuDeviceGetDefaultMemPool", r, t0, "*pool_out=%p dev=%d",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetDefaultMemPool", r);
     return r;
 }
 
@@ -2845,6 +3181,8 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
         vcu_trace_call("cuDeviceGetMemPool", r, t0, "*pool=%p dev=%d",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetMemPool", r);
     return r;
 }
 
@@ -2859,6 +3197,8 @@ CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, 
                        (int)format,
                        (unsigned)numChannels,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetTexture1DLinearMaxWidth", r);
     return r;
 }
 
@@ -2872,6 +3212,8 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)type,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetExecAffinitySupport", r);
     return r;
 }
 
@@ -2884,6 +3226,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         vcu_trace_call("cuDevicePrimaryCtxRetain", r, t0, "*pctx=%p dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxRetain", r);
     return r;
 }
 
@@ -2895,6 +3239,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease", r, t0, "dev=%d",
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxRelease", r);
     return r;
 }
 
@@ -2906,6 +3252,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease_v2", r, t0, "dev=%d",
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxRelease_v2", r);
     return r;
 }
 
@@ -2917,6 +3265,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset", r, t0, "dev=%d",
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxReset", r);
     return r;
 }
 
@@ -2928,6 +3278,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset_v2", r, t0, "dev=%d",
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxReset_v2", r);
     return r;
 }
 
@@ -2940,6 +3292,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
         vcu_trace_call("cuDevicePrimaryCtxSetFlags", r, t0, "dev=%d flags=%u",
                        (int)dev,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevicePrimaryCtxSetFlags", r);
     return r;
 }
 
@@ -2953,6 +3307,8 @@ CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxCreate", r);
     return r;
 }
 
@@ -2966,6 +3322,8 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxCreate_v2", r);
     return r;
 }
 
@@ -2981,6 +3339,8 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArra
                        (int)numParams,
                        (unsigned)flags,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxCreate_v3", r);
     return r;
 }
 
@@ -2995,6 +3355,8 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
                        (const void *)ctxCreateParams,
                        (unsigned)flags,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxCreate_v4", r);
     return r;
 }
 
@@ -3006,6 +3368,8 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxDestroy", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxDestroy", r);
     return r;
 }
 
@@ -3017,6 +3381,8 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxDestroy_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxDestroy_v2", r);
     return r;
 }
 
@@ -3029,6 +3395,8 @@ CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
         vcu_trace_call("cuCtxAttach", r, t0, "*pctx=%p flags=%u",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxAttach", r);
     return r;
 }
 
@@ -3040,6 +3408,8 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxDetach", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxDetach", r);
     return r;
 }
 
@@ -3051,6 +3421,8 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxGetCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetCurrent", r);
     return r;
 }
 
@@ -3062,6 +3434,8 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSetCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSetCurrent", r);
     return r;
 }
 
@@ -3073,6 +3447,8 @@ CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxPushCurrent", r);
     return r;
 }
 
@@ -3084,6 +3460,8 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxPushCurrent_v2", r);
     return r;
 }
 
@@ -3095,6 +3473,8 @@ CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxPopCurrent", r);
     return r;
 }
 
@@ -3106,6 +3486,8 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent_v2", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxPopCurrent_v2", r);
     return r;
 }
 
@@ -3117,6 +3499,8 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxGetDevice", r, t0, "*device=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetDevice", r);
     return r;
 }
 
@@ -3129,6 +3513,8 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         vcu_trace_call("cuCtxGetDevice_v2", r, t0, "*device=%d ctx=%p",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetDevice_v2", r);
     return r;
 }
 
@@ -3140,6 +3526,8 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxGetFlags", r, t0, "*flags=%u",
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetFlags", r);
     return r;
 }
 
@@ -3151,6 +3539,8 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSetFlags", r, t0, "flags=%u",
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSetFlags", r);
     return r;
 }
 
@@ -3163,6 +3553,8 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
         vcu_trace_call("cuCtxGetId", r, t0, "ctx=%p *ctxId=%#llx",
                        (void *)(uintptr_t)ctx,
                        r == CUDA_SUCCESS && ctxId ? (unsigned long long)*ctxId : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetId", r);
     return r;
 }
 
@@ -3175,6 +3567,8 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
         vcu_trace_call("cuCtxGetApiVersion", r, t0, "ctx=%p *version=%u",
                        (void *)(uintptr_t)ctx,
                        r == CUDA_SUCCESS && version ? (unsigned)*version : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetApiVersion", r);
     return r;
 }
 
@@ -3185,6 +3579,8 @@ CUresult CUDAAPI cuCtxSynchronize(void)
     CUresult r = body_cuCtxSynchronize();
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize", r, t0, "%s", "");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSynchronize", r);
     return r;
 }
 
@@ -3196,6 +3592,8 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxSynchronize_v2", r);
     return r;
 }
 
@@ -3208,6 +3606,8 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexec
         vcu_trace_call("cuCtxGetExecAffinity", r, t0, "pExecAffinity=%p type=%d",
                        (const void *)pExecAffinity,
                        (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetExecAffinity", r);
     return r;
 }
 
@@ -3220,6 +3620,8 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
         vcu_trace_call("cuModuleLoad", r, t0, "*module=%p fname=%s",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        fname ? fname : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleLoad", r);
     return r;
 }
 
@@ -3232,6 +3634,8 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
         vcu_trace_call("cuModuleLoadData", r, t0, "*module=%p image=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        (const void *)image);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleLoadData", r);
     return r;
 }
 
@@ -3247,6 +3651,8 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
                        (unsigned)numOptions,
                        (const void *)options,
                        (const void *)optionValues);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleLoadDataEx", r);
     return r;
 }
 
@@ -3259,6 +3665,8 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
         vcu_trace_call("cuModuleLoadFatBinary", r, t0, "*module=%p fatCubin=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        (const void *)fatCubin);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleLoadFatBinary", r);
     return r;
 }
 
@@ -3272,6 +3680,8 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
                        r == CUDA_SUCCESS && hfunc ? (void *)*hfunc : NULL,
                        (void *)(uintptr_t)hmod,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetFunction", r);
     return r;
 }
 
@@ -3286,6 +3696,8 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
                        r == CUDA_SUCCESS && bytes ? (unsigned)*bytes : 0u,
                        (void *)(uintptr_t)hmod,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetGlobal", r);
     return r;
 }
 
@@ -3300,6 +3712,8 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
                        (void *)(uintptr_t)hmod,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetGlobal_v2", r);
     return r;
 }
 
@@ -3312,6 +3726,8 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
         vcu_trace_call("cuModuleGetFunctionCount", r, t0, "*count=%u mod=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
                        (void *)(uintptr_t)mod);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetFunctionCount", r);
     return r;
 }
 
@@ -3325,6 +3741,8 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int 
                        r == CUDA_SUCCESS && functions ? (void *)*functions : NULL,
                        (unsigned)numFunctions,
                        (void *)(uintptr_t)mod);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleEnumerateFunctions", r);
     return r;
 }
 
@@ -3343,6 +3761,8 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
                        (const void *)libraryOptions,
                        (const void *)libraryOptionValues,
                        (unsigned)numLibraryOptions);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryLoadData", r);
     return r;
 }
 
@@ -3361,6 +3781,8 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
                        (const void *)libraryOptions,
                        (const void *)libraryOptionValues,
                        (unsigned)numLibraryOptions);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryLoadFromFile", r);
     return r;
 }
 
@@ -3374,6 +3796,8 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
                        r == CUDA_SUCCESS && pKernel ? (void *)*pKernel : NULL,
                        (void *)(uintptr_t)library,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetKernel", r);
     return r;
 }
 
@@ -3386,6 +3810,8 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
         vcu_trace_call("cuLibraryGetModule", r, t0, "*pMod=%p library=%p",
                        r == CUDA_SUCCESS && pMod ? (void *)*pMod : NULL,
                        (void *)(uintptr_t)library);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetModule", r);
     return r;
 }
 
@@ -3400,6 +3826,8 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary 
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
                        (void *)(uintptr_t)library,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetGlobal", r);
     return r;
 }
 
@@ -3414,6 +3842,8 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
                        (void *)(uintptr_t)library,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetManaged", r);
     return r;
 }
 
@@ -3426,6 +3856,8 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
         vcu_trace_call("cuLibraryGetKernelCount", r, t0, "*count=%u lib=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
                        (void *)(uintptr_t)lib);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetKernelCount", r);
     return r;
 }
 
@@ -3439,6 +3871,8 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKe
                        r == CUDA_SUCCESS && kernels ? (void *)*kernels : NULL,
                        (unsigned)numKernels,
                        (void *)(uintptr_t)lib);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryEnumerateKernels", r);
     return r;
 }
 
@@ -3451,6 +3885,8 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         vcu_trace_call("cuKernelGetFunction", r, t0, "*pFunc=%p kernel=%p",
                        r == CUDA_SUCCESS && pFunc ? (void *)*pFunc : NULL,
                        (void *)(uintptr_t)kernel);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetFunction", r);
     return r;
 }
 
@@ -3463,6 +3899,8 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
         vcu_trace_call("cuKernelGetLibrary", r, t0, "*pLib=%p kernel=%p",
                        r == CUDA_SUCCESS && pLib ? (void *)*pLib : NULL,
                        (void *)(uintptr_t)kernel);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetLibrary", r);
     return r;
 }
 
@@ -3477,6 +3915,8 @@ CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUke
                        (int)attrib,
                        (void *)(uintptr_t)kernel,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetAttribute", r);
     return r;
 }
 
@@ -3491,6 +3931,8 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
                        (int)val,
                        (void *)(uintptr_t)kernel,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelSetAttribute", r);
     return r;
 }
 
@@ -3504,6 +3946,8 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
                        (void *)(uintptr_t)kernel,
                        (int)config,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelSetCacheConfig", r);
     return r;
 }
 
@@ -3516,6 +3960,8 @@ CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
         vcu_trace_call("cuKernelGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
                        (void *)(uintptr_t)hfunc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetName", r);
     return r;
 }
 
@@ -3530,6 +3976,8 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
                        (unsigned long long)paramIndex,
                        r == CUDA_SUCCESS && paramOffset ? (unsigned long long)*paramOffset : 0ull,
                        r == CUDA_SUCCESS && paramSize ? (unsigned long long)*paramSize : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetParamInfo", r);
     return r;
 }
 
@@ -3543,6 +3991,8 @@ CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunc
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)attrib,
                        (void *)(uintptr_t)hfunc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncGetAttribute", r);
     return r;
 }
 
@@ -3556,6 +4006,8 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
                        (void *)(uintptr_t)hfunc,
                        (int)attrib,
                        (int)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncSetAttribute", r);
     return r;
 }
 
@@ -3568,6 +4020,8 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
         vcu_trace_call("cuFuncGetModule", r, t0, "*hmod=%p hfunc=%p",
                        r == CUDA_SUCCESS && hmod ? (void *)*hmod : NULL,
                        (void *)(uintptr_t)hfunc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncGetModule", r);
     return r;
 }
 
@@ -3580,6 +4034,8 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
         vcu_trace_call("cuFuncGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
                        (void *)(uintptr_t)hfunc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncGetName", r);
     return r;
 }
 
@@ -3594,6 +4050,8 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
                        (unsigned long long)paramIndex,
                        r == CUDA_SUCCESS && paramOffset ? (unsigned long long)*paramOffset : 0ull,
                        r == CUDA_SUCCESS && paramSize ? (unsigned long long)*paramSize : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncGetParamInfo", r);
     return r;
 }
 
@@ -3606,6 +4064,8 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
         vcu_trace_call("cuFuncIsLoaded", r, t0, "state=%p function=%p",
                        (const void *)state,
                        (void *)(uintptr_t)function);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncIsLoaded", r);
     return r;
 }
 
@@ -3617,6 +4077,8 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuFuncLoad", r, t0, "function=%p",
                        (void *)(uintptr_t)function);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncLoad", r);
     return r;
 }
 
@@ -3638,6 +4100,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                        (void *)(uintptr_t)hStream,
                        (const void *)kernelParams,
                        (const void *)extra);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchKernel", r);
     return r;
 }
 
@@ -3660,6 +4124,8 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
                        (void *)(uintptr_t)hStream,
                        (const void *)kernelParams,
                        (const void *)extra);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchKernel_ptsz", r);
     return r;
 }
 
@@ -3674,6 +4140,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
                        (void *)(uintptr_t)f,
                        (const void *)kernelParams,
                        (const void *)extra);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchKernelEx", r);
     return r;
 }
 
@@ -3689,6 +4157,8 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
                        (void *)(uintptr_t)f,
                        (const void *)kernelParams,
                        (const void *)extra);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchKernelEx_ptsz", r);
     return r;
 }
 
@@ -3709,6 +4179,8 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                        (unsigned)sharedMemBytes,
                        (void *)(uintptr_t)hStream,
                        (const void *)kernelParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchCooperativeKernel", r);
     return r;
 }
 
@@ -3730,6 +4202,8 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
                        (unsigned)sharedMemBytes,
                        (void *)(uintptr_t)hStream,
                        (const void *)kernelParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchCooperativeKernel_ptsz", r);
     return r;
 }
 
@@ -3743,6 +4217,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)fn,
                        (const void *)userData);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchHostFunc", r);
     return r;
 }
 
@@ -3757,6 +4233,8 @@ CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *user
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)fn,
                        (const void *)userData);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchHostFunc_ptsz", r);
     return r;
 }
 
@@ -3771,6 +4249,8 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
                        (void *)(uintptr_t)callback,
                        (const void *)userData,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamAddCallback", r);
     return r;
 }
 
@@ -3786,6 +4266,8 @@ CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback cal
                        (void *)(uintptr_t)callback,
                        (const void *)userData,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamAddCallback_ptsz", r);
     return r;
 }
 
@@ -3802,6 +4284,8 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSi
                        (void *)(uintptr_t)blockSizeToDynamicSMemSize,
                        (unsigned long long)dynamicSMemSize,
                        (int)blockSizeLimit);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxPotentialBlockSize", r);
     return r;
 }
 
@@ -3819,6 +4303,8 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int
                        (unsigned long long)dynamicSMemSize,
                        (int)blockSizeLimit,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxPotentialBlockSizeWithFlags", r);
     return r;
 }
 
@@ -3831,6 +4317,8 @@ CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total)
         vcu_trace_call("cuMemGetInfo", r, t0, "*free=%u *total=%u",
                        r == CUDA_SUCCESS && free ? (unsigned)*free : 0u,
                        r == CUDA_SUCCESS && total ? (unsigned)*total : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetInfo", r);
     return r;
 }
 
@@ -3844,6 +4332,8 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
                        r == CUDA_SUCCESS && pbase ? (unsigned long long)*pbase : 0ull,
                        r == CUDA_SUCCESS && psize ? (unsigned long long)*psize : 0ull,
                        (unsigned long long)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetAddressRange_v2", r);
     return r;
 }
 
@@ -3856,6 +4346,8 @@ CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
         vcu_trace_call("cuMemAllocHost", r, t0, "pp=%p bytesize=%u",
                        (const void *)pp,
                        (unsigned)bytesize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocHost", r);
     return r;
 }
 
@@ -3868,6 +4360,8 @@ CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
         vcu_trace_call("cuMemAllocHost_v2", r, t0, "pp=%p bytesize=%#llx",
                        (const void *)pp,
                        (unsigned long long)bytesize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocHost_v2", r);
     return r;
 }
 
@@ -3879,6 +4373,8 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemFreeHost", r, t0, "p=%p",
                        (const void *)p);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemFreeHost", r);
     return r;
 }
 
@@ -3892,6 +4388,8 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
                        (const void *)pp,
                        (unsigned long long)bytesize,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostAlloc", r);
     return r;
 }
 
@@ -3905,6 +4403,8 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (const void *)p,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostGetDevicePointer_v2", r);
     return r;
 }
 
@@ -3917,6 +4417,8 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
         vcu_trace_call("cuMemHostGetFlags", r, t0, "*pFlags=%u p=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
                        (const void *)p);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostGetFlags", r);
     return r;
 }
 
@@ -3930,6 +4432,8 @@ CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
                        (const void *)p,
                        (unsigned long long)bytesize,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostRegister", r);
     return r;
 }
 
@@ -3943,6 +4447,8 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
                        (const void *)p,
                        (unsigned long long)bytesize,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostRegister_v2", r);
     return r;
 }
 
@@ -3954,6 +4460,8 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemHostUnregister", r, t0, "p=%p",
                        (const void *)p);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostUnregister", r);
     return r;
 }
 
@@ -3967,6 +4475,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
                        (const void *)data,
                        (int)attribute,
                        (unsigned long long)ptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuPointerGetAttribute", r);
     return r;
 }
 
@@ -3981,6 +4491,8 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
                        (const void *)attributes,
                        (const void *)data,
                        (unsigned long long)ptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuPointerGetAttributes", r);
     return r;
 }
 
@@ -4000,6 +4512,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
                        (unsigned long long)numAttrs,
                        r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyBatchAsync", r);
     return r;
 }
 
@@ -4020,6 +4534,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, s
                        (unsigned long long)numAttrs,
                        r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyBatchAsync_ptsz", r);
     return r;
 }
 
@@ -4038,6 +4554,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, siz
                        r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
                        (unsigned long long)numAttrs,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyBatchAsync_v2", r);
     return r;
 }
 
@@ -4057,6 +4575,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs
                        r == CUDA_SUCCESS && attrsIdxs ? (unsigned long long)*attrsIdxs : 0ull,
                        (unsigned long long)numAttrs,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyBatchAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4072,6 +4592,8 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opL
                        r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DBatchAsync", r);
     return r;
 }
 
@@ -4088,6 +4610,8 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
                        r == CUDA_SUCCESS && failIdx ? (unsigned long long)*failIdx : 0ull,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DBatchAsync_ptsz", r);
     return r;
 }
 
@@ -4102,6 +4626,8 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *
                        (const void *)opList,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DBatchAsync_v2", r);
     return r;
 }
 
@@ -4117,6 +4643,8 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH
                        (const void *)opList,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DBatchAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4128,6 +4656,8 @@ CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DPeer", r);
     return r;
 }
 
@@ -4140,6 +4670,8 @@ CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DPeer_ptds", r);
     return r;
 }
 
@@ -4152,6 +4684,8 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream h
         vcu_trace_call("cuMemcpy3DPeerAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DPeerAsync", r);
     return r;
 }
 
@@ -4165,6 +4699,8 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstr
         vcu_trace_call("cuMemcpy3DPeerAsync_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DPeerAsync_ptsz", r);
     return r;
 }
 
@@ -4178,6 +4714,8 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
                        (void *)(uintptr_t)hStream,
                        (int)attr,
                        (const void *)value_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetAttribute", r);
     return r;
 }
 
@@ -4192,6 +4730,8 @@ CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
                        (void *)(uintptr_t)hStream,
                        (int)attr,
                        (const void *)value_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetAttribute_ptsz", r);
     return r;
 }
 
@@ -4205,6 +4745,8 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
                        (void *)(uintptr_t)hStream,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamSetAttribute", r);
     return r;
 }
 
@@ -4219,6 +4761,8 @@ CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
                        (void *)(uintptr_t)hStream,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamSetAttribute_ptsz", r);
     return r;
 }
 
@@ -4232,6 +4776,8 @@ CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
                        r == CUDA_SUCCESS && pGreenCtx ? (void *)*pGreenCtx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCtx_v2", r);
     return r;
 }
 
@@ -4246,6 +4792,8 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgre
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
                        r == CUDA_SUCCESS && pGreenCtx ? (void *)*pGreenCtx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCtx_v2_ptsz", r);
     return r;
 }
 
@@ -4260,6 +4808,8 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size
                        (unsigned long long)dptr,
                        (unsigned long long)length,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamAttachMemAsync", r);
     return r;
 }
 
@@ -4275,6 +4825,8 @@ CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
                        (unsigned long long)dptr,
                        (unsigned long long)length,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamAttachMemAsync_ptsz", r);
     return r;
 }
 
@@ -4288,6 +4840,8 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
                        (const void *)value,
                        (int)attribute,
                        (unsigned long long)ptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuPointerSetAttribute", r);
     return r;
 }
 
@@ -4302,6 +4856,8 @@ CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, c
                        (const void *)operations,
                        (unsigned)count,
                        (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetHostAtomicCapabilities", r);
     return r;
 }
 
@@ -4317,6 +4873,8 @@ CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, co
                        (unsigned)count,
                        (int)srcDevice,
                        (int)dstDevice);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetP2PAtomicCapabilities", r);
     return r;
 }
 
@@ -4331,6 +4889,8 @@ CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advi
                        (unsigned long long)count,
                        (int)advice,
                        (int)device);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAdvise", r);
     return r;
 }
 
@@ -4344,6 +4904,8 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise a
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
                        (int)advice);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAdvise_v2", r);
     return r;
 }
 
@@ -4362,6 +4924,8 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size
                        (unsigned long long)numPrefetchLocs,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchBatchAsync", r);
     return r;
 }
 
@@ -4381,6 +4945,8 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
                        (unsigned long long)numPrefetchLocs,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchBatchAsync_ptsz", r);
     return r;
 }
 
@@ -4393,6 +4959,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
         vcu_trace_call("cuMemPoolCreate", r, t0, "*pool=%p poolProps=%p",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (const void *)poolProps);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolCreate", r);
     return r;
 }
 
@@ -4406,6 +4974,8 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
                        (void *)(uintptr_t)pool,
                        (const void *)map,
                        (unsigned long long)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolSetAccess", r);
     return r;
 }
 
@@ -4419,6 +4989,8 @@ CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *l
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
                        (const void *)location,
                        (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetDefaultMemPool", r);
     return r;
 }
 
@@ -4432,6 +5004,8 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CU
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (const void *)location,
                        (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetMemPool", r);
     return r;
 }
 
@@ -4445,6 +5019,8 @@ CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType ty
                        (const void *)location,
                        (int)type,
                        (void *)(uintptr_t)pool);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemSetMemPool", r);
     return r;
 }
 
@@ -4458,6 +5034,8 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
                        (void *)(uintptr_t)pool,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolSetAttribute", r);
     return r;
 }
 
@@ -4471,6 +5049,8 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
                        (void *)(uintptr_t)pool,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolGetAttribute", r);
     return r;
 }
 
@@ -4484,6 +5064,8 @@ CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
                        (unsigned long long)dst,
                        (unsigned long long)src,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy", r);
     return r;
 }
 
@@ -4498,6 +5080,8 @@ CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
                        (unsigned long long)dst,
                        (unsigned long long)src,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy_ptds", r);
     return r;
 }
 
@@ -4512,6 +5096,8 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
                        (unsigned long long)src,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAsync", r);
     return r;
 }
 
@@ -4527,6 +5113,8 @@ CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t Byt
                        (unsigned long long)src,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAsync_ptsz", r);
     return r;
 }
 
@@ -4542,6 +5130,8 @@ CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdev
                        (unsigned long long)srcDevice,
                        (void *)(uintptr_t)srcContext,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyPeer", r);
     return r;
 }
 
@@ -4558,6 +5148,8 @@ CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, 
                        (unsigned long long)srcDevice,
                        (void *)(uintptr_t)srcContext,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyPeer_ptds", r);
     return r;
 }
 
@@ -4574,6 +5166,8 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
                        (void *)(uintptr_t)srcContext,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyPeerAsync", r);
     return r;
 }
 
@@ -4591,6 +5185,8 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
                        (void *)(uintptr_t)srcContext,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyPeerAsync_ptsz", r);
     return r;
 }
 
@@ -4604,6 +5200,8 @@ CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, siz
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoD_v2", r);
     return r;
 }
 
@@ -4618,6 +5216,8 @@ CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoD_v2_ptds", r);
     return r;
 }
 
@@ -4631,6 +5231,8 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t By
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoH_v2", r);
     return r;
 }
 
@@ -4645,6 +5247,8 @@ CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoH_v2_ptds", r);
     return r;
 }
 
@@ -4658,6 +5262,8 @@ CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, s
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoD_v2", r);
     return r;
 }
 
@@ -4672,6 +5278,8 @@ CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevi
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoD_v2_ptds", r);
     return r;
 }
 
@@ -4686,6 +5294,8 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
                        (const void *)srcHost,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoDAsync_v2", r);
     return r;
 }
 
@@ -4701,6 +5311,8 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *sr
                        (const void *)srcHost,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoDAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4715,6 +5327,8 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoHAsync_v2", r);
     return r;
 }
 
@@ -4730,6 +5344,8 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoHAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4744,6 +5360,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoDAsync_v2", r);
     return r;
 }
 
@@ -4759,6 +5377,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr sr
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoDAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4770,6 +5390,8 @@ CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2D_v2", r);
     return r;
 }
 
@@ -4782,6 +5404,8 @@ CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2D_v2_ptds", r);
     return r;
 }
 
@@ -4793,6 +5417,8 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DUnaligned_v2", r);
     return r;
 }
 
@@ -4805,6 +5431,8 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DUnaligned_v2_ptds", r);
     return r;
 }
 
@@ -4817,6 +5445,8 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream
         vcu_trace_call("cuMemcpy2DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DAsync_v2", r);
     return r;
 }
 
@@ -4830,6 +5460,8 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hS
         vcu_trace_call("cuMemcpy2DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4841,6 +5473,8 @@ CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3D_v2", r);
     return r;
 }
 
@@ -4853,6 +5487,8 @@ CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3D_v2_ptds", r);
     return r;
 }
 
@@ -4865,6 +5501,8 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream
         vcu_trace_call("cuMemcpy3DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DAsync_v2", r);
     return r;
 }
 
@@ -4878,6 +5516,8 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hS
         vcu_trace_call("cuMemcpy3DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DAsync_v2_ptsz", r);
     return r;
 }
 
@@ -4893,6 +5533,8 @@ CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray src
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoA_v2", r);
     return r;
 }
 
@@ -4909,6 +5551,8 @@ CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarra
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoA_v2_ptds", r);
     return r;
 }
 
@@ -4923,6 +5567,8 @@ CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoD_v2", r);
     return r;
 }
 
@@ -4938,6 +5584,8 @@ CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, s
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoD_v2_ptds", r);
     return r;
 }
 
@@ -4952,6 +5600,8 @@ CUresult CUDAAPI cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffs
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoH_v2", r);
     return r;
 }
 
@@ -4967,6 +5617,8 @@ CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t sr
                        (void *)(uintptr_t)srcArray,
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoH_v2_ptds", r);
     return r;
 }
 
@@ -4982,6 +5634,8 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t sr
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoHAsync_v2", r);
     return r;
 }
 
@@ -4998,6 +5652,8 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size
                        (unsigned long long)srcOffset,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoHAsync_v2_ptsz", r);
     return r;
 }
 
@@ -5012,6 +5668,8 @@ CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr
                        (unsigned long long)dstOffset,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoA_v2", r);
     return r;
 }
 
@@ -5027,6 +5685,8 @@ CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdevi
                        (unsigned long long)dstOffset,
                        (unsigned long long)srcDevice,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoA_v2_ptds", r);
     return r;
 }
 
@@ -5041,6 +5701,8 @@ CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void 
                        (unsigned long long)dstOffset,
                        (const void *)srcHost,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoA_v2", r);
     return r;
 }
 
@@ -5056,6 +5718,8 @@ CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const 
                        (unsigned long long)dstOffset,
                        (const void *)srcHost,
                        (unsigned long long)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoA_v2_ptds", r);
     return r;
 }
 
@@ -5071,6 +5735,8 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const 
                        (const void *)srcHost,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoAAsync_v2", r);
     return r;
 }
 
@@ -5087,6 +5753,8 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, c
                        (const void *)srcHost,
                        (unsigned long long)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoAAsync_v2_ptsz", r);
     return r;
 }
 
@@ -5099,6 +5767,8 @@ CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR 
         vcu_trace_call("cuArrayCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayCreate_v2", r);
     return r;
 }
 
@@ -5111,6 +5781,8 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
         vcu_trace_call("cuArrayGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayGetDescriptor_v2", r);
     return r;
 }
 
@@ -5125,6 +5797,8 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_
                        (const void *)pResDesc,
                        (const void *)pTexDesc,
                        (const void *)pResViewDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexObjectCreate", r);
     return r;
 }
 
@@ -5136,6 +5810,8 @@ CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuTexObjectDestroy", r, t0, "texObject=%#llx",
                        (unsigned long long)texObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexObjectDestroy", r);
     return r;
 }
 
@@ -5148,6 +5824,8 @@ CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexO
         vcu_trace_call("cuTexObjectGetResourceDesc", r, t0, "pResDesc=%p texObject=%#llx",
                        (const void *)pResDesc,
                        (unsigned long long)texObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexObjectGetResourceDesc", r);
     return r;
 }
 
@@ -5160,6 +5838,8 @@ CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResVie
         vcu_trace_call("cuTexObjectGetResourceViewDesc", r, t0, "pResViewDesc=%p texObject=%#llx",
                        (const void *)pResViewDesc,
                        (unsigned long long)texObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexObjectGetResourceViewDesc", r);
     return r;
 }
 
@@ -5172,6 +5852,8 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObj
         vcu_trace_call("cuTexObjectGetTextureDesc", r, t0, "pTexDesc=%p texObject=%#llx",
                        (const void *)pTexDesc,
                        (unsigned long long)texObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexObjectGetTextureDesc", r);
     return r;
 }
 
@@ -5184,6 +5866,8 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOUR
         vcu_trace_call("cuSurfObjectCreate", r, t0, "*pSurfObject=%#llx pResDesc=%p",
                        r == CUDA_SUCCESS && pSurfObject ? (unsigned long long)*pSurfObject : 0ull,
                        (const void *)pResDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSurfObjectCreate", r);
     return r;
 }
 
@@ -5195,6 +5879,8 @@ CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuSurfObjectDestroy", r, t0, "surfObject=%#llx",
                        (unsigned long long)surfObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSurfObjectDestroy", r);
     return r;
 }
 
@@ -5207,6 +5893,8 @@ CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsur
         vcu_trace_call("cuSurfObjectGetResourceDesc", r, t0, "pResDesc=%p surfObject=%#llx",
                        (const void *)pResDesc,
                        (unsigned long long)surfObject);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSurfObjectGetResourceDesc", r);
     return r;
 }
 
@@ -5218,6 +5906,8 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamDestroy", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamDestroy", r);
     return r;
 }
 
@@ -5230,6 +5920,8 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
         vcu_trace_call("cuStreamGetCtx", r, t0, "hStream=%p *pctx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCtx", r);
     return r;
 }
 
@@ -5243,6 +5935,8 @@ CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
         vcu_trace_call("cuStreamGetCtx_ptsz", r, t0, "hStream=%p *pctx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCtx_ptsz", r);
     return r;
 }
 
@@ -5255,6 +5949,8 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
         vcu_trace_call("cuStreamGetDevice", r, t0, "hStream=%p *device=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetDevice", r);
     return r;
 }
 
@@ -5268,6 +5964,8 @@ CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
         vcu_trace_call("cuStreamGetDevice_ptsz", r, t0, "hStream=%p *device=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetDevice_ptsz", r);
     return r;
 }
 
@@ -5280,6 +5978,8 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *ca
         vcu_trace_call("cuStreamIsCapturing", r, t0, "hStream=%p captureStatus=%p",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamIsCapturing", r);
     return r;
 }
 
@@ -5293,6 +5993,8 @@ CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatu
         vcu_trace_call("cuStreamIsCapturing_ptsz", r, t0, "hStream=%p captureStatus=%p",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamIsCapturing_ptsz", r);
     return r;
 }
 
@@ -5306,6 +6008,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus 
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
                        r == CUDA_SUCCESS && id_out ? (unsigned long long)*id_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo", r);
     return r;
 }
 
@@ -5320,6 +6024,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureSt
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
                        r == CUDA_SUCCESS && id_out ? (unsigned long long)*id_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo_ptsz", r);
     return r;
 }
 
@@ -5336,6 +6042,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStat
                        r == CUDA_SUCCESS && graph_out ? (void *)*graph_out : NULL,
                        (const void *)dependencies_out,
                        r == CUDA_SUCCESS && numDependencies_out ? (unsigned long long)*numDependencies_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo_v2", r);
     return r;
 }
 
@@ -5353,6 +6061,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptur
                        r == CUDA_SUCCESS && graph_out ? (void *)*graph_out : NULL,
                        (const void *)dependencies_out,
                        r == CUDA_SUCCESS && numDependencies_out ? (unsigned long long)*numDependencies_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo_v2_ptsz", r);
     return r;
 }
 
@@ -5370,6 +6080,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
                        (const void *)dependencies_out,
                        (const void *)edgeData_out,
                        r == CUDA_SUCCESS && numDependencies_out ? (unsigned long long)*numDependencies_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo_v3", r);
     return r;
 }
 
@@ -5388,6 +6100,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptur
                        (const void *)dependencies_out,
                        (const void *)edgeData_out,
                        r == CUDA_SUCCESS && numDependencies_out ? (unsigned long long)*numDependencies_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetCaptureInfo_v3_ptsz", r);
     return r;
 }
 
@@ -5399,6 +6113,8 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuThreadExchangeStreamCaptureMode", r, t0, "mode=%p",
                        (const void *)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuThreadExchangeStreamCaptureMode", r);
     return r;
 }
 
@@ -5410,6 +6126,8 @@ CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCapture", r);
     return r;
 }
 
@@ -5422,6 +6140,8 @@ CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCapture_ptsz", r);
     return r;
 }
 
@@ -5434,6 +6154,8 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
         vcu_trace_call("cuStreamBeginCapture_v2", r, t0, "hStream=%p mode=%d",
                        (void *)(uintptr_t)hStream,
                        (int)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCapture_v2", r);
     return r;
 }
 
@@ -5447,6 +6169,8 @@ CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureM
         vcu_trace_call("cuStreamBeginCapture_v2_ptsz", r, t0, "hStream=%p mode=%d",
                        (void *)(uintptr_t)hStream,
                        (int)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCapture_v2_ptsz", r);
     return r;
 }
 
@@ -5463,6 +6187,8 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
                        (const void *)dependencyData,
                        (unsigned long long)numDependencies,
                        (int)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCaptureToGraph", r);
     return r;
 }
 
@@ -5480,6 +6206,8 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGra
                        (const void *)dependencyData,
                        (unsigned long long)numDependencies,
                        (int)mode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBeginCaptureToGraph_ptsz", r);
     return r;
 }
 
@@ -5492,6 +6220,8 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         vcu_trace_call("cuStreamEndCapture", r, t0, "hStream=%p *phGraph=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamEndCapture", r);
     return r;
 }
 
@@ -5505,6 +6235,8 @@ CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
         vcu_trace_call("cuStreamEndCapture_ptsz", r, t0, "hStream=%p *phGraph=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamEndCapture_ptsz", r);
     return r;
 }
 
@@ -5519,6 +6251,8 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
                        (unsigned long long)numDependencies,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamUpdateCaptureDependencies", r);
     return r;
 }
 
@@ -5534,6 +6268,8 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgrap
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
                        (unsigned long long)numDependencies,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamUpdateCaptureDependencies_ptsz", r);
     return r;
 }
 
@@ -5549,6 +6285,8 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
                        (const void *)dependencyData,
                        (unsigned long long)numDependencies,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamUpdateCaptureDependencies_v2", r);
     return r;
 }
 
@@ -5565,6 +6303,8 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUg
                        (const void *)dependencyData,
                        (unsigned long long)numDependencies,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamUpdateCaptureDependencies_v2_ptsz", r);
     return r;
 }
 
@@ -5580,6 +6320,8 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CU
                        r == CUDA_SUCCESS && phErrorNode ? (void *)*phErrorNode : NULL,
                        (const void *)logBuffer,
                        (unsigned long long)bufferSize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphInstantiate", r);
     return r;
 }
 
@@ -5595,6 +6337,8 @@ CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
                        r == CUDA_SUCCESS && phErrorNode ? (void *)*phErrorNode : NULL,
                        (const void *)logBuffer,
                        (unsigned long long)bufferSize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphInstantiate_v2", r);
     return r;
 }
 
@@ -5608,6 +6352,8 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphInstantiateWithFlags", r);
     return r;
 }
 
@@ -5621,6 +6367,8 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph 
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
                        (const void *)instantiateParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphInstantiateWithParams", r);
     return r;
 }
 
@@ -5635,6 +6383,8 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
                        (const void *)instantiateParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphInstantiateWithParams_ptsz", r);
     return r;
 }
 
@@ -5649,6 +6399,8 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && hErrorNode_out ? (void *)*hErrorNode_out : NULL,
                        (const void *)updateResult_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecUpdate", r);
     return r;
 }
 
@@ -5662,6 +6414,8 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CU
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hGraph,
                        (const void *)resultInfo);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecUpdate_v2", r);
     return r;
 }
 
@@ -5673,6 +6427,8 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuGraphDestroy", r, t0, "hGraph=%p",
                        (void *)(uintptr_t)hGraph);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphDestroy", r);
     return r;
 }
 
@@ -5686,6 +6442,8 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && nodes ? (void *)*nodes : NULL,
                        r == CUDA_SUCCESS && numNodes ? (unsigned long long)*numNodes : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphGetNodes", r);
     return r;
 }
 
@@ -5699,6 +6457,8 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && rootNodes ? (void *)*rootNodes : NULL,
                        r == CUDA_SUCCESS && numRootNodes ? (unsigned long long)*numRootNodes : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphGetRootNodes", r);
     return r;
 }
 
@@ -5713,6 +6473,8 @@ CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode 
                        r == CUDA_SUCCESS && from ? (void *)*from : NULL,
                        r == CUDA_SUCCESS && to ? (void *)*to : NULL,
                        r == CUDA_SUCCESS && numEdges ? (unsigned long long)*numEdges : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphGetEdges", r);
     return r;
 }
 
@@ -5728,6 +6490,8 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
                        r == CUDA_SUCCESS && to ? (void *)*to : NULL,
                        (const void *)edgeData,
                        r == CUDA_SUCCESS && numEdges ? (unsigned long long)*numEdges : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphGetEdges_v2", r);
     return r;
 }
 
@@ -5741,6 +6505,8 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
                        r == CUDA_SUCCESS && numDependencies ? (unsigned long long)*numDependencies : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetDependencies", r);
     return r;
 }
 
@@ -5755,6 +6521,8 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
                        (const void *)edgeData,
                        r == CUDA_SUCCESS && numDependencies ? (unsigned long long)*numDependencies : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetDependencies_v2", r);
     return r;
 }
 
@@ -5768,6 +6536,8 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *de
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
                        r == CUDA_SUCCESS && numDependentNodes ? (unsigned long long)*numDependentNodes : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetDependentNodes", r);
     return r;
 }
 
@@ -5782,6 +6552,8 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
                        r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
                        (const void *)edgeData,
                        r == CUDA_SUCCESS && numDependentNodes ? (unsigned long long)*numDependentNodes : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetDependentNodes_v2", r);
     return r;
 }
 
@@ -5794,6 +6566,8 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
         vcu_trace_call("cuGraphCreate", r, t0, "*phGraph=%p flags=%u",
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphCreate", r);
     return r;
 }
 
@@ -5806,6 +6580,8 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
         vcu_trace_call("cuGraphClone", r, t0, "*phGraphClone=%p originalGraph=%p",
                        r == CUDA_SUCCESS && phGraphClone ? (void *)*phGraphClone : NULL,
                        (void *)(uintptr_t)originalGraph);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphClone", r);
     return r;
 }
 
@@ -5819,6 +6595,8 @@ CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrigin
                        r == CUDA_SUCCESS && phNode ? (void *)*phNode : NULL,
                        (void *)(uintptr_t)hOriginalNode,
                        (void *)(uintptr_t)hClonedGraph);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeFindInClone", r);
     return r;
 }
 
@@ -5830,6 +6608,8 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuGraphDestroyNode", r, t0, "hNode=%p",
                        (void *)(uintptr_t)hNode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphDestroyNode", r);
     return r;
 }
 
@@ -5842,6 +6622,8 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
         vcu_trace_call("cuGraphNodeGetType", r, t0, "hNode=%p type=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetType", r);
     return r;
 }
 
@@ -5856,6 +6638,8 @@ CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
                        (const void *)from,
                        (const void *)to,
                        (unsigned long long)numDependencies);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddDependencies", r);
     return r;
 }
 
@@ -5871,6 +6655,8 @@ CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *fr
                        (const void *)to,
                        (const void *)edgeData,
                        (unsigned long long)numDependencies);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddDependencies_v2", r);
     return r;
 }
 
@@ -5885,6 +6671,8 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *fr
                        (const void *)from,
                        (const void *)to,
                        (unsigned long long)numDependencies);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphRemoveDependencies", r);
     return r;
 }
 
@@ -5900,6 +6688,8 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode 
                        (const void *)to,
                        (const void *)edgeData,
                        (unsigned long long)numDependencies);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphRemoveDependencies_v2", r);
     return r;
 }
 
@@ -5913,6 +6703,8 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (unsigned)isEnabled);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeSetEnabled", r);
     return r;
 }
 
@@ -5926,6 +6718,8 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && isEnabled ? (unsigned)*isEnabled : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetEnabled", r);
     return r;
 }
 
@@ -5941,6 +6735,8 @@ CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddKernelNode", r);
     return r;
 }
 
@@ -5953,6 +6749,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_
         vcu_trace_call("cuGraphKernelNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeGetParams", r);
     return r;
 }
 
@@ -5965,6 +6763,8 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL
         vcu_trace_call("cuGraphKernelNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeSetParams", r);
     return r;
 }
 
@@ -5978,6 +6778,8 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphN
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecKernelNodeSetParams", r);
     return r;
 }
 
@@ -5993,6 +6795,8 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddKernelNode_v2", r);
     return r;
 }
 
@@ -6005,6 +6809,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NO
         vcu_trace_call("cuGraphKernelNodeGetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeGetParams_v2", r);
     return r;
 }
 
@@ -6017,6 +6823,8 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
         vcu_trace_call("cuGraphKernelNodeSetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeSetParams_v2", r);
     return r;
 }
 
@@ -6030,6 +6838,8 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecKernelNodeSetParams_v2", r);
     return r;
 }
 
@@ -6046,6 +6856,8 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
                        (unsigned long long)numDependencies,
                        (const void *)copyParams,
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddMemcpyNode", r);
     return r;
 }
 
@@ -6058,6 +6870,8 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
         vcu_trace_call("cuGraphMemcpyNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemcpyNodeGetParams", r);
     return r;
 }
 
@@ -6070,6 +6884,8 @@ CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
         vcu_trace_call("cuGraphMemcpyNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemcpyNodeSetParams", r);
     return r;
 }
 
@@ -6084,6 +6900,8 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
                        (void *)(uintptr_t)hNode,
                        (const void *)copyParams,
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecMemcpyNodeSetParams", r);
     return r;
 }
 
@@ -6100,6 +6918,8 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
                        (unsigned long long)numDependencies,
                        (const void *)memsetParams,
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddMemsetNode", r);
     return r;
 }
 
@@ -6112,6 +6932,8 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
         vcu_trace_call("cuGraphMemsetNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemsetNodeGetParams", r);
     return r;
 }
 
@@ -6124,6 +6946,8 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET
         vcu_trace_call("cuGraphMemsetNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemsetNodeSetParams", r);
     return r;
 }
 
@@ -6138,6 +6962,8 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
                        (void *)(uintptr_t)hNode,
                        (const void *)memsetParams,
                        (void *)(uintptr_t)ctx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecMemsetNodeSetParams", r);
     return r;
 }
 
@@ -6153,6 +6979,8 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, co
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddHostNode", r);
     return r;
 }
 
@@ -6165,6 +6993,8 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
         vcu_trace_call("cuGraphHostNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphHostNodeGetParams", r);
     return r;
 }
 
@@ -6177,6 +7007,8 @@ CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NOD
         vcu_trace_call("cuGraphHostNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphHostNodeSetParams", r);
     return r;
 }
 
@@ -6190,6 +7022,8 @@ CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecHostNodeSetParams", r);
     return r;
 }
 
@@ -6205,6 +7039,8 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (void *)(uintptr_t)childGraph);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddChildGraphNode", r);
     return r;
 }
 
@@ -6217,6 +7053,8 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGra
         vcu_trace_call("cuGraphChildGraphNodeGetGraph", r, t0, "hNode=%p *phGraph=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphChildGraphNodeGetGraph", r);
     return r;
 }
 
@@ -6230,6 +7068,8 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)childGraph);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecChildGraphNodeSetParams", r);
     return r;
 }
 
@@ -6244,6 +7084,8 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, c
                        (void *)(uintptr_t)hGraph,
                        (const void *)dependencies,
                        (unsigned long long)numDependencies);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddEmptyNode", r);
     return r;
 }
 
@@ -6259,6 +7101,8 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGr
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddEventRecordNode", r);
     return r;
 }
 
@@ -6271,6 +7115,8 @@ CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *even
         vcu_trace_call("cuGraphEventRecordNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphEventRecordNodeGetEvent", r);
     return r;
 }
 
@@ -6283,6 +7129,8 @@ CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event
         vcu_trace_call("cuGraphEventRecordNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphEventRecordNodeSetEvent", r);
     return r;
 }
 
@@ -6296,6 +7144,8 @@ CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgr
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecEventRecordNodeSetEvent", r);
     return r;
 }
 
@@ -6311,6 +7161,8 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGrap
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddEventWaitNode", r);
     return r;
 }
 
@@ -6323,6 +7175,8 @@ CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_
         vcu_trace_call("cuGraphEventWaitNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphEventWaitNodeGetEvent", r);
     return r;
 }
 
@@ -6335,6 +7189,8 @@ CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
         vcu_trace_call("cuGraphEventWaitNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphEventWaitNodeSetEvent", r);
     return r;
 }
 
@@ -6348,6 +7204,8 @@ CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgrap
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecEventWaitNodeSetEvent", r);
     return r;
 }
 
@@ -6363,6 +7221,8 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddMemAllocNode", r);
     return r;
 }
 
@@ -6375,6 +7235,8 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_
         vcu_trace_call("cuGraphMemAllocNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)params_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemAllocNodeGetParams", r);
     return r;
 }
 
@@ -6390,6 +7252,8 @@ CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (unsigned long long)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddMemFreeNode", r);
     return r;
 }
 
@@ -6402,6 +7266,8 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dpt
         vcu_trace_call("cuGraphMemFreeNodeGetParams", r, t0, "hNode=%p *dptr_out=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dptr_out ? (unsigned long long)*dptr_out : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphMemFreeNodeGetParams", r);
     return r;
 }
 
@@ -6417,6 +7283,8 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
                        (void *)(uintptr_t)ctx,
                        (unsigned)defaultLaunchValue,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphConditionalHandleCreate", r);
     return r;
 }
 
@@ -6430,6 +7298,8 @@ CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
                        (int)device,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetGraphMemAttribute", r);
     return r;
 }
 
@@ -6443,6 +7313,8 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
                        (int)device,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceSetGraphMemAttribute", r);
     return r;
 }
 
@@ -6458,6 +7330,8 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddBatchMemOpNode", r);
     return r;
 }
 
@@ -6470,6 +7344,8 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_ME
         vcu_trace_call("cuGraphBatchMemOpNodeGetParams", r, t0, "hNode=%p nodeParams_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphBatchMemOpNodeGetParams", r);
     return r;
 }
 
@@ -6482,6 +7358,8 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BA
         vcu_trace_call("cuGraphBatchMemOpNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphBatchMemOpNodeSetParams", r);
     return r;
 }
 
@@ -6495,6 +7373,8 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecBatchMemOpNodeSetParams", r);
     return r;
 }
 
@@ -6507,6 +7387,8 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
         vcu_trace_call("cuGraphKernelNodeCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeCopyAttributes", r);
     return r;
 }
 
@@ -6520,6 +7402,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAt
                        (void *)(uintptr_t)hNode,
                        (int)attr,
                        (const void *)value_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeGetAttribute", r);
     return r;
 }
 
@@ -6533,6 +7417,8 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
                        (void *)(uintptr_t)hNode,
                        (int)attr,
                        (const void *)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphKernelNodeSetAttribute", r);
     return r;
 }
 
@@ -6548,6 +7434,8 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
                        (const void *)dependencies,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddNode", r);
     return r;
 }
 
@@ -6564,6 +7452,8 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, con
                        (const void *)dependencyData,
                        (unsigned long long)numDependencies,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddNode_v2", r);
     return r;
 }
 
@@ -6576,6 +7466,8 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
         vcu_trace_call("cuGraphNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeSetParams", r);
     return r;
 }
 
@@ -6589,6 +7481,8 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecNodeSetParams", r);
     return r;
 }
 
@@ -6602,6 +7496,8 @@ CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned
                        (void *)(uintptr_t)hGraph,
                        path ? path : "NULL",
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphDebugDotPrint", r);
     return r;
 }
 
@@ -6617,6 +7513,8 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
                        (void *)(uintptr_t)destroy,
                        (unsigned)initialRefcount,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuUserObjectCreate", r);
     return r;
 }
 
@@ -6631,6 +7529,8 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
                        (void *)(uintptr_t)object,
                        (unsigned)count,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphRetainUserObject", r);
     return r;
 }
 
@@ -6644,6 +7544,8 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
                        (void *)(uintptr_t)graph,
                        (void *)(uintptr_t)object,
                        (unsigned)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphReleaseUserObject", r);
     return r;
 }
 
@@ -6655,6 +7557,8 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuEventDestroy", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventDestroy", r);
     return r;
 }
 
@@ -6668,6 +7572,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
                        (void *)(uintptr_t)hEnd);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuEventElapsedTime", r);
     return r;
 }
 
@@ -6681,6 +7587,8 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
                        r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
                        (const void *)prop,
                        (int)option);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetAllocationGranularity", r);
     return r;
 }
 
@@ -6695,6 +7603,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
                        (unsigned long long)size,
                        (const void *)prop,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemCreate", r);
     return r;
 }
 
@@ -6706,6 +7616,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemRelease", r, t0, "handle=%#llx",
                        (unsigned long long)handle);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemRelease", r);
     return r;
 }
 
@@ -6718,6 +7630,8 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
         vcu_trace_call("cuMemRetainAllocationHandle", r, t0, "*handle=%#llx addr=%p",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
                        (const void *)addr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemRetainAllocationHandle", r);
     return r;
 }
 
@@ -6730,6 +7644,8 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
         vcu_trace_call("cuMemGetAllocationPropertiesFromHandle", r, t0, "prop=%p handle=%#llx",
                        (const void *)prop,
                        (unsigned long long)handle);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetAllocationPropertiesFromHandle", r);
     return r;
 }
 
@@ -6745,6 +7661,8 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
                        (unsigned long long)offset,
                        (unsigned long long)handle,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemMap", r);
     return r;
 }
 
@@ -6759,6 +7677,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
                        (unsigned long long)size,
                        (const void *)desc,
                        (unsigned long long)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemSetAccess", r);
     return r;
 }
 
@@ -6773,6 +7693,8 @@ CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue32", r);
     return r;
 }
 
@@ -6788,6 +7710,8 @@ CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuu
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue32_ptsz", r);
     return r;
 }
 
@@ -6802,6 +7726,8 @@ CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue64", r);
     return r;
 }
 
@@ -6817,6 +7743,8 @@ CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuu
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWaitValue64_ptsz", r);
     return r;
 }
 
@@ -6831,6 +7759,8 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint3
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue32", r);
     return r;
 }
 
@@ -6846,6 +7776,8 @@ CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cu
                        (unsigned long long)addr,
                        (unsigned)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue32_ptsz", r);
     return r;
 }
 
@@ -6860,6 +7792,8 @@ CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint6
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue64", r);
     return r;
 }
 
@@ -6875,6 +7809,8 @@ CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cu
                        (unsigned long long)addr,
                        (unsigned long long)value,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamWriteValue64_ptsz", r);
     return r;
 }
 
@@ -6889,6 +7825,8 @@ CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstrea
                        (unsigned)count,
                        (const void *)paramArray,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBatchMemOp", r);
     return r;
 }
 
@@ -6904,6 +7842,8 @@ CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CU
                        (unsigned)count,
                        (const void *)paramArray,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBatchMemOp_ptsz", r);
     return r;
 }
 
@@ -6918,6 +7858,8 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUst
                        (unsigned)count,
                        (const void *)paramArray,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBatchMemOp_v2", r);
     return r;
 }
 
@@ -6933,6 +7875,8 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
                        (unsigned)count,
                        (const void *)paramArray,
                        (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamBatchMemOp_v2_ptsz", r);
     return r;
 }
 
@@ -6946,6 +7890,8 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
                        r == CUDA_SUCCESS && numClusters ? (int)*numClusters : 0,
                        (void *)(uintptr_t)func,
                        (const void *)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxActiveClusters", r);
     return r;
 }
 
@@ -6959,6 +7905,8 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
                        r == CUDA_SUCCESS && clusterSize ? (int)*clusterSize : 0,
                        (void *)(uintptr_t)func,
                        (const void *)config);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuOccupancyMaxPotentialClusterSize", r);
     return r;
 }
 
@@ -6973,6 +7921,8 @@ CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice d
                        (unsigned long long)count,
                        (int)dstDevice,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchAsync", r);
     return r;
 }
 
@@ -6988,6 +7938,8 @@ CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdev
                        (unsigned long long)count,
                        (int)dstDevice,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPrefetchAsync_ptsz", r);
     return r;
 }
 
@@ -7002,6 +7954,8 @@ CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, vo
                        (const void *)options,
                        (const void *)optionValues,
                        r == CUDA_SUCCESS && stateOut ? (void *)*stateOut : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkCreate", r);
     return r;
 }
 
@@ -7016,6 +7970,8 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
                        (const void *)options,
                        (const void *)optionValues,
                        r == CUDA_SUCCESS && stateOut ? (void *)*stateOut : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkCreate_v2", r);
     return r;
 }
 
@@ -7034,6 +7990,8 @@ CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
                        (unsigned)numOptions,
                        (const void *)options,
                        (const void *)optionValues);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkAddData", r);
     return r;
 }
 
@@ -7052,6 +8010,8 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
                        (unsigned)numOptions,
                        (const void *)options,
                        (const void *)optionValues);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkAddData_v2", r);
     return r;
 }
 
@@ -7068,6 +8028,8 @@ CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const cha
                        (unsigned)numOptions,
                        (const void *)options,
                        (const void *)optionValues);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkAddFile", r);
     return r;
 }
 
@@ -7084,6 +8046,8 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
                        (unsigned)numOptions,
                        (const void *)options,
                        (const void *)optionValues);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkAddFile_v2", r);
     return r;
 }
 
@@ -7097,6 +8061,8 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
                        (void *)(uintptr_t)state,
                        (const void *)cubinOut,
                        r == CUDA_SUCCESS && sizeOut ? (unsigned long long)*sizeOut : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLinkComplete", r);
     return r;
 }
 
@@ -7119,6 +8085,8 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataT
                        (int)swizzle,
                        (int)l2Promotion,
                        (int)oobFill);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTensorMapEncodeTiled", r);
     return r;
 }
 
@@ -7144,6 +8112,8 @@ CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapData
                        (int)swizzle,
                        (int)l2Promotion,
                        (int)oobFill);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTensorMapEncodeIm2col", r);
     return r;
 }
 
@@ -7170,6 +8140,8 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMap
                        (int)swizzle,
                        (int)l2Promotion,
                        (int)oobFill);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTensorMapEncodeIm2colWide", r);
     return r;
 }
 
@@ -7182,6 +8154,8 @@ CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
         vcu_trace_call("cuTensorMapReplaceAddress", r, t0, "tensorMap=%p globalAddress=%p",
                        (const void *)tensorMap,
                        (const void *)globalAddress);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTensorMapReplaceAddress", r);
     return r;
 }
 
@@ -7194,6 +8168,8 @@ CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
         vcu_trace_call("cuArray3DCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArray3DCreate", r);
     return r;
 }
 
@@ -7206,6 +8182,8 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescri
         vcu_trace_call("cuArray3DGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArray3DGetDescriptor", r);
     return r;
 }
 
@@ -7218,6 +8196,8 @@ CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 
         vcu_trace_call("cuArrayCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayCreate", r);
     return r;
 }
 
@@ -7230,6 +8210,8 @@ CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor
         vcu_trace_call("cuArrayGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayGetDescriptor", r);
     return r;
 }
 
@@ -7244,6 +8226,8 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
                        (int)x,
                        (int)y,
                        (int)z);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncSetBlockShape", r);
     return r;
 }
 
@@ -7256,6 +8240,8 @@ CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
         vcu_trace_call("cuFuncSetSharedSize", r, t0, "hfunc=%p bytes=%u",
                        (void *)(uintptr_t)hfunc,
                        (unsigned)bytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncSetSharedSize", r);
     return r;
 }
 
@@ -7267,6 +8253,8 @@ CUresult CUDAAPI cuLaunch(CUfunction f)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuLaunch", r, t0, "f=%p",
                        (void *)(uintptr_t)f);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunch", r);
     return r;
 }
 
@@ -7280,6 +8268,8 @@ CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
                        (void *)(uintptr_t)f,
                        (int)grid_width,
                        (int)grid_height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchGrid", r);
     return r;
 }
 
@@ -7294,6 +8284,8 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
                        (int)grid_width,
                        (int)grid_height,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchGridAsync", r);
     return r;
 }
 
@@ -7306,6 +8298,8 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
         vcu_trace_call("cuMemAlloc", r, t0, "*dptr=%u bytesize=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
                        (unsigned)bytesize);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAlloc", r);
     return r;
 }
 
@@ -7321,6 +8315,8 @@ CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, uns
                        (unsigned)WidthInBytes,
                        (unsigned)Height,
                        (unsigned)ElementSizeBytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemAllocPitch", r);
     return r;
 }
 
@@ -7332,6 +8328,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemFree", r, t0, "dptr=%u",
                        (unsigned)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemFree", r);
     return r;
 }
 
@@ -7345,6 +8343,8 @@ CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize
                        r == CUDA_SUCCESS && pbase ? (unsigned)*pbase : 0u,
                        r == CUDA_SUCCESS && psize ? (unsigned)*psize : 0u,
                        (unsigned)dptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetAddressRange", r);
     return r;
 }
 
@@ -7358,6 +8358,8 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsig
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
                        (const void *)p,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemHostGetDevicePointer", r);
     return r;
 }
 
@@ -7369,6 +8371,8 @@ CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2D", r);
     return r;
 }
 
@@ -7381,6 +8385,8 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream
         vcu_trace_call("cuMemcpy2DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DAsync", r);
     return r;
 }
 
@@ -7392,6 +8398,8 @@ CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy2DUnaligned", r);
     return r;
 }
 
@@ -7403,6 +8411,8 @@ CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuMemcpy3D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3D", r);
     return r;
 }
 
@@ -7415,6 +8425,8 @@ CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream
         vcu_trace_call("cuMemcpy3DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DAsync", r);
     return r;
 }
 
@@ -7430,6 +8442,8 @@ CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray 
                        (void *)(uintptr_t)srcArray,
                        (unsigned)srcOffset,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoA", r);
     return r;
 }
 
@@ -7444,6 +8458,8 @@ CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsign
                        (void *)(uintptr_t)srcArray,
                        (unsigned)srcOffset,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoD", r);
     return r;
 }
 
@@ -7458,6 +8474,8 @@ CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcO
                        (void *)(uintptr_t)srcArray,
                        (unsigned)srcOffset,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoH", r);
     return r;
 }
 
@@ -7473,6 +8491,8 @@ CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int
                        (unsigned)srcOffset,
                        (unsigned)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyAtoHAsync", r);
     return r;
 }
 
@@ -7487,6 +8507,8 @@ CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdevice
                        (unsigned)dstOffset,
                        (unsigned)srcDevice,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoA", r);
     return r;
 }
 
@@ -7500,6 +8522,8 @@ CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice
                        (unsigned)dstDevice,
                        (unsigned)srcDevice,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoD", r);
     return r;
 }
 
@@ -7514,6 +8538,8 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcD
                        (unsigned)srcDevice,
                        (unsigned)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoDAsync", r);
     return r;
 }
 
@@ -7527,6 +8553,8 @@ CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned 
                        (const void *)dstHost,
                        (unsigned)srcDevice,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoH", r);
     return r;
 }
 
@@ -7541,6 +8569,8 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsi
                        (unsigned)srcDevice,
                        (unsigned)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyDtoHAsync", r);
     return r;
 }
 
@@ -7555,6 +8585,8 @@ CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const vo
                        (unsigned)dstOffset,
                        (const void *)srcHost,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoA", r);
     return r;
 }
 
@@ -7570,6 +8602,8 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
                        (const void *)srcHost,
                        (unsigned)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoAAsync", r);
     return r;
 }
 
@@ -7583,6 +8617,8 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, uns
                        (unsigned)dstDevice,
                        (const void *)srcHost,
                        (unsigned)ByteCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoD", r);
     return r;
 }
 
@@ -7597,6 +8633,8 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost
                        (const void *)srcHost,
                        (unsigned)ByteCount,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyHtoDAsync", r);
     return r;
 }
 
@@ -7610,6 +8648,8 @@ CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsign
                        (unsigned)dstDevice,
                        (unsigned)us,
                        (unsigned)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD16", r);
     return r;
 }
 
@@ -7625,6 +8665,8 @@ CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
                        (unsigned)us,
                        (unsigned)Width,
                        (unsigned)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D16", r);
     return r;
 }
 
@@ -7640,6 +8682,8 @@ CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
                        (unsigned)ui,
                        (unsigned)Width,
                        (unsigned)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D32", r);
     return r;
 }
 
@@ -7655,6 +8699,8 @@ CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, u
                        (unsigned)uc,
                        (unsigned)Width,
                        (unsigned)Height);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD2D8", r);
     return r;
 }
 
@@ -7668,6 +8714,8 @@ CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned
                        (unsigned)dstDevice,
                        (unsigned)ui,
                        (unsigned)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD32", r);
     return r;
 }
 
@@ -7681,6 +8729,8 @@ CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned
                        (unsigned)dstDevice,
                        (unsigned)uc,
                        (unsigned)N);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemsetD8", r);
     return r;
 }
 
@@ -7693,6 +8743,8 @@ CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
         vcu_trace_call("cuParamSetSize", r, t0, "hfunc=%p numbytes=%u",
                        (void *)(uintptr_t)hfunc,
                        (unsigned)numbytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuParamSetSize", r);
     return r;
 }
 
@@ -7706,6 +8758,8 @@ CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
                        (void *)(uintptr_t)hfunc,
                        (int)offset,
                        (double)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuParamSetf", r);
     return r;
 }
 
@@ -7719,6 +8773,8 @@ CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
                        (void *)(uintptr_t)hfunc,
                        (int)offset,
                        (unsigned)value);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuParamSeti", r);
     return r;
 }
 
@@ -7733,6 +8789,8 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
                        (int)offset,
                        (const void *)ptr,
                        (unsigned)numbytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuParamSetv", r);
     return r;
 }
 
@@ -7746,6 +8804,8 @@ CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char 
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL,
                        (void *)(uintptr_t)hmod,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetTexRef", r);
     return r;
 }
 
@@ -7759,6 +8819,8 @@ CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const ch
                        r == CUDA_SUCCESS && pSurfRef ? (void *)*pSurfRef : NULL,
                        (void *)(uintptr_t)hmod,
                        name ? name : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuModuleGetSurfRef", r);
     return r;
 }
 
@@ -7771,6 +8833,8 @@ CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetArray", r, t0, "*phArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetArray", r);
     return r;
 }
 
@@ -7783,6 +8847,8 @@ CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, C
         vcu_trace_call("cuTexRefGetMipmappedArray", r, t0, "*phMipmappedArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phMipmappedArray ? (void *)*phMipmappedArray : NULL,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetMipmappedArray", r);
     return r;
 }
 
@@ -7795,6 +8861,8 @@ CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
         vcu_trace_call("cuSurfRefGetArray", r, t0, "*phArray=%p hSurfRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
                        (void *)(uintptr_t)hSurfRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSurfRefGetArray", r);
     return r;
 }
 
@@ -7807,6 +8875,8 @@ CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
         vcu_trace_call("cuTexRefSetBorderColor", r, t0, "hTexRef=%p pBorderColor=%p",
                        (void *)(uintptr_t)hTexRef,
                        (const void *)pBorderColor);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetBorderColor", r);
     return r;
 }
 
@@ -7819,6 +8889,8 @@ CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetBorderColor", r, t0, "pBorderColor=%p hTexRef=%p",
                        (const void *)pBorderColor,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetBorderColor", r);
     return r;
 }
 
@@ -7833,6 +8905,8 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESC
                        (const void *)desc,
                        (unsigned long long)dptr,
                        (unsigned long long)Pitch);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddress2D_v2", r);
     return r;
 }
 
@@ -7845,6 +8919,8 @@ CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
         vcu_trace_call("cuTexRefGetAddress", r, t0, "*pdptr=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefGetAddress", r);
     return r;
 }
 
@@ -7859,6 +8935,8 @@ CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, 
                        (void *)(uintptr_t)hTexRef,
                        (unsigned)dptr,
                        (unsigned)bytes);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddress", r);
     return r;
 }
 
@@ -7873,6 +8951,8 @@ CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIP
                        (const void *)desc,
                        (unsigned)dptr,
                        (unsigned)Pitch);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuTexRefSetAddress2D", r);
     return r;
 }
 
@@ -7886,6 +8966,8 @@ CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRe
                        (void *)(uintptr_t)hfunc,
                        (int)texunit,
                        (void *)(uintptr_t)hTexRef);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuParamSetTexRef", r);
     return r;
 }
 
@@ -7899,6 +8981,8 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *me
                        (const void *)memoryRequirements,
                        (void *)(uintptr_t)array,
                        (int)device);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayGetMemoryRequirements", r);
     return r;
 }
 
@@ -7912,6 +8996,8 @@ CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIRE
                        (const void *)memoryRequirements,
                        (void *)(uintptr_t)mipmap,
                        (int)device);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMipmappedArrayGetMemoryRequirements", r);
     return r;
 }
 
@@ -7924,6 +9010,8 @@ CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparse
         vcu_trace_call("cuArrayGetSparseProperties", r, t0, "sparseProperties=%p array=%p",
                        (const void *)sparseProperties,
                        (void *)(uintptr_t)array);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuArrayGetSparseProperties", r);
     return r;
 }
 
@@ -7936,6 +9024,8 @@ CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIE
         vcu_trace_call("cuMipmappedArrayGetSparseProperties", r, t0, "sparseProperties=%p mipmap=%p",
                        (const void *)sparseProperties,
                        (void *)(uintptr_t)mipmap);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMipmappedArrayGetSparseProperties", r);
     return r;
 }
 
@@ -7949,6 +9039,8 @@ CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int co
                        (const void *)mapInfoList,
                        (unsigned)count,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemMapArrayAsync", r);
     return r;
 }
 
@@ -7963,6 +9055,8 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned i
                        (const void *)mapInfoList,
                        (unsigned)count,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemMapArrayAsync_ptsz", r);
     return r;
 }
 
@@ -7978,6 +9072,8 @@ CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range
                        (int)attribute,
                        (unsigned long long)devPtr,
                        (unsigned long long)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemRangeGetAttribute", r);
     return r;
 }
 
@@ -7994,6 +9090,8 @@ CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_r
                        (unsigned long long)numAttributes,
                        (unsigned long long)devPtr,
                        (unsigned long long)count);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemRangeGetAttributes", r);
     return r;
 }
 
@@ -8009,6 +9107,8 @@ CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_
                        (unsigned long long)count,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemDiscardBatchAsync", r);
     return r;
 }
 
@@ -8025,6 +9125,8 @@ CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, 
                        (unsigned long long)count,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemDiscardBatchAsync_ptsz", r);
     return r;
 }
 
@@ -8043,6 +9145,8 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *s
                        (unsigned long long)numPrefetchLocs,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemDiscardAndPrefetchBatchAsync", r);
     return r;
 }
 
@@ -8062,6 +9166,398 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size
                        (unsigned long long)numPrefetchLocs,
                        (unsigned long long)flags,
                        (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemDiscardAndPrefetchBatchAsync_ptsz", r);
+    return r;
+}
+
+#define body_cuLogsRegisterCallback vcu_cuLogsRegisterCallback
+CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLogsRegisterCallback(callbackFunc, userData, callback_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLogsRegisterCallback", r, t0, "callbackFunc=%p userData=%p callback_out=%p",
+                       (void *)(uintptr_t)callbackFunc,
+                       (const void *)userData,
+                       (const void *)callback_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLogsRegisterCallback", r);
+    return r;
+}
+
+#define body_cuLogsUnregisterCallback vcu_cuLogsUnregisterCallback
+CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLogsUnregisterCallback(callback);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLogsUnregisterCallback", r, t0, "callback=%p",
+                       (void *)(uintptr_t)callback);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLogsUnregisterCallback", r);
+    return r;
+}
+
+#define body_cuLogsCurrent vcu_cuLogsCurrent
+CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLogsCurrent(iterator_out, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLogsCurrent", r, t0, "iterator_out=%p flags=%u",
+                       (const void *)iterator_out,
+                       (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLogsCurrent", r);
+    return r;
+}
+
+#define body_cuLogsDumpToFile vcu_cuLogsDumpToFile
+CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLogsDumpToFile(iterator, pathToFile, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLogsDumpToFile", r, t0, "iterator=%p pathToFile=%s flags=%u",
+                       (const void *)iterator,
+                       pathToFile ? pathToFile : "NULL",
+                       (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLogsDumpToFile", r);
+    return r;
+}
+
+#define body_cuLogsDumpToMemory vcu_cuLogsDumpToMemory
+CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLogsDumpToMemory(iterator, buffer, size, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLogsDumpToMemory", r, t0, "iterator=%p buffer=%p *size=%#llx flags=%u",
+                       (const void *)iterator,
+                       (const void *)buffer,
+                       r == CUDA_SUCCESS && size ? (unsigned long long)*size : 0ull,
+                       (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLogsDumpToMemory", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessCheckpoint vcu_cuCheckpointProcessCheckpoint
+CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessCheckpoint(pid, args);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessCheckpoint", r, t0, "pid=%d args=%p",
+                       (int)pid,
+                       (const void *)args);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessCheckpoint", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessGetRestoreThreadId vcu_cuCheckpointProcessGetRestoreThreadId
+CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessGetRestoreThreadId(pid, tid);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessGetRestoreThreadId", r, t0, "pid=%d *tid=%d",
+                       (int)pid,
+                       r == CUDA_SUCCESS && tid ? (int)*tid : 0);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessGetRestoreThreadId", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessGetState vcu_cuCheckpointProcessGetState
+CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessGetState(pid, state);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessGetState", r, t0, "pid=%d state=%p",
+                       (int)pid,
+                       (const void *)state);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessGetState", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessLock vcu_cuCheckpointProcessLock
+CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessLock(pid, args);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessLock", r, t0, "pid=%d args=%p",
+                       (int)pid,
+                       (const void *)args);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessLock", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessRestore vcu_cuCheckpointProcessRestore
+CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessRestore(pid, args);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessRestore", r, t0, "pid=%d args=%p",
+                       (int)pid,
+                       (const void *)args);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessRestore", r);
+    return r;
+}
+
+#define body_cuCheckpointProcessUnlock vcu_cuCheckpointProcessUnlock
+CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCheckpointProcessUnlock(pid, args);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCheckpointProcessUnlock", r, t0, "pid=%d args=%p",
+                       (int)pid,
+                       (const void *)args);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCheckpointProcessUnlock", r);
+    return r;
+}
+
+#define body_cuDeviceGetLuid vcu_cuDeviceGetLuid
+CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGetLuid(luid, deviceNodeMask, dev);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGetLuid", r, t0, "luid=%p *deviceNodeMask=%u dev=%d",
+                       (const void *)luid,
+                       r == CUDA_SUCCESS && deviceNodeMask ? (unsigned)*deviceNodeMask : 0u,
+                       (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetLuid", r);
+    return r;
+}
+
+#define body_cuDeviceRegisterAsyncNotification vcu_cuDeviceRegisterAsyncNotification
+CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceRegisterAsyncNotification(device, callbackFunc, userData, callback);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceRegisterAsyncNotification", r, t0, "device=%d callbackFunc=%p userData=%p callback=%p",
+                       (int)device,
+                       (void *)(uintptr_t)callbackFunc,
+                       (const void *)userData,
+                       (const void *)callback);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceRegisterAsyncNotification", r);
+    return r;
+}
+
+#define body_cuDeviceUnregisterAsyncNotification vcu_cuDeviceUnregisterAsyncNotification
+CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceUnregisterAsyncNotification(device, callback);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceUnregisterAsyncNotification", r, t0, "device=%d callback=%p",
+                       (int)device,
+                       (void *)(uintptr_t)callback);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceUnregisterAsyncNotification", r);
+    return r;
+}
+
+#define body_cuFlushGPUDirectRDMAWrites vcu_cuFlushGPUDirectRDMAWrites
+CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuFlushGPUDirectRDMAWrites(target, scope);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuFlushGPUDirectRDMAWrites", r, t0, "target=%d scope=%d",
+                       (int)target,
+                       (int)scope);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFlushGPUDirectRDMAWrites", r);
+    return r;
+}
+
+#define body_cuLaunchCooperativeKernelMultiDevice vcu_cuLaunchCooperativeKernelMultiDevice
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLaunchCooperativeKernelMultiDevice", r, t0, "launchParamsList=%p numDevices=%u flags=%u",
+                       (const void *)launchParamsList,
+                       (unsigned)numDevices,
+                       (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchCooperativeKernelMultiDevice", r);
+    return r;
+}
+
+#define body_cuLibraryGetUnifiedFunction vcu_cuLibraryGetUnifiedFunction
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuLibraryGetUnifiedFunction(fptr, library, symbol);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuLibraryGetUnifiedFunction", r, t0, "fptr=%p library=%p symbol=%s",
+                       (const void *)fptr,
+                       (void *)(uintptr_t)library,
+                       symbol ? symbol : "NULL");
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLibraryGetUnifiedFunction", r);
+    return r;
+}
+
+#define body_cuMemBatchDecompressAsync vcu_cuMemBatchDecompressAsync
+CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemBatchDecompressAsync", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
+                       (const void *)paramsArray,
+                       (unsigned long long)count,
+                       (unsigned)flags,
+                       r == CUDA_SUCCESS && errorIndex ? (unsigned long long)*errorIndex : 0ull,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemBatchDecompressAsync", r);
+    return r;
+}
+
+CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMemBatchDecompressAsync_ptsz", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
+                       (const void *)paramsArray,
+                       (unsigned long long)count,
+                       (unsigned)flags,
+                       r == CUDA_SUCCESS && errorIndex ? (unsigned long long)*errorIndex : 0ull,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemBatchDecompressAsync_ptsz", r);
+    return r;
+}
+
+#define body_cuMulticastAddDevice vcu_cuMulticastAddDevice
+CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastAddDevice(mcHandle, dev);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastAddDevice", r, t0, "mcHandle=%#llx dev=%d",
+                       (unsigned long long)mcHandle,
+                       (int)dev);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastAddDevice", r);
+    return r;
+}
+
+#define body_cuMulticastBindAddr vcu_cuMulticastBindAddr
+CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastBindAddr", r, t0, "mcHandle=%#llx mcOffset=%#llx memptr=%#llx size=%#llx flags=%#llx",
+                       (unsigned long long)mcHandle,
+                       (unsigned long long)mcOffset,
+                       (unsigned long long)memptr,
+                       (unsigned long long)size,
+                       (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastBindAddr", r);
+    return r;
+}
+
+#define body_cuMulticastBindMem vcu_cuMulticastBindMem
+CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastBindMem", r, t0, "mcHandle=%#llx mcOffset=%#llx memHandle=%#llx memOffset=%#llx size=%#llx flags=%#llx",
+                       (unsigned long long)mcHandle,
+                       (unsigned long long)mcOffset,
+                       (unsigned long long)memHandle,
+                       (unsigned long long)memOffset,
+                       (unsigned long long)size,
+                       (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastBindMem", r);
+    return r;
+}
+
+#define body_cuMulticastCreate vcu_cuMulticastCreate
+CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastCreate(mcHandle, prop);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastCreate", r, t0, "*mcHandle=%#llx prop=%p",
+                       r == CUDA_SUCCESS && mcHandle ? (unsigned long long)*mcHandle : 0ull,
+                       (const void *)prop);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastCreate", r);
+    return r;
+}
+
+#define body_cuMulticastGetGranularity vcu_cuMulticastGetGranularity
+CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastGetGranularity(granularity, prop, option);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastGetGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
+                       r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
+                       (const void *)prop,
+                       (int)option);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastGetGranularity", r);
+    return r;
+}
+
+#define body_cuMulticastUnbind vcu_cuMulticastUnbind
+CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuMulticastUnbind", r, t0, "mcHandle=%#llx dev=%d mcOffset=%#llx size=%#llx",
+                       (unsigned long long)mcHandle,
+                       (int)dev,
+                       (unsigned long long)mcOffset,
+                       (unsigned long long)size);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastUnbind", r);
+    return r;
+}
+
+#define body_cuProfilerInitialize vcu_cuProfilerInitialize
+CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuProfilerInitialize(configFile, outputFile, outputMode);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuProfilerInitialize", r, t0, "configFile=%s outputFile=%s outputMode=%d",
+                       configFile ? configFile : "NULL",
+                       outputFile ? outputFile : "NULL",
+                       (int)outputMode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuProfilerInitialize", r);
     return r;
 }
 
@@ -8074,6 +9570,8 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
         vcu_trace_call("cuIpcOpenMemHandle_v2", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcOpenMemHandle_v2", r);
     return r;
 }
 
@@ -8086,6 +9584,8 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, u
         vcu_trace_call("cuIpcOpenMemHandle", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (unsigned)Flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcOpenMemHandle", r);
     return r;
 }
 
@@ -8098,6 +9598,8 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
         vcu_trace_call("cuIpcGetEventHandle", r, t0, "pHandle=%p event=%p",
                        (const void *)pHandle,
                        (void *)(uintptr_t)event);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcGetEventHandle", r);
     return r;
 }
 
@@ -8109,6 +9611,8 @@ CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
     if (__builtin_expect(vcu_trace_on, 0))
         vcu_trace_call("cuIpcOpenEventHandle", r, t0, "*phEvent=%p handle={..}",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuIpcOpenEventHandle", r);
     return r;
 }
 
@@ -8123,6 +9627,8 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
                        (unsigned long long)handle,
                        (int)handleType,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemExportToShareableHandle", r);
     return r;
 }
 
@@ -8136,6 +9642,8 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
                        (const void *)osHandle,
                        (int)shHandleType);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemImportFromShareableHandle", r);
     return r;
 }
 
@@ -8150,6 +9658,8 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool
                        (void *)(uintptr_t)pool,
                        (int)handleType,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolExportToShareableHandle", r);
     return r;
 }
 
@@ -8164,6 +9674,8 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
                        (const void *)handle,
                        (int)handleType,
                        (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolImportFromShareableHandle", r);
     return r;
 }
 
@@ -8176,6 +9688,8 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, C
         vcu_trace_call("cuMemPoolExportPointer", r, t0, "shareData_out=%p ptr=%#llx",
                        (const void *)shareData_out,
                        (unsigned long long)ptr);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolExportPointer", r);
     return r;
 }
 
@@ -8189,5 +9703,7 @@ CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                        r == CUDA_SUCCESS && ptr_out ? (unsigned long long)*ptr_out : 0ull,
                        (void *)(uintptr_t)pool,
                        (const void *)shareData);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemPoolImportPointer", r);
     return r;
 }

@@ -11,69 +11,28 @@
 
 void vcu_trace_refusal(const char *name, const char *why);
 int vcu_check_init(void);
+void vcu_logs_reason(const char *call, const char *fmt, ...);
+void vcu_logs_failure(const char *call, int result);
 
 /* As with any call, before cuInit the answer is NOT_INITIALIZED. */
 static int refuse(const char *name, const char *why)
 {
     int r = vcu_check_init();
-    if (r != 0)
-        return r;
-    vcu_trace_refusal(name, why);
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (r == 0) {
+        vcu_trace_refusal(name, why);
+        vcu_logs_reason(name, "%s", why);
+        r = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    vcu_logs_failure(name, r);
+    return r;
 }
 
 static const char why_graphs[] = "graph nodes of external semaphores are not served: there is no external semaphore to give them";
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
-static const char why_luid[] = "locally unique identifiers exist on Windows only";
-static const char why_rdma[] = "GPUDirect RDMA is not offered (device attribute 116 is 0)";
-static const char why_multidev[] = "launches over several devices are not offered (device attribute 96 is 0)";
-static const char why_unified[] = "unified function pointers are not offered (device attribute 129 is 0)";
-static const char why_decompress[] = "hardware decompression is not offered (device attribute 136 is 0)";
-static const char why_profiler[] = "removed from drivers: a profiler configures itself since CUDA 11";
-static const char why_checkpoint[] = "checkpoints of a process would have to include its worker on the host";
 static const char why_coredump[] = "GPU core dumps would be written by the worker, which may write no files";
-static const char why_logs[] = "the driver's own log is not kept; VGPU_TRACE says why calls fail";
-static const char why_notification[] = "notifications of the host's driver are not passed on";
 static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
-static const char why_multicast[] = "multicast objects are not offered (device attribute 132 is 0)";
-
-int cuCheckpointProcessCheckpoint(void);
-int cuCheckpointProcessCheckpoint(void)
-{
-    return refuse("cuCheckpointProcessCheckpoint", why_checkpoint);
-}
-
-int cuCheckpointProcessGetRestoreThreadId(void);
-int cuCheckpointProcessGetRestoreThreadId(void)
-{
-    return refuse("cuCheckpointProcessGetRestoreThreadId", why_checkpoint);
-}
-
-int cuCheckpointProcessGetState(void);
-int cuCheckpointProcessGetState(void)
-{
-    return refuse("cuCheckpointProcessGetState", why_checkpoint);
-}
-
-int cuCheckpointProcessLock(void);
-int cuCheckpointProcessLock(void)
-{
-    return refuse("cuCheckpointProcessLock", why_checkpoint);
-}
-
-int cuCheckpointProcessRestore(void);
-int cuCheckpointProcessRestore(void)
-{
-    return refuse("cuCheckpointProcessRestore", why_checkpoint);
-}
-
-int cuCheckpointProcessUnlock(void);
-int cuCheckpointProcessUnlock(void)
-{
-    return refuse("cuCheckpointProcessUnlock", why_checkpoint);
-}
 
 int cuCoredumpGetAttribute(void);
 int cuCoredumpGetAttribute(void)
@@ -141,28 +100,10 @@ int cuDeviceGetDevResource(void)
     return refuse("cuDeviceGetDevResource", why_partition);
 }
 
-int cuDeviceGetLuid(void);
-int cuDeviceGetLuid(void)
-{
-    return refuse("cuDeviceGetLuid", why_luid);
-}
-
 int cuDeviceGetNvSciSyncAttributes(void);
 int cuDeviceGetNvSciSyncAttributes(void)
 {
     return refuse("cuDeviceGetNvSciSyncAttributes", why_external);
-}
-
-int cuDeviceRegisterAsyncNotification(void);
-int cuDeviceRegisterAsyncNotification(void)
-{
-    return refuse("cuDeviceRegisterAsyncNotification", why_notification);
-}
-
-int cuDeviceUnregisterAsyncNotification(void);
-int cuDeviceUnregisterAsyncNotification(void)
-{
-    return refuse("cuDeviceUnregisterAsyncNotification", why_notification);
 }
 
 int cuEGLStreamConsumerAcquireFrame(void);
@@ -235,12 +176,6 @@ int cuExternalMemoryGetMappedMipmappedArray(void);
 int cuExternalMemoryGetMappedMipmappedArray(void)
 {
     return refuse("cuExternalMemoryGetMappedMipmappedArray", why_external);
-}
-
-int cuFlushGPUDirectRDMAWrites(void);
-int cuFlushGPUDirectRDMAWrites(void)
-{
-    return refuse("cuFlushGPUDirectRDMAWrites", why_rdma);
 }
 
 int cuGLCtxCreate(void);
@@ -531,106 +466,10 @@ int cuImportExternalSemaphore(void)
     return refuse("cuImportExternalSemaphore", why_external);
 }
 
-int cuLaunchCooperativeKernelMultiDevice(void);
-int cuLaunchCooperativeKernelMultiDevice(void)
-{
-    return refuse("cuLaunchCooperativeKernelMultiDevice", why_multidev);
-}
-
-int cuLibraryGetUnifiedFunction(void);
-int cuLibraryGetUnifiedFunction(void)
-{
-    return refuse("cuLibraryGetUnifiedFunction", why_unified);
-}
-
-int cuLogsCurrent(void);
-int cuLogsCurrent(void)
-{
-    return refuse("cuLogsCurrent", why_logs);
-}
-
-int cuLogsDumpToFile(void);
-int cuLogsDumpToFile(void)
-{
-    return refuse("cuLogsDumpToFile", why_logs);
-}
-
-int cuLogsDumpToMemory(void);
-int cuLogsDumpToMemory(void)
-{
-    return refuse("cuLogsDumpToMemory", why_logs);
-}
-
-int cuLogsRegisterCallback(void);
-int cuLogsRegisterCallback(void)
-{
-    return refuse("cuLogsRegisterCallback", why_logs);
-}
-
-int cuLogsUnregisterCallback(void);
-int cuLogsUnregisterCallback(void)
-{
-    return refuse("cuLogsUnregisterCallback", why_logs);
-}
-
-int cuMemBatchDecompressAsync(void);
-int cuMemBatchDecompressAsync(void)
-{
-    return refuse("cuMemBatchDecompressAsync", why_decompress);
-}
-
-int cuMemBatchDecompressAsync_ptsz(void);
-int cuMemBatchDecompressAsync_ptsz(void)
-{
-    return refuse("cuMemBatchDecompressAsync_ptsz", why_decompress);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuMulticastAddDevice(void);
-int cuMulticastAddDevice(void)
-{
-    return refuse("cuMulticastAddDevice", why_multicast);
-}
-
-int cuMulticastBindAddr(void);
-int cuMulticastBindAddr(void)
-{
-    return refuse("cuMulticastBindAddr", why_multicast);
-}
-
-int cuMulticastBindMem(void);
-int cuMulticastBindMem(void)
-{
-    return refuse("cuMulticastBindMem", why_multicast);
-}
-
-int cuMulticastCreate(void);
-int cuMulticastCreate(void)
-{
-    return refuse("cuMulticastCreate", why_multicast);
-}
-
-int cuMulticastGetGranularity(void);
-int cuMulticastGetGranularity(void)
-{
-    return refuse("cuMulticastGetGranularity", why_multicast);
-}
-
-int cuMulticastUnbind(void);
-int cuMulticastUnbind(void)
-{
-    return refuse("cuMulticastUnbind", why_multicast);
-}
-
-int cuProfilerInitialize(void);
-int cuProfilerInitialize(void)
-{
-    return refuse("cuProfilerInitialize", why_profiler);
 }
 
 int cuSignalExternalSemaphoresAsync(void);

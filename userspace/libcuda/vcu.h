@@ -120,8 +120,20 @@ uint32_t vcu_handle_count(enum vgp_handle_type type);
 /* One line for a finished entry point: name(arguments) = RESULT time thread. */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Refuses: writes the why line and returns r. */
-#define VCU_REFUSE(r, name, ...) (vcu_trace_on ? (vcu_why(name, __VA_ARGS__), (r)) : (r))
+/* Refuses: writes the why line, remembers it for the error log, and returns r. */
+#define VCU_REFUSE(r, name, ...)                                                                   \
+    (vcu_logs_reason(name, __VA_ARGS__), vcu_trace_on ? (vcu_why(name, __VA_ARGS__), (r)) : (r))
+
+/* ---- vcu_logs.c: the error log of cuLogs* --------------------------------------------------- */
+
+/* Why the running call of this thread is about to fail; `call` is a constant, the entry point's name
+   or the beginning of it. */
+void vcu_logs_reason(const char *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An entry point has failed: one line, callbacks. Results that are no errors are passed over. */
+void vcu_logs_failure(const char *call, CUresult r);
+/* Reads CUDA_LOG_FILE; when the library is loaded. In the child of a fork. */
+void vcu_logs_init(void);
+void vcu_logs_forked(void);
 
 /* ---- vcu_error.c ---------------------------------------------------------------------------- */
 

@@ -151,6 +151,7 @@ CUresult vcu_check_init(void)
 
 static void in_child(void)
 {
+    vcu_logs_forked();
     if (vcu.state == VCU_READY || vcu.connected) {
         vcu.state = VCU_FORKED; /* first: nothing below may be used by the child */
         vcu.transport.ops->forked(&vcu.transport);
@@ -162,6 +163,7 @@ static void in_child(void)
 __attribute__((constructor)) static void library_loaded(void)
 {
     vcu_trace_init();
+    vcu_logs_init();
     vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);
 }

@@ -74,6 +74,7 @@ def wrapper(sym, name, params, twin, caller):
     else:
         o.append(f'    CUresult r = {call};')
     o += ['    if (__builtin_expect(vcu_trace_on, 0))'] + trace(sym, params)
+    o += ['    if (__builtin_expect(r != CUDA_SUCCESS, 0))', f'        vcu_logs_failure("{sym}", r);']
     return o + ['    return r;', '}', '']
 
 
@@ -155,10 +156,13 @@ def render_unsupported(d):
          ' * cuda.h is not included: the parameters do not matter here. */',
          '#define CUDA_ERROR_NOT_INITIALIZED 3', '#define CUDA_ERROR_NOT_SUPPORTED 801', '',
          'void vcu_trace_refusal(const char *name, const char *why);', 'int vcu_check_init(void);',
+         'void vcu_logs_reason(const char *call, const char *fmt, ...);',
+         'void vcu_logs_failure(const char *call, int result);',
          '', '/* As with any call, before cuInit the answer is NOT_INITIALIZED. */',
          'static int refuse(const char *name, const char *why)', '{',
-         '    int r = vcu_check_init();', '    if (r != 0)', '        return r;',
-         '    vcu_trace_refusal(name, why);', '    return CUDA_ERROR_NOT_SUPPORTED;', '}', '']
+         '    int r = vcu_check_init();', '    if (r == 0) {', '        vcu_trace_refusal(name, why);',
+         '        vcu_logs_reason(name, "%s", why);', '        r = CUDA_ERROR_NOT_SUPPORTED;', '    }',
+         '    vcu_logs_failure(name, r);', '    return r;', '}', '']
     for k, text in d.reasons.items():
         if any(u.reason == k for u in d.unsupported):
             o.append(f'static const char why_{k}[] = "{text}";')

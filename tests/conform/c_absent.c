@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/* What a device may lack: the arguments are checked, then the answer is the documented one. */
+#define CUDA_ENABLE_DEPRECATED 1 /* names that are still exported */
+#include "conform.h"
+
+#include <cudaProfiler.h>
+#include <unistd.h>
+
+static int has(CUdevice_attribute a)
+{
+    int v = 0;
+
+    NEED(cuDeviceGetAttribute(&v, a, 0));
+    return v;
+}
+
+CASE(absent_luid, CF_CTX)
+{
+    unsigned mask = 0;
+    char luid[8];
+
+    RC("device", cuDeviceGetLuid(luid, &mask, 99), CUDA_ERROR_INVALID_DEVICE);
+    RC("null", cuDeviceGetLuid(NULL, &mask, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("mask_null", cuDeviceGetLuid(luid, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("linux", cuDeviceGetLuid(luid, &mask, 0), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+CASE(absent_features, CF_CTX)
+{
+    CUDA_LAUNCH_PARAMS launch = {.function = cf_func("k_nop"), .gridDimX = 1, .gridDimY = 1,
+                                 .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUmemDecompressParams work = {0};
+    CUlibrary lib = NULL;
+    size_t at = 7;
+    void *p = NULL;
+
+    RC("rdma_target",
+       cuFlushGPUDirectRDMAWrites(7, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("rdma_scope",
+       cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 7),
+       CUDA_ERROR_INVALID_VALUE);
+    if (!has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
+        RC("rdma",
+           cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                      CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+           CUDA_ERROR_NOT_SUPPORTED);
+    RC("devices_null", cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("devices_none", cuLaunchCooperativeKernelMultiDevice(&launch, 0, 0),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("devices_flags", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0x80),
+       CUDA_ERROR_INVALID_VALUE);
+    if (!has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH))
+        RC("devices", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0),
+           CUDA_ERROR_NOT_SUPPORTED);
+    NEED(cuLibraryLoadData(&lib, cf_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    RC("profiler", cuProfilerInitialize("", "", CU_OUT_CSV), CUDA_ERROR_NOT_SUPPORTED);
+    RC("unified_null", cuLibraryGetUnifiedFunction(NULL, lib, "k_nop"), CUDA_ERROR_INVALID_VALUE);
+    RC("unified_name", cuLibraryGetUnifiedFunction(&p, lib, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("unified", cuLibraryGetUnifiedFunction(&p, lib, "k_nop"), CUDA_ERROR_NOT_FOUND);
+    NEED(cuLibraryUnload(lib));
+    RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_true("decompress_index", at == SIZE_MAX);
+    RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    if (!has(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
+        RC("decompress", cuMemBatchDecompressAsync(&work, 1, 0, &at, NULL),
+           CUDA_ERROR_NOT_SUPPORTED);
+}
+
+CASE(absent_multicast, CF_CTX)
+{
+    CUmulticastObjectProp prop = {.numDevices = 1, .size = 2 << 20};
+    CUmemGenericAllocationHandle h = 0;
+    size_t n = 0;
+
+    RC("null", cuMulticastCreate(NULL, &prop), CUDA_ERROR_INVALID_VALUE);
+    RC("prop_null", cuMulticastCreate(&h, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("granularity_null", cuMulticastGetGranularity(NULL, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
+       CUDA_ERROR_INVALID_VALUE);
+    if (has(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED))
+        return;
+    RC("create", cuMulticastCreate(&h, &prop), CUDA_ERROR_NOT_SUPPORTED);
+    RC("granularity", cuMulticastGetGranularity(&n, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
+       CUDA_ERROR_NOT_SUPPORTED);
+    RC("add", cuMulticastAddDevice(0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("add_device", cuMulticastAddDevice(0, 99), CUDA_ERROR_INVALID_DEVICE);
+    RC("bind", cuMulticastBindMem(0, 0, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("bind_address", cuMulticastBindAddr(0, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unbind", cuMulticastUnbind(0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+CASE(absent_process, CF_CTX)
+{
+    CUprocessState state = 9;
+    int tid = 0;
+
+    OK("state", cuCheckpointProcessGetState((int)getpid(), &state));
+    cf_u64("running", state, CU_PROCESS_STATE_RUNNING);
+    RC("state_null", cuCheckpointProcessGetState((int)getpid(), NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("state_nobody", cuCheckpointProcessGetState(-5, &state), CUDA_ERROR_INVALID_VALUE);
+    RC("unlock", cuCheckpointProcessUnlock((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
+    RC("checkpoint", cuCheckpointProcessCheckpoint((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
+    RC("restore", cuCheckpointProcessRestore((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
+    RC("thread_null", cuCheckpointProcessGetRestoreThreadId((int)getpid(), NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* a physical GPU's driver would do it, and stop this process */
+        RC("lock", cuCheckpointProcessLock((int)getpid(), NULL), CUDA_ERROR_NOT_SUPPORTED);
+        RC("thread", cuCheckpointProcessGetRestoreThreadId((int)getpid(), &tid),
+           CUDA_ERROR_NOT_SUPPORTED);
+    }
+}
+
+static void notified(CUasyncNotificationInfo *info, void *user, CUasyncCallbackHandle h)
+{
+    (void)info;
+    (void)user;
+    (void)h;
+}
+
+CASE(absent_notification, CF_CTX)
+{
+    CUasyncCallbackHandle h = NULL, h2 = NULL;
+
+    RC("device", cuDeviceRegisterAsyncNotification(99, notified, NULL, &h),
+       CUDA_ERROR_INVALID_DEVICE);
+    RC("function", cuDeviceRegisterAsyncNotification(0, NULL, NULL, &h), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuDeviceRegisterAsyncNotification(0, notified, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    CUresult r = cuDeviceRegisterAsyncNotification(0, notified, NULL, &h);
+    if (r == CUDA_ERROR_NOT_SUPPORTED && cf_real())
+        return;
+    OK("register", r);
+    OK("register_2", cuDeviceRegisterAsyncNotification(0, notified, &h, &h2));
+    cf_true("handles", h && h2 && h != h2);
+    OK("unregister", cuDeviceUnregisterAsyncNotification(0, h));
+    RC("unregister_again", cuDeviceUnregisterAsyncNotification(0, h), CUDA_ERROR_INVALID_VALUE);
+    OK("unregister_2", cuDeviceUnregisterAsyncNotification(0, h2));
+}
