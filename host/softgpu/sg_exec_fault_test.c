@@ -59,6 +59,22 @@ static void test_faults(void)
     expect_fault("one address for all lanes, outside", KERNEL("",
                  "ld.global.v2.u32 {%r9, %r10}, [%rd0+16384];\nst.global.u32 [%rd1], %r10;"), 32, SG_ERR_ADDRESS, 0,
                  "read of 8 bytes");
+    expect_fault("a row of words read across the end", KERNEL("",
+                 "ld.global.u32 %r9, [%rd1+16320];\nst.global.u32 [%rd1], %r9;"), 32, SG_ERR_ADDRESS, 16, "read of 4");
+    expect_fault("a row of pairs read across the end", KERNEL("",
+                 "mul.wide.u32 %rd3, %r1, 8;\nadd.u64 %rd3, %rd3, %rd0;\nld.global.v2.u32 {%r9, %r10}, [%rd3+16256];\n"
+                 "st.global.u32 [%rd1], %r10;"), 32, SG_ERR_ADDRESS, 16, "read of 8");
+    expect_fault("a row of words written across the end", KERNEL("", "st.global.u32 [%rd1+16320], %r1;"), 32,
+                 SG_ERR_ADDRESS, 16, "write of 4");
+    expect_fault("a row of words across the end of shared memory", KERNEL(".shared .b32 s[20];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nst.shared.u32 [%r9], %r1;"), 32, SG_ERR_ADDRESS, 20,
+                 "shared");
+    expect_fault("the same, read", KERNEL(".shared .b32 s[40];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nld.shared.u32 %r10, [%r9+80];\nst.global.u32 [%rd1], %r10;"),
+                 32, SG_ERR_ADDRESS, 20, "shared");
+    expect_fault("a misaligned row of shared memory", KERNEL(".shared .b32 s[40];\n",
+                 "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nld.shared.u32 %r10, [%r9+2];\nst.global.u32 [%rd1], %r10;"),
+                 32, SG_ERR_MISALIGNED, 0, "misaligned");
     expect_fault("write outside global memory", KERNEL("",
                  "setp.eq.u32 %p1, %r1, 3;\n@%p1 st.global.u32 [16], %r9;"), 32, SG_ERR_ADDRESS, 3,
                  "write of 4 bytes at global address 0x10");

@@ -28,7 +28,7 @@ struct vreg {
 
 /* Out of line: a memory access that has to be checked lane by lane. */
 struct stub {
-    size_t jumps[8]; /* places to patch */
+    size_t jumps[12]; /* places to patch */
     u32 njumps;
     size_t back;
     u32 insn, n; /* the first handler that is called, and how many */
@@ -94,7 +94,7 @@ struct jop {
     emit_fn emit; /* false: nothing was written, call the handler */
     u32 arg;
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[];
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[], sg_jit_ops_shm[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {

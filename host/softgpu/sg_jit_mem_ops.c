@@ -1,46 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native loads and stores. All 32 addresses are checked at once against the allocation that the
- * instruction touched last, as the handlers do; what does not fit goes to the handler, out of line.
- * Operands are all in registers before the check: what the way out of line has to save is known.
+ * Native loads and stores of global memory; what they have in common with others. All 32 addresses are
+ * checked at once against the allocation that the instruction touched last, as the handlers do; what does
+ * not fit goes to the handler, out of line. Operands are all in registers before the check: what the way
+ * out of line has to save is known. Where all lanes run, addresses in a row are looked for.
  */
-#include "sg_jit_int.h"
+#include "sg_jit_mem_ops.h"
 
 #ifdef SG_JIT
 
-#define FULL_BYTE 255u
-
-static const struct vop VPADDD = {M0F, P66, 0, 0xfe}, VPSUBQ = {M0F, P66, 1, 0xfb},
-                        VPORQ = {M0F, P66, 1, 0xeb}, VPORD = {M0F, P66, 0, 0xeb},
-                        TERNLOGQ = {M3A, P66, 1, 0x25}, SHIFT_D = {M0F, P66, 0, 0x72},
-                        SHIFT_Q = {M0F, P66, 1, 0x73}, BCAST_R32 = {M38, P66, 0, 0x7c},
-                        BCAST_R64 = {M38, P66, 1, 0x7c}, CMPUQ = {M3A, P66, 1, 0x1e},
-                        CMPUD = {M3A, P66, 0, 0x1e}, TESTNMQ = {M38, PF3, 1, 0x27},
-                        TESTNMD = {M38, PF3, 0, 0x27}, TESTMQ = {M38, P66, 1, 0x27},
-                        TESTMD = {M38, P66, 0, 0x27}, GATHERQD = {M38, P66, 0, 0x91},
-                        GATHERQQ = {M38, P66, 1, 0x91}, GATHERDD = {M38, P66, 0, 0x90},
-                        SCATTERQD = {M38, P66, 0, 0xa1}, SCATTERDD = {M38, P66, 0, 0xa0},
-                        EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
-                        MOVQD = {M38, PF3, 0, 0x35}, BCAST_M32 = {M38, P66, 0, 0x58},
-                        BCAST_M64 = {M38, P66, 1, 0x59}, MOVQ_R = {M0F, P66, 1, 0x7e}, VMOV = {M0F, P66, 1, 0x6f};
-
-/* arg: bytes of an element, elements << 8, sign << 12, store << 13 */
-#define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
-#define SIGN (1u << 12)
-#define STORE (1u << 13)
-
-static u32 dest(const struct sg_insn *in, u32 k)
+void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
 {
-    return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
-}
-
-static void jump_slow(struct jit *j, struct stub *s, u32 cond)
-{
-    if (s && s->njumps < 8)
+    if (s && s->njumps < sizeof(s->jumps) / sizeof(s->jumps[0]))
         s->jumps[s->njumps++] = jcc(B(j), cond);
 }
 
-static void done(struct jit *j, struct stub *s)
+void sg_jit_joined(struct jit *j, struct stub *s)
 {
     if (!s)
         return;
@@ -50,7 +25,7 @@ static void done(struct jit *j, struct stub *s)
         s->after[i] = j->v[i];
 }
 
-static void spin_mark(struct jit *j, const struct sg_insn *in)
+void sg_jit_spin(struct jit *j, const struct sg_insn *in)
 {
     if (!(in->aux & SG_AUX_SPIN))
         return;
@@ -80,28 +55,7 @@ static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 al
         }
     }
     KORTESTW(b, 1);
-    jump_slow(j, s, JNE);
-}
-
-static void check_lanes32(struct jit *j, struct stub *s, u32 align)
-{
-    struct buf *b = B(j);
-
-    KZERO(b, 1);
-    for (u32 h = 0; h < 2; h++) {
-        sg_jit_lanes(j, 2, h, false);
-        ev(b, CMPUD, 3, 4 + h, 1, 2, 0);
-        put8(b, 6);
-        KORW(b, 1, 1, 3);
-        if (align > 1) {
-            ev(b, SHIFT_D, 6, 2, 4 + h, 0, 0);
-            put8(b, (u32)(32 - __builtin_ctz(align)));
-            ev(b, TESTMD, 3, 2, 2, 2, 0);
-            KORW(b, 1, 1, 3);
-        }
-    }
-    KORTESTW(b, 1);
-    jump_slow(j, s, JNE);
+    sg_jit_slow(j, s, JNE);
 }
 
 /* What is to be checked: [value + low, value + high) of each lane, in the allocation of entry idx. */
@@ -120,19 +74,19 @@ static void range_of(struct jit *j, struct stub *s, const struct check *k)
 
     alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
     alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
-    jump_slow(j, s, JNE);
+    sg_jit_slow(j, s, JNE);
     if (k->write) {
         rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
         put8(b, 0x80);
         mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
         put8(b, 0);
-        jump_slow(j, s, JE);
+        sg_jit_slow(j, s, JE);
     }
     alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));
     alu_mem(b, true, 0x8b, RDX, G_CTA, r + (s32)offsetof(struct sg_mem_range, end));
     alu_reg(b, true, 0x29, RDX, RCX);
     alu_imm(b, true, 5, RDX, (u32)(k->high - k->low));
-    jump_slow(j, s, JB);
+    sg_jit_slow(j, s, JB);
     if (k->low)
         alu_imm(b, true, 5, RCX, (u32)k->low);
 }
@@ -164,7 +118,7 @@ static void check_global(struct jit *j, struct stub *s, const struct check *k, c
         put8(b, 2);
     }
     KORTESTB(b, 1);
-    jump_slow(j, s, JAE); /* carry: all ones */
+    sg_jit_slow(j, s, JAE); /* carry: all ones */
 }
 
 /* The same for one address for all lanes, which stays in RAX. */
@@ -177,12 +131,61 @@ static void check_flat(struct jit *j, struct stub *s, const struct check *k, u32
     if (k->align > 1) {
         put8(b, 0xa8); /* test al, align - 1 */
         put8(b, k->align - 1);
-        jump_slow(j, s, JNE);
+        sg_jit_slow(j, s, JNE);
     }
     alu_reg(b, true, 0x89, RSI, RAX);
     alu_reg(b, true, 0x29, RSI, RCX);
     alu_reg(b, true, 0x39, RSI, RDX);
-    jump_slow(j, s, JA);
+    sg_jit_slow(j, s, JA);
+}
+
+/* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
+static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
+    {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
+    {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120,
+     128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248}};
+static const u32 every_second[2][16] __attribute__((aligned(64))) = {
+    {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
+    {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
+
+/* Are all lanes' addresses in a row, each n words? Returns what to patch for the way of others. */
+static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
+{
+    struct buf *b = B(j);
+
+    mov_imm64(b, RSI, (u64)(uintptr_t)in_row[n - 1]);
+    ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
+    for (u32 h = 0; h < 4; h++) {
+        evm(b, VPADDQ, 2 + (h & 1), 0, RSI, (s32)(64 * h), 64, 0, 0);
+        ev(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0);
+        put8(b, 0);
+    }
+    KORTESTB(b, 1);
+    return jcc(b, JAE);
+}
+
+/* Loads from [RAX + disp] on, n words for each lane. */
+static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
+{
+    struct buf *b = B(j);
+
+    if (n == 2) {
+        mov_imm64(b, RSI, (u64)(uintptr_t)every_second);
+        evm(b, VMOV, 0, 0, RSI, 0, 64, 0, 0);
+        evm(b, VMOV, 1, 0, RSI, 64, 64, 0, 0);
+    }
+    for (u32 h = 0; h < 2; h++) {
+        const s32 at = disp + (s32)(64 * n * h);
+
+        for (u32 k = 0; k < n; k++)
+            evm(b, VMOVU, d[k][h], 0, RAX, at, 64, 0, 0);
+        if (n == 1)
+            continue;
+        evm(b, VMOVU, 2, 0, RAX, at + 64, 64, 0, 0);
+        ev(b, PERMT2D, d[0][h], 0, 2, 0, 0);
+        ev(b, PERMT2D, d[1][h], 1, 2, 0, 0);
+    }
 }
 
 /* With lanes missing, often the upper half is: jumps over what is for them. Returns what to patch. */
@@ -222,7 +225,7 @@ static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
 }
 
 /* The low 8 or 16 bits only, extended. */
-static void cut(struct jit *j, u32 v, u32 size, bool sign)
+void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
 {
     if (size == 4)
         return;
@@ -328,11 +331,10 @@ static void set_flag(struct jit *j, const struct group *g, u32 value)
     put8(B(j), value);
 }
 
-/* Checks what a load touches: together with others, or alone. */
-static void check_load(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4], u32 arg)
+/* Checks what a load touches together with others. False, nothing written: it is alone. */
+static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
 {
-    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
-    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
+    struct check k = {.idx = in->idx};
     struct group *g = NULL, fresh;
 
     for (u32 i = 0; i < j->ngroups; i++)
@@ -343,20 +345,20 @@ static void check_load(struct jit *j, struct stub *s, const struct sg_insn *in, 
         put8(B(j), 0x80);
         mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
         put8(B(j), 0);
-        jump_slow(j, s, JE);
-        return;
+        sg_jit_slow(j, s, JE);
+        return true;
     }
-    if (open_group(j, in, &fresh)) {
-        g = &j->groups[j->ngroups++];
-        *g = fresh;
-        k.low = g->low;
-        k.high = g->high;
-        k.align = g->align;
-        set_flag(j, g, 0);
-    }
+    if (!open_group(j, in, &fresh))
+        return false;
+    g = &j->groups[j->ngroups++];
+    *g = fresh;
+    k.low = g->low;
+    k.high = g->high;
+    k.align = g->align;
+    set_flag(j, g, 0);
     check_global(j, s, &k, ad);
-    if (g)
-        set_flag(j, g, 1);
+    set_flag(j, g, 1);
+    return true;
 }
 
 /* Is the instruction behind this load of 16 bits that of the next 16 bits? */
@@ -379,7 +381,7 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s = sg_jit_stub(j);
     u32 d[4][4];
 
-    spin_mark(j, in);
+    sg_jit_spin(j, in);
     check_flat(j, s, &k, ad);
     for (u32 i = 0; i < n; i++)
         for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++) {
@@ -387,22 +389,47 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
             evm(B(j), size == 8 ? BCAST_M64 : BCAST_M32, d[i][h], 0, RAX, (s32)in->imm + (s32)(i * size),
                 size == 8 ? 8 : 4, 0, 0);
             if (size < 4)
-                cut(j, d[i][h], size, arg & SIGN);
+                sg_jit_cut(j, d[i][h], size, arg & SIGN);
         }
     for (u32 i = 0; i < n; i++)
         for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
             sg_jv_bind(j, dest(in, i), h, d[i][h]);
     sg_jv_unpin(j);
-    done(j, s);
+    sg_jit_joined(j, s);
     return true;
+}
+
+/* What a load gives, lane by lane. */
+static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4], bool two)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15;
+
+    for (u32 h = 0; h < 4 && size == 8; h++) {
+        sg_jit_lanes(j, 1, h, true);
+        evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
+    }
+    for (u32 h = 0; h < 2 && size < 8 && n == 1; h++) {
+        gather32(j, d[0][h], ad, h, (s32)in->imm);
+        if (two) {
+            ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
+            put8(B(j), 16);
+        }
+        sg_jit_cut(j, d[0][h], size, arg & SIGN);
+    }
+    for (u32 k = 0; k < n && n > 1; k += 2)
+        for (u32 h = 0; h < 2; h++)
+            gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
-    const bool two = pair(j, in, arg);
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = size == 8 ? 4 : 2;
+    const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
+    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
+    size_t others = 0, end = 0;
     struct stub *s;
     u32 ad[4], d[4][4];
+    bool checked;
 
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
@@ -413,33 +440,27 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     s = sg_jit_stub(j);
     if (s)
         s->n = two ? 2 : 1;
-    spin_mark(j, in);
-    check_load(j, s, in, ad, arg);
-    if (size == 8) {
-        for (u32 h = 0; h < 4; h++) {
-            d[0][h] = sg_jv_new(j);
-            sg_jit_lanes(j, 1, h, true);
-            evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
-        }
-    } else if (n == 1) {
-        for (u32 h = 0; h < 2; h++) {
-            d[0][h] = sg_jv_new(j);
-            gather32(j, d[0][h], ad, h, (s32)in->imm);
-            if (two) {
-                d[1][h] = sg_jv_new(j);
-                ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
-                put8(B(j), 16);
-            }
-            cut(j, d[0][h], size, arg & SIGN);
-        }
-    } else {
-        for (u32 k = 0; k < n; k += 2)
-            for (u32 h = 0; h < 2; h++) {
-                d[k][h] = sg_jv_new(j);
-                d[k + 1][h] = sg_jv_new(j);
-                gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
-            }
+    for (u32 i = 0; i < (two ? 2 : n); i++) /* before ways part: it may write registers back */
+        for (u32 h = 0; h < chunks; h++)
+            d[i][h] = sg_jv_new(j);
+    sg_jit_spin(j, in);
+    checked = check_group(j, s, in, ad);
+    if (row) {
+        others = row_test(j, ad, n);
+        if (checked)
+            ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
+        else
+            check_flat(j, s, &k, ad[0]);
+        row_load(j, d, n, (s32)in->imm);
+        end = jmp(B(j));
+        patch(B(j), others, B(j)->n);
     }
+    k.high = in->imm + touched(arg);
+    if (!checked)
+        check_global(j, s, &k, ad);
+    gather(j, in, arg, ad, d, two);
+    if (row)
+        patch(B(j), end, B(j)->n);
     if (two) {
         for (u32 h = 0; h < 2; h++)
             sg_jv_bind(j, in->d, h, d[0][h]);
@@ -449,11 +470,11 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     }
     sg_jv_kill(j, &(struct sg_insn){.a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST,
                                     .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 15);
-    for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
-            sg_jv_bind(j, dest(in, k), h, d[two ? 1 : k][h]);
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < chunks; h++)
+            sg_jv_bind(j, dest(in, i), h, d[two ? 1 : i][h]);
     sg_jv_unpin(j);
-    done(j, s);
+    sg_jit_joined(j, s);
     return true;
 }
 
@@ -461,6 +482,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 n = arg >> 8 & 15, bytes = 4 * n;
     struct buf *b = B(j);
+    size_t others, end = 0;
     struct stub *s;
     u32 ad[4], v[4][2];
 
@@ -472,129 +494,31 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < 2; h++)
             v[k][h] = sg_jv_get(j, dest(in, k), h);
     s = sg_jit_stub(j);
+    if (n == 1 && !j->masked) {
+        others = row_test(j, ad, 1);
+        check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
+        for (u32 h = 0; h < 2; h++)
+            evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
+        end = jmp(b);
+        patch(b, others, b->n);
+    }
     check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < 2; h++) {
+            const size_t skip = skip_upper(j, h);
+
             ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);
             put8(b, 1);
             sg_jit_lanes(j, 1, 2 * h, true);
             sg_jit_lanes(j, 2, 2 * h + 1, true);
             evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
             evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
+            skipped(j, skip);
         }
+    if (end)
+        patch(b, end, b->n);
     sg_jv_unpin(j);
-    done(j, s);
-    return true;
-}
-
-/* ---- shared memory: offsets of 32 bits into the buffer of the block ---- */
-
-/* Registers 4 and 5: the offsets with imm; RAX: the buffer. */
-static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
-                         u32 touch, u32 align)
-{
-    struct buf *b = B(j);
-
-    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
-    alu_imm(b, false, 5, RCX, touch);
-    jump_slow(j, s, JB);
-    ev(b, BCAST_R32, 1, 0, RCX, 0, 0);
-    if (in->imm) {
-        mov_imm64(b, RAX, (u32)in->imm);
-        ev(b, BCAST_R32, 0, 0, RAX, 0, 0);
-    }
-    for (u32 h = 0; h < 2; h++) {
-        if (in->imm)
-            ev(b, VPADDD, 4 + h, ad[h], 0, 0, 0);
-        else
-            ev(b, VMOV, 4 + h, 0, ad[h], 0, 0);
-    }
-    if (j->masked) {
-        check_lanes32(j, s, align);
-        alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
-        return;
-    }
-    if (align > 1) {
-        ev(b, VPORD, 2, 4, 5, 0, 0);
-        ev(b, SHIFT_D, 6, 2, 2, 0, 0);
-        put8(b, (u32)(32 - __builtin_ctz(align)));
-        ev(b, TESTNMD, 1, 2, 2, 0, 0);
-    }
-    for (u32 h = 0; h < 2; h++) {
-        ev(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0);
-        put8(b, 2);
-    }
-    KORTESTW(b, 1);
-    jump_slow(j, s, JAE);
-    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
-}
-
-static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
-    struct buf *b = B(j);
-    struct stub *s;
-    u32 ad[2], d[4][2];
-
-    for (u32 h = 0; h < 2; h++)
-        ad[h] = sg_jv_get(j, in->a, h);
-    s = sg_jit_stub(j);
-    spin_mark(j, in);
-    check_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
-    for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++) {
-            d[k][h] = sg_jv_new(j);
-            sg_jit_lanes(j, 1, h, false);
-            evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
-            cut(j, d[k][h], size, arg & SIGN);
-        }
-    for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++)
-            sg_jv_bind(j, dest(in, k), h, d[k][h]);
-    sg_jv_unpin(j);
-    done(j, s);
-    return true;
-}
-
-static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const u32 n = arg >> 8 & 15;
-    struct buf *b = B(j);
-    struct stub *s;
-    u32 ad[2], v[4][2];
-
-    for (u32 h = 0; h < 2; h++)
-        ad[h] = sg_jv_get(j, in->a, h);
-    for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++)
-            v[k][h] = sg_jv_get(j, dest(in, k), h);
-    s = sg_jit_stub(j);
-    check_shared(j, s, in, ad, 4 * n, 4 * n);
-    for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++) {
-            sg_jit_lanes(j, 1, h, false);
-            evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
-        }
-    sg_jv_unpin(j);
-    done(j, s);
-    return true;
-}
-
-/* ---- kernel parameters at a constant offset, checked by the decoder ---- */
-
-static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const bool wide = (arg & 15) == 8;
-    struct buf *b = B(j);
-
-    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, params));
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
-        const u32 d = sg_jv_new(j);
-
-        evm(b, wide ? BCAST_M64 : BCAST_M32, d, 0, RAX, (s32)in->imm, wide ? 8 : 4, 0, 0);
-        sg_jv_bind(j, in->d, h, d);
-        sg_jv_unpin(j);
-    }
+    sg_jit_joined(j, s);
     return true;
 }
 
@@ -610,16 +534,6 @@ const struct jop sg_jit_ops_mem[] = {
     {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
     {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
     {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
-    {"ld.s.b32", e_ld_s, MEM(4, 1)},
-    {"ld.s.u16", e_ld_s, MEM(2, 1)},
-    {"ld.s.u8", e_ld_s, MEM(1, 1)},
-    {"ld.s.v2.b32", e_ld_s, MEM(4, 2)},
-    {"ld.s.v4.b32", e_ld_s, MEM(4, 4)},
-    {"st.s.b32", e_st_s, MEM(4, 1) | STORE},
-    {"st.s.v2.b32", e_st_s, MEM(4, 2) | STORE},
-    {"st.s.v4.b32", e_st_s, MEM(4, 4) | STORE},
-    {"ld.p.b32", e_ld_p, MEM(4, 1)},
-    {"ld.p.b64", e_ld_p, MEM(8, 1)},
     {NULL, NULL, 0},
 };
 
