@@ -10,6 +10,7 @@
 #include "sg_graph.h"
 
 _Atomic unsigned sg_captures;
+static struct sg_capture *captures; /* under the lock */
 
 void sg_capture_put(struct sg_capture *c)
 {
@@ -68,8 +69,45 @@ CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from)
     return CUDA_SUCCESS;
 }
 
+void sg_capture_list(struct sg_capture *c)
+{
+    c->next = captures;
+    c->pprev = &captures;
+    if (c->next)
+        c->next->pprev = &c->next;
+    captures = c;
+    atomic_fetch_add(&sg_captures, 1);
+}
+
+CUresult sg_capture_check_unsafe(void)
+{
+    const struct sg_tls *t;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!atomic_load(&sg_captures) || !(t = sg_tls()) ||
+        t->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    for (struct sg_capture *c = captures; c; c = c->next) {
+        bool mine = pthread_equal(c->thread, pthread_self());
+
+        /* As cuThreadExchangeStreamCaptureMode is documented. */
+        if (mine ? c->mode == CU_STREAM_CAPTURE_MODE_RELAXED
+                 : c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL ||
+                       t->capture_mode != CU_STREAM_CAPTURE_MODE_GLOBAL)
+            continue;
+        c->invalid = true;
+        r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r != CUDA_SUCCESS ? sg_fail(r, "not while a stream captures in this mode") : r;
+}
+
 void sg_capture_close(struct sg_capture *c)
 {
+    *c->pprev = c->next;
+    if (c->next)
+        c->next->pprev = c->pprev;
     c->ended = true;
     c->origin = NULL;
     atomic_fetch_sub(&sg_captures, 1);

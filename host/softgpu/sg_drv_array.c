@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sg_array.h"
+#include "sg_graph.h"
 
 #define SG_ARRAY(var, h)                                                                           \
     SG_AUTO struct sg_array *var = NULL;                                                           \
@@ -33,6 +34,7 @@ CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIP
     CUresult r;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!pHandle || !pAllocateArray)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_array_new(ctx, pAllocateArray, &a);
@@ -135,6 +137,7 @@ CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     CUresult r;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!pHandle || !pMipmappedArrayDesc)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_mipmap_new(ctx, pMipmappedArrayDesc, numMipmapLevels, &m);

@@ -29,7 +29,7 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
         sg_obj_get(&s->obj);
         c->streams[c->nstreams++] = s;
         c->origin = s;
-        atomic_fetch_add(&sg_captures, 1);
+        sg_capture_list(c);
     } else {
         free(c->streams);
     }

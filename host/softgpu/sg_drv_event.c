@@ -344,6 +344,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    SG_NOT_CAPTURING();
     if (recorded_elsewhere(e, &seq))
         return sg_ipc_event_done(e->ipc, seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     if (!event_state(e, &s, &seq))
@@ -362,6 +363,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_CAPTURED_EVENT;
+    SG_NOT_CAPTURING();
     if (recorded_elsewhere(e, &seq)) {
         sg_ipc_event_wait(e->ipc, seq);
         return CUDA_SUCCESS;

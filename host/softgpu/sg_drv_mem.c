@@ -19,6 +19,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     CUresult r;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!dptr || !bytesize)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_mem_alloc(ctx, SG_MEM_DEVICE, bytesize, 0, 0, &addr);
@@ -55,6 +56,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
     CUresult r;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_mem_alloc(ctx, SG_MEM_MANAGED, bytesize, 0, 0, &addr);
@@ -83,6 +85,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     struct sg_mem_info info;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!dptr)
         return CUDA_SUCCESS;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
@@ -142,6 +145,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     void *p;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!pp || !bytesize || (Flags & ~(unsigned)SG_HOST_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -167,6 +171,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!p || !sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_HOST)
         return CUDA_ERROR_INVALID_VALUE;
     drain_owner(&info, ctx);
@@ -176,6 +181,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
 CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!p || !bytesize || (Flags & ~(unsigned)SG_REGISTER_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
@@ -197,6 +203,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_REGISTERED)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sg_int.h"
+#include "sg_graph.h"
 
 CUresult sg_file_read(const char *path, void **out)
 {
@@ -50,6 +50,7 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
     CUresult r;
 
     SG_CTX(ctx);
+    SG_NOT_CAPTURING();
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_image_load(image, SIZE_MAX, sg_cc(ctx->device), &img);

@@ -130,6 +130,7 @@ struct sg_capture {
     pthread_t thread;
     unsigned long long id;
     bool invalid, ended;
+    struct sg_capture *next, **pprev; /* all that have not ended */
 };
 
 /* The last nodes of a captured stream: what comes next depends on them. */
@@ -219,6 +220,12 @@ CUresult sg_capture_check_legacy(struct sg_stream *s);
 /* For calls that wait or ask: 900 (and the capture is lost) on a captured stream. */
 CUresult sg_capture_check_wait(struct sg_stream *s);
 CUresult sg_capture_check_ctx(struct sg_ctx *ctx); /* the same for all streams of a context */
+/*
+ * For calls that are potentially unsafe while a stream captures (they may synchronise, or use the
+ * legacy stream): 900, and the captures whose mode forbids it to this thread are lost.
+ */
+CUresult sg_capture_check_unsafe(void);
+void sg_capture_list(struct sg_capture *c); /* it has begun; under the lock */
 void sg_capture_abandon(struct sg_stream *s);      /* s is being destroyed */
 void sg_capture_close(struct sg_capture *c);       /* lets its streams go; under the lock */
 bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
@@ -243,6 +250,13 @@ bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
         var = SG_LOOKUP((h), SG_T_GRAPH);                                                          \
         if (!var)                                                                                  \
             return CUDA_ERROR_INVALID_VALUE;                                                       \
+    } while (0)
+/* For the calls that a capture forbids, after the context is checked. */
+#define SG_NOT_CAPTURING()                                                                         \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_capture_check_unsafe();                                               \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
     } while (0)
 #define SG_NODE(var, h)                                                                            \
     SG_AUTO struct sg_node *var = NULL;                                                            \

@@ -1782,16 +1782,7 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
     return r;
 }
 
-static CUresult body_cuEventQuery(CUevent hEvent)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventQuery(hEvent);
-}
-
+#define body_cuEventQuery vcu_cuEventQuery
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1804,16 +1795,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuEventSynchronize(CUevent hEvent)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventSynchronize(hEvent);
-}
-
+#define body_cuEventSynchronize vcu_cuEventSynchronize
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;

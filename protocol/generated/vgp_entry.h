@@ -34,6 +34,8 @@ CUresult vcu_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64
 CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags);
 CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream);
 CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags);
+CUresult vcu_cuEventQuery(CUevent hEvent);
+CUresult vcu_cuEventSynchronize(CUevent hEvent);
 CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream);
 CUresult vcu_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream);
 CUresult vcu_cuGraphExecDestroy(CUgraphExec hGraphExec);

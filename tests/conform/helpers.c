@@ -12,8 +12,14 @@ static CUmodule module;
 
 CUmodule cf_module(void)
 {
-    if (!module)
+    if (!module) {
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+        /* Loading is potentially unsafe while a stream captures: say that it is meant. */
+        NEED(cuThreadExchangeStreamCaptureMode(&mode));
         NEED(cuModuleLoadData(&module, cf_ptx));
+        NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    }
     return module;
 }
 

@@ -210,6 +210,22 @@ void vcu_hostfunc_expect(uint32_t runs);
 /* Captures of this process that have begun and not ended. While there are any, what is otherwise sent
    without waiting for an answer waits for it: its error belongs to the call itself. */
 extern _Atomic uint32_t vcu_captures;
+/* Is a call that may synchronise, or use the legacy stream, forbidden to this thread by a capture?
+   Then the capture is lost. */
+CUresult vcu_capture_forbids(const char *call);
+static inline CUresult vcu_capture_unsafe(const char *call)
+{
+    return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0, 1)
+               ? CUDA_SUCCESS
+               : vcu_capture_forbids(call);
+}
+/* vcu_check_context() for such calls. */
+static inline CUresult vcu_check_uncaptured(const char *call)
+{
+    CUresult res = vcu_check_context();
+
+    return res != CUDA_SUCCESS ? res : vcu_capture_unsafe(call);
+}
 /* Is the stream part of a capture? Asks the worker while there are captures, else no. */
 bool vcu_stream_captured(CUstream stream);
 /* A call that no capture survives was made on a captured stream: UNSUPPORTED, and the capture is

@@ -17,6 +17,7 @@ struct capture {
     uint64_t context; /* of the stream */
     uint32_t thread;  /* that began it */
     CUstreamCaptureMode mode;
+    bool spoilt; /* by another thread, which cannot name this thread's per-thread stream */
 };
 
 _Atomic uint32_t vcu_captures;
@@ -101,6 +102,99 @@ CUresult vcu_capture_spoil(const char *call, CUstream stream)
     vgp_call_vgpStreamInvalidateCapture(stream);
     return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
                       "cannot be captured; the capture of the stream is lost");
+}
+
+/* What cuThreadExchangeStreamCaptureMode is documented to forbid to this thread. */
+static bool forbids(const struct capture *c, uint32_t thread)
+{
+    if (c->thread == thread)
+        return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+/* The next stream whose capture is lost by it, or NULL. Per-thread streams of others are marked. */
+static CUstream next_forbidding(uint32_t thread, bool *any)
+{
+    CUstream found = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct capture *c = captures; c != NULL && found == NULL; c = c->next) {
+        if (!forbids(c, thread) || c->spoilt)
+            continue;
+        c->spoilt = true;
+        *any = true;
+        if (c->stream != CU_STREAM_PER_THREAD || c->thread == thread)
+            found = c->stream;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static bool still_forbidden(uint32_t thread)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct capture *c = captures; c != NULL; c = c->next)
+        any |= forbids(c, thread);
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+CUresult vcu_capture_forbids(const char *call)
+{
+    uint32_t thread = vcu_thread()->number;
+    CUstream stream;
+    bool any = false;
+
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !still_forbidden(thread))
+        return CUDA_SUCCESS;
+    while ((stream = next_forbidding(thread, &any)) != NULL)
+        vgp_call_vgpStreamInvalidateCapture(stream);
+    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
+                      "not while a stream captures in this mode; the capture is lost");
+}
+
+/* The capture that began on this stream was lost while nobody could tell the worker. */
+static void tell_spoilt(CUstream stream)
+{
+    bool spoilt = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct capture *c = captures; c != NULL; c = c->next)
+        spoilt |= is_stream(c, stream) && c->spoilt && stream == CU_STREAM_PER_THREAD;
+    pthread_mutex_unlock(&lock);
+    if (spoilt)
+        vgp_call_vgpStreamInvalidateCapture(stream);
+}
+
+/* A captured event is an error of its own, which the worker knows. */
+static CUresult check_event(const char *call, CUevent hEvent)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (__builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0, 1))
+        return CUDA_SUCCESS;
+    res = vgp_call_cuEventQuery(hEvent);
+    return res == CUDA_SUCCESS || res == CUDA_ERROR_NOT_READY ? vcu_capture_unsafe(call) : res;
+}
+
+CUresult vcu_cuEventQuery(CUevent hEvent)
+{
+    CUresult res = check_event("cuEventQuery", hEvent);
+
+    return res != CUDA_SUCCESS ? res : vgp_call_cuEventQuery(hEvent);
+}
+
+CUresult vcu_cuEventSynchronize(CUevent hEvent)
+{
+    CUresult res = check_event("cuEventSynchronize", hEvent);
+
+    return res != CUDA_SUCCESS ? res : vgp_call_cuEventSynchronize(hEvent);
 }
 
 CUresult vcu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -221,6 +315,7 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
         return CUDA_ERROR_ILLEGAL_STATE;
     if (!may_end(hStream))
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    tell_spoilt(hStream);
     res = vgp_call_vgpStreamEndCapture(hStream, &graph);
     if (res == CUDA_ERROR_ILLEGAL_STATE || res == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
         return res;

@@ -79,7 +79,7 @@ void vcu_hostmem_end(struct vcu_memory *m)
 CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct vcu_memory m = { .kind = VCU_MEM_HOST, .flags = Flags };
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -124,7 +124,7 @@ static CUresult take(void *p, bool registered, struct vcu_place *place)
 CUresult vcu_cuMemFreeHost(void *p)
 {
     struct vcu_place place;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemFreeHost");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -143,7 +143,7 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     bool read_only = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
     bool whole, socket;
     struct vcu_place place;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemHostRegister");
     int rc;
 
     if (res != CUDA_SUCCESS)
@@ -201,7 +201,7 @@ CUresult vcu_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 CUresult vcu_cuMemHostUnregister(void *p)
 {
     struct vcu_place place;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemHostUnregister");
 
     if (res != CUDA_SUCCESS)
         return res;

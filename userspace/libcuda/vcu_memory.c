@@ -286,7 +286,7 @@ bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
 
 CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemAlloc");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -301,7 +301,7 @@ CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
                                 size_t Height, unsigned int ElementSizeBytes)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemAllocPitch");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -318,7 +318,7 @@ CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 {
     struct vcu_memory m = { .kind = VCU_MEM_MANAGED };
     uint64_t va;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemAllocManaged");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -347,7 +347,7 @@ CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct vcu_place p;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuMemFree");
 
     if (res != CUDA_SUCCESS)
         return res;

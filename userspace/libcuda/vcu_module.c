@@ -217,7 +217,7 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
 {
     struct vcu_jit jit;
     uint64_t handle;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuModuleLoadDataEx");
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -247,7 +247,7 @@ CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
 {
     struct vcu_jit jit = { 0 };
     uint64_t handle;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_uncaptured("cuModuleLoad");
 
     if (res != CUDA_SUCCESS)
         return res;

@@ -60,7 +60,7 @@ CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CU
 /* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 static CUresult check_array(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_uncaptured(call);
 
     if (r != CUDA_SUCCESS)
         return r;
