@@ -45,7 +45,8 @@ static void test_texture_objects(void **state)
     IS(cuSurfObjectGetResourceDesc(&rr, o), INVALID_VALUE);
     OK(cuTexObjectDestroy(o));
     IS(cuTexObjectDestroy(o), INVALID_VALUE);
-    IS(cuTexObjectDestroy(0), INVALID_VALUE);
+    OK(cuTexObjectDestroy(0));
+    OK(cuSurfObjectDestroy(0));
     IS(cuTexObjectGetResourceDesc(&rr, o), INVALID_VALUE);
     IS(cuTexObjectCreate(NULL, &r, &t, NULL), INVALID_VALUE);
     IS(cuTexObjectCreate(&o, NULL, &t, NULL), INVALID_VALUE);

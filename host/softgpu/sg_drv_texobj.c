@@ -103,14 +103,23 @@ static CUresult withdraw(struct sg_texobj *o)
     return CUDA_SUCCESS;
 }
 
+/* 0 is no object; NVIDIA's samples destroy it, and ask whether that went well. */
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
 {
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!texObject)
+        return CUDA_SUCCESS;
     SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
     return withdraw(o);
 }
 
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
 {
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!surfObject)
+        return CUDA_SUCCESS;
     SG_TEXOBJ(o, surfObject, SG_T_SURFOBJ);
     return withdraw(o);
 }

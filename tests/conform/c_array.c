@@ -186,6 +186,8 @@ CASE(array_handles, CF_CTX | CF_UB)
     OK("destroy", cuTexObjectDestroy(o));
     RC("twice", cuTexObjectDestroy(o), CUDA_ERROR_INVALID_VALUE);
     RC("invented", cuTexObjectDestroy(0x123456789ull), CUDA_ERROR_INVALID_VALUE);
+    OK("destroy_none", cuTexObjectDestroy(0));
+    OK("destroy_no_surface", cuSurfObjectDestroy(0));
 }
 
 /* Nodes, made and captured, with pinned and with pageable memory. */

@@ -247,7 +247,7 @@ static CUresult destroy(uint64_t number, bool surface)
     CUresult res = vcu_check_context();
     struct object **p, *o;
 
-    if (res != CUDA_SUCCESS)
+    if (res != CUDA_SUCCESS || number == 0) /* 0 is no object; NVIDIA's samples destroy it */
         return res;
     pthread_mutex_lock(&lock);
     p = find_locked(number, surface);
