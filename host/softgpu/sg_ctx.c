@@ -173,6 +173,7 @@ static void ctx_free(struct sg_obj *obj)
         sg_obj_put(&ctx->legacy->obj);
     }
     pthread_mutex_destroy(&ctx->issue);
+    sg_coredump_forget(ctx);
     free(ctx);
 }
 
@@ -228,5 +229,6 @@ void sg_ctx_teardown(struct sg_ctx *ctx)
     sg_mem_release_owned(ctx);
     /* The primary context comes back as another incarnation: nothing of the old may match it. */
     ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    sg_coredump_forget(ctx);
     reset_settings(ctx);
 }

@@ -285,8 +285,11 @@ struct sg_ctx {
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
+    struct sg_coredump *coredump; /* sg_drv_coredump.c; NULL until a setting is its own */
     _Atomic uint32_t peers[SG_MAX_PEERS]; /* ids of contexts whose memory this one's kernels reach */
 };
+
+void sg_coredump_forget(struct sg_ctx *ctx);
 
 struct sg_device {
     pthread_mutex_t lock; /* guards the fields below */

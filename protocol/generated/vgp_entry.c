@@ -9181,6 +9181,66 @@ CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
     return r;
 }
 
+#define body_cuCoredumpGetAttribute vcu_cuCoredumpGetAttribute
+CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCoredumpGetAttribute(attrib, value, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCoredumpGetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
+                       (int)attrib,
+                       (const void *)value,
+                       r == CUDA_SUCCESS && size ? (unsigned long long)*size : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCoredumpGetAttribute", r);
+    return r;
+}
+
+#define body_cuCoredumpGetAttributeGlobal vcu_cuCoredumpGetAttributeGlobal
+CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCoredumpGetAttributeGlobal(attrib, value, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCoredumpGetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
+                       (int)attrib,
+                       (const void *)value,
+                       r == CUDA_SUCCESS && size ? (unsigned long long)*size : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCoredumpGetAttributeGlobal", r);
+    return r;
+}
+
+#define body_cuCoredumpSetAttribute vcu_cuCoredumpSetAttribute
+CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCoredumpSetAttribute(attrib, value, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCoredumpSetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
+                       (int)attrib,
+                       (const void *)value,
+                       r == CUDA_SUCCESS && size ? (unsigned long long)*size : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCoredumpSetAttribute", r);
+    return r;
+}
+
+#define body_cuCoredumpSetAttributeGlobal vcu_cuCoredumpSetAttributeGlobal
+CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCoredumpSetAttributeGlobal(attrib, value, size);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCoredumpSetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
+                       (int)attrib,
+                       (const void *)value,
+                       r == CUDA_SUCCESS && size ? (unsigned long long)*size : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCoredumpSetAttributeGlobal", r);
+    return r;
+}
+
 #define body_cuLogsCurrent vcu_cuLogsCurrent
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {

@@ -405,6 +405,10 @@ CUresult vcu_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t co
 CUresult vcu_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
 CUresult vcu_cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out);
 CUresult vcu_cuLogsUnregisterCallback(CUlogsCallbackHandle callback);
+CUresult vcu_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult vcu_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult vcu_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult vcu_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags);
 CUresult vcu_cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags);
 CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags);

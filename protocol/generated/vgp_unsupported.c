@@ -31,32 +31,7 @@ static const char why_graphs[] = "graph nodes of external semaphores are not ser
 static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
-static const char why_coredump[] = "GPU core dumps would be written by the worker, which may write no files";
 static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
-
-int cuCoredumpGetAttribute(void);
-int cuCoredumpGetAttribute(void)
-{
-    return refuse("cuCoredumpGetAttribute", why_coredump);
-}
-
-int cuCoredumpGetAttributeGlobal(void);
-int cuCoredumpGetAttributeGlobal(void)
-{
-    return refuse("cuCoredumpGetAttributeGlobal", why_coredump);
-}
-
-int cuCoredumpSetAttribute(void);
-int cuCoredumpSetAttribute(void)
-{
-    return refuse("cuCoredumpSetAttribute", why_coredump);
-}
-
-int cuCoredumpSetAttributeGlobal(void);
-int cuCoredumpSetAttributeGlobal(void)
-{
-    return refuse("cuCoredumpSetAttributeGlobal", why_coredump);
-}
 
 int cuCtxFromGreenCtx(void);
 int cuCtxFromGreenCtx(void)

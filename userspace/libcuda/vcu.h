@@ -157,11 +157,15 @@ struct vcu_context {
     unsigned cache_config;   /* CUfunc_cache, kept locally */
     unsigned shared_config;  /* CUsharedconfig, kept locally */
     struct vcu_cls *storage; /* vcu_export_table.c: context-local storage, under its own lock */
+    struct vcu_coredump *coredump; /* vcu_coredump.c: NULL until a setting is its own */
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
 struct vcu_context *vcu_context_find(CUcontext ctx);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
 uint64_t vcu_context_add_primary(int device);
+
+/* ---- vcu_coredump.c: a context's own settings go with it ---- */
+void vcu_coredump_forget(struct vcu_context *c);
 
 /* ---- vcu_export_table.c --------------------------------------------------------------------- */
 

@@ -159,6 +159,7 @@ CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 static void forget_contents(struct vcu_context *c)
 {
     vcu_cls_clear(c);
+    vcu_coredump_forget(c);
     vcu_capture_forget_context(c->handle);
     vcu_memory_forget(c->handle);
     vcu_modules_forget(c->handle);
