@@ -118,6 +118,7 @@ struct sg_warp {
     uint32_t slices;
     bool spin; /* something of a spin loop ran in this slice */
     bool hold;  /* a group that is not the lowest has its turn */
+    uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
     bool native_ok[4]; /* native code: addresses of a group of loads were checked together */
     bool sync_force; /* nobody else can come: run the synchronising instruction as it is */
     uint32_t ngroups; /* groups put aside */

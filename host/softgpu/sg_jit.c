@@ -5,7 +5,6 @@
  * reads them (sg_jit_live.c).
  */
 #include "sg_jit_int.h"
-#include "sg_profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,147 +113,6 @@ bool sg_jit_room(struct buf *b, size_t n)
     return true;
 }
 
-/* ---- calls of handlers and ways out ---- */
-
-static bool is_span(sg_fn fn)
-{
-    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode ||
-           fn == sg_jit_ctl.flat;
-}
-
-static void jump_to(struct jit *j, size_t at, u32 insn)
-{
-    if (!sg_grow(&j->jumps, &j->cap_jumps, j->njumps, sizeof(*j->jumps))) {
-        j->b.failed = true;
-        return;
-    }
-    j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
-}
-
-#define EXIT UINT32_MAX
-
-/* A handler is compiled code that uses SSE: with the upper halves of the registers in use, its first such
- * instruction would take hundreds of cycles. No register's contents are kept across a call. */
-static void call_handler(struct jit *j, u32 insn, const char *why)
-{
-    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
-    const struct sg_insn *in = &j->code->insns[insn];
-    struct buf *b = B(j);
-    u64 *count = sg_profile_counter(j->code->name, sg_op_name(in[is_span(in->fn)].fn),
-                                    is_span(in->fn) && !*why ? " in a mode or under a predicate" : why);
-
-    if (count) {
-        mov_imm64(b, RAX, (u64)(uintptr_t)count);
-        put8(b, 0x48); /* inc qword [rax] */
-        put8(b, 0xff);
-        put8(b, 0x00);
-    }
-
-    for (size_t k = 0; k < sizeof(vzeroupper); k++)
-        put8(b, vzeroupper[k]);
-    alu_reg(b, true, 0x89, RDI, G_WARP);
-    mov_imm64(b, RSI, (u64)(uintptr_t)in);
-    mov_imm64(b, RAX, (u64)(uintptr_t)in->fn);
-    put8(b, 0xff);
-    put8(b, 0xd0); /* call rax */
-}
-
-/* Returns step with w->ip at an instruction. */
-static void leave_at(struct jit *j, u32 insn, u32 step)
-{
-    struct buf *b = B(j);
-
-    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
-    alu_mem(b, true, 0x89, RAX, G_WARP, offsetof(struct sg_warp, ip));
-    mov_imm64(b, RAX, step);
-    jump_to(j, jmp(b), EXIT);
-}
-
-static void generic(struct jit *j, u32 i, u32 good)
-{
-    struct buf *b = B(j);
-
-    sg_jv_flush(j);
-    sg_jv_forget(j);
-    call_handler(j, i, "");
-    if (good)
-        alu_imm(b, false, 7, RAX, good);
-    else
-        alu_reg(b, false, 0x85, RAX, RAX);
-    jump_to(j, jcc(b, JNE), EXIT);
-}
-
-static void count(struct jit *j, u32 n)
-{
-    alu_mem(B(j), true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, icount));
-    alu_imm(B(j), true, 0, RAX, n);
-    alu_mem(B(j), true, 0x89, RAX, G_CTA, offsetof(struct sg_cta, icount));
-}
-
-/* With lanes waiting elsewhere: those that wait lower than insn go first. */
-static void check_waiting(struct jit *j, u32 insn)
-{
-    struct buf *b = B(j);
-    size_t skip;
-
-    if (!j->masked)
-        return;
-    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
-    alu_mem(b, true, 0x3b, RAX, G_WARP, offsetof(struct sg_warp, min_wait));
-    skip = jcc(b, JB);
-    leave_at(j, insn, SG_RESCHED);
-    patch(b, skip, b->n);
-}
-
-/* To a block, over its budget when it lies behind. */
-static void go_to(struct jit *j, u32 from, u32 to)
-{
-    struct buf *b = B(j);
-    size_t skip;
-
-    if (to <= from) {
-        alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, budget));
-        alu_imm(b, false, 5, RAX, 1);
-        alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, budget));
-        skip = jcc(b, 15); /* jg */
-        leave_at(j, to, SG_YIELD);
-        patch(b, skip, b->n);
-    }
-    check_waiting(j, to);
-    jump_to(j, jmp(b), to);
-}
-
-/* A conditional branch at the end of a block: all lanes one way, or as the interpreter does it. */
-static void branch(struct jit *j, u32 i)
-{
-    const struct sg_insn *in = &j->code->insns[i];
-    const u32 to = (u32)((s64)i + in->imm);
-    struct buf *b = B(j);
-    const bool not = in->fn == sg_jit_ctl.bra_not;
-    size_t none, all;
-
-    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
-    if (j->masked) {
-        alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
-        alu_reg(b, false, 0x21, RAX, RCX);
-    } else {
-        alu_reg(b, false, 0x85, RAX, RAX);
-    }
-    none = jcc(b, JE);
-    if (j->masked)
-        alu_reg(b, false, 0x39, RAX, RCX);
-    else
-        alu_imm(b, false, 7, RAX, SG_FULL);
-    all = jcc(b, JE);
-    call_handler(j, i, ": lanes part"); /* the lanes part: it returns something to do for the interpreter */
-    jump_to(j, jmp(b), EXIT);
-    patch(b, not ? none : all, b->n);
-    go_to(j, i, to);
-    patch(b, not ? all : none, b->n);
-    check_waiting(j, i + 1);
-    jump_to(j, jmp(b), i + 1);
-}
-
 /* ---- blocks ---- */
 
 static bool is_bar(sg_fn fn)
@@ -279,7 +137,7 @@ static void find_leaders(struct jit *j)
             j->leader[i + 1] = 1;
         } else if (is_bar(in->fn) || in->fn == sg_jit_ctl.brx || in->fn == sg_jit_ctl.exit) {
             j->leader[i + 1] = 1;
-        } else if (is_span(in->fn)) {
+        } else if (sg_jit_is_span(in->fn)) {
             for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)
                 j->leader[i + k] = 2;
             i += in->aux;
@@ -299,84 +157,79 @@ static bool harmless_mode(const struct sg_insn *in)
     return in->aux == 1 && (in->imm & 0x6000) == 0;
 }
 
+u32 sg_jit_insn(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    const struct jop *o;
+    bool pure = false;
+
+    j->cur = i;
+    if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext || (in->fn == sg_jit_ctl.wsync && !j->masked))
+        return 1; /* all lanes are here */
+    if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
+        o = sg_jit_find(in[1].fn, &pure);
+        if (o && (o->arg & 0x80000000u))
+            return 1;
+    }
+    if (in->fn == sg_jit_ctl.flat) {
+        o = sg_jit_find(in[1].fn, &pure);
+        j->cur = i + 1;
+        if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
+            sg_jv_unpin(j);
+            return 2;
+        }
+    }
+    if (sg_jit_is_span(in->fn)) {
+        sg_jit_generic(j, i, SG_JUMP);
+        return 1 + in->aux;
+    }
+    o = sg_jit_find(in->fn, &pure);
+    if (o && pure && (j->kill[i] & F_DEAD)) /* nobody reads what it gives */
+        return 1;
+    j->skip = 0;
+    if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
+        sg_jit_generic(j, i, SG_NEXT);
+    sg_jv_unpin(j);
+    return 1 + j->skip;
+}
+
 static void block(struct jit *j, u32 first)
 {
     const struct sg_code *c = j->code;
     struct buf *b = B(j);
-    u32 i = first, done = 0;
+    u32 i = first;
 
     sg_jv_forget(j);
     j->ngroups = 0;
     while (i < c->ninsns && (i == first || j->leader[i] != 1)) {
         const struct sg_insn *in = &c->insns[i];
-        const struct jop *o;
-        bool pure;
 
-        done++;
-        j->cur = i;
         if (sg_jit_is_branch(in->fn)) {
             sg_jv_flush(j);
-            count(j, done);
+            sg_jit_count(j, i + 1 - first);
             if (in->fn == sg_jit_ctl.bra)
-                go_to(j, i, (u32)((s64)i + in->imm));
+                sg_jit_go_to(j, i, (u32)((s64)i + in->imm));
             else
-                branch(j, i);
+                sg_jit_branch(j, i);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.exit || in->fn == sg_jit_ctl.brx) { /* never comes back here */
+            sg_jit_count(j, i - first);
+            sg_jit_generic(j, i, SG_NEXT);
             return;
         }
         if (in->fn == sg_jit_ctl.join && j->masked) {
             sg_jv_flush(j);
-            check_waiting(j, i);
+            sg_jit_check_waiting(j, i);
         }
-        if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext ||
-            (in->fn == sg_jit_ctl.wsync && !j->masked)) {
-            i++; /* all lanes are here */
-            continue;
-        }
-        if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
-            o = sg_jit_find(in[1].fn, &pure);
-            if (o && (o->arg & 0x80000000u)) {
-                i++;
-                continue;
-            }
-        }
-        if (in->fn == sg_jit_ctl.flat) {
-            o = sg_jit_find(in[1].fn, &pure);
-            j->cur = i + 1;
-            if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
-                sg_jv_unpin(j);
-                i += 2;
-                continue;
-            }
-        }
-        if (is_span(in->fn)) {
-            generic(j, i, SG_JUMP);
-            i += 1 + in->aux;
-            done += in->aux;
-            continue;
-        }
-        o = sg_jit_find(in->fn, &pure);
-        if (o && pure && (j->kill[i] & F_DEAD)) { /* nobody reads what it gives */
-            i++;
-            continue;
-        }
-        if (in->fn == sg_jit_ctl.exit || in->fn == sg_jit_ctl.brx) { /* never comes back here */
-            count(j, done - 1);
-            generic(j, i, SG_NEXT);
-            return;
-        }
-        j->skip = 0;
-        if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
-            generic(j, i, SG_NEXT);
-        sg_jv_unpin(j);
-        i += 1 + j->skip;
-        done += j->skip;
+        i += sg_jit_insn(j, i);
     }
     sg_jv_flush(j);
-    count(j, done);
+    sg_jit_count(j, i - first);
     if (i < c->ninsns)
-        jump_to(j, jmp(b), i);
+        sg_jit_jump_to(j, jmp(b), i);
     else
-        leave_at(j, c->ninsns - 1, SG_JUMP);
+        sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
 }
 
 /* The way in for the interpreter. */
@@ -397,9 +250,9 @@ static void outside(struct jit *j, u32 i)
     mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
     put8(b, 0xff);
     j->masked = false;
-    jump_to(j, jcc(b, JE), i);
+    sg_jit_jump_to(j, jcc(b, JE), i);
     j->masked = true;
-    jump_to(j, jmp(b), i);
+    sg_jit_jump_to(j, jmp(b), i);
 }
 
 static void common_exit(struct jit *j)
@@ -423,9 +276,9 @@ static void emit_stub(struct jit *j, const struct stub *s)
         if (s->v[i].key != NO_KEY && s->v[i].dirty)
             sg_jv_store(j, i, s->v[i].key);
     for (u32 k = 0; k < s->n; k++) {
-        call_handler(j, s->insn + k, ": not all in one place");
+        sg_jit_call_handler(j, s->insn + k, ": not all in one place");
         alu_reg(b, false, 0x85, RAX, RAX);
-        jump_to(j, jcc(b, JNE), EXIT);
+        sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
     }
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->after[i].key != NO_KEY)

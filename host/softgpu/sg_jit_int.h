@@ -133,6 +133,27 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
     return sg_jit_flat(j, in->d) ? 1 : wide ? 4 : 2;
 }
 
+/* Compiles instruction i, which is no branch and no exit; how many it and those compiled with it are. */
+u32 sg_jit_insn(struct jit *j, u32 i);
+
+/* ---- calls, branches, ways out (sg_jit_flow.c) ---- */
+#define JIT_EXIT UINT32_MAX /* as an instruction: back to the run loop */
+bool sg_jit_is_span(sg_fn fn); /* a mark in front of instructions that run as one */
+/* The jump at `at` goes to the block at insn. */
+void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
+/* why: what VGPU_SOFT_PROFILE says behind the handler's name. */
+void sg_jit_call_handler(struct jit *j, u32 insn, const char *why);
+/* Calls the handler with everything in memory; out unless it says good. */
+void sg_jit_generic(struct jit *j, u32 i, u32 good);
+void sg_jit_count(struct jit *j, u32 n); /* n instructions were run */
+/* Returns step with w->ip at an instruction. */
+void sg_jit_leave_at(struct jit *j, u32 insn, u32 step);
+/* With lanes waiting elsewhere: those that wait lower than insn go first. */
+void sg_jit_check_waiting(struct jit *j, u32 insn);
+void sg_jit_go_to(struct jit *j, u32 from, u32 to);
+/* The conditional branch at the end of a block. */
+void sg_jit_branch(struct jit *j, u32 i);
+
 /* ---- liveness (sg_jit_live.c) ---- */
 /* Fills j->kill; leaves it all 0, which is always right, when there is no memory or too much to do. */
 void sg_jit_find_kills(struct jit *j);
