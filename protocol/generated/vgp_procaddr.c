@@ -147,12 +147,14 @@ extern void cuFuncSetSharedSize(void);
 extern void cuGLCtxCreate(void);
 extern void cuGLCtxCreate_v2(void);
 extern void cuGLGetDevices(void);
+extern void cuGLGetDevices_v2(void);
 extern void cuGLInit(void);
 extern void cuGLMapBufferObject(void);
 extern void cuGLMapBufferObjectAsync(void);
-extern void cuGLMapBufferObjectAsync_ptsz(void);
-extern void cuGLMapBufferObject_ptds(void);
+extern void cuGLMapBufferObjectAsync_v2(void);
+extern void cuGLMapBufferObjectAsync_v2_ptsz(void);
 extern void cuGLMapBufferObject_v2(void);
+extern void cuGLMapBufferObject_v2_ptds(void);
 extern void cuGLRegisterBufferObject(void);
 extern void cuGLSetBufferObjectMapFlags(void);
 extern void cuGLUnmapBufferObject(void);
@@ -674,6 +676,7 @@ extern void cuUserObjectCreate(void);
 extern void cuUserObjectRelease(void);
 extern void cuUserObjectRetain(void);
 extern void cuVDPAUCtxCreate(void);
+extern void cuVDPAUCtxCreate_v2(void);
 extern void cuVDPAUGetDevice(void);
 extern void cuWaitExternalSemaphoresAsync(void);
 extern void cuWaitExternalSemaphoresAsync_ptsz(void);
@@ -826,14 +829,14 @@ const struct vgp_proc vgp_procs[] = {
     {"cuFuncSetSharedMemConfig", 4020, (void *)cuFuncSetSharedMemConfig, NULL, "cuFuncSetSharedMemConfig", true},
     {"cuFuncSetSharedSize", 2000, (void *)cuFuncSetSharedSize, NULL, "cuFuncSetSharedSize", true},
     {"cuGLCtxCreate", 2000, (void *)cuGLCtxCreate, NULL, "cuGLCtxCreate", false},
-    {"cuGLCtxCreate", 3020, (void *)cuGLCtxCreate, NULL, "cuGLCtxCreate", false},
+    {"cuGLCtxCreate", 3020, (void *)cuGLCtxCreate_v2, NULL, "cuGLCtxCreate_v2", false},
     {"cuGLGetDevices", 4010, (void *)cuGLGetDevices, NULL, "cuGLGetDevices", false},
-    {"cuGLGetDevices", 6050, (void *)cuGLGetDevices, NULL, "cuGLGetDevices", false},
+    {"cuGLGetDevices", 6050, (void *)cuGLGetDevices_v2, NULL, "cuGLGetDevices_v2", false},
     {"cuGLInit", 2000, (void *)cuGLInit, NULL, "cuGLInit", false},
-    {"cuGLMapBufferObject", 2000, (void *)cuGLMapBufferObject, (void *)cuGLMapBufferObject_ptds, "cuGLMapBufferObject", false},
-    {"cuGLMapBufferObject", 3020, (void *)cuGLMapBufferObject, (void *)cuGLMapBufferObject_ptds, "cuGLMapBufferObject", false},
-    {"cuGLMapBufferObjectAsync", 2030, (void *)cuGLMapBufferObjectAsync, (void *)cuGLMapBufferObjectAsync_ptsz, "cuGLMapBufferObjectAsync", false},
-    {"cuGLMapBufferObjectAsync", 3020, (void *)cuGLMapBufferObjectAsync, (void *)cuGLMapBufferObjectAsync_ptsz, "cuGLMapBufferObjectAsync", false},
+    {"cuGLMapBufferObject", 2000, (void *)cuGLMapBufferObject, NULL, "cuGLMapBufferObject", false},
+    {"cuGLMapBufferObject", 3020, (void *)cuGLMapBufferObject_v2, (void *)cuGLMapBufferObject_v2_ptds, "cuGLMapBufferObject_v2", false},
+    {"cuGLMapBufferObjectAsync", 2030, (void *)cuGLMapBufferObjectAsync, NULL, "cuGLMapBufferObjectAsync", false},
+    {"cuGLMapBufferObjectAsync", 3020, (void *)cuGLMapBufferObjectAsync_v2, (void *)cuGLMapBufferObjectAsync_v2_ptsz, "cuGLMapBufferObjectAsync_v2", false},
     {"cuGLRegisterBufferObject", 2000, (void *)cuGLRegisterBufferObject, NULL, "cuGLRegisterBufferObject", false},
     {"cuGLSetBufferObjectMapFlags", 2030, (void *)cuGLSetBufferObjectMapFlags, NULL, "cuGLSetBufferObjectMapFlags", false},
     {"cuGLUnmapBufferObject", 2000, (void *)cuGLUnmapBufferObject, NULL, "cuGLUnmapBufferObject", false},
@@ -1261,7 +1264,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuUserObjectRelease", 11030, (void *)cuUserObjectRelease, NULL, "cuUserObjectRelease", true},
     {"cuUserObjectRetain", 11030, (void *)cuUserObjectRetain, NULL, "cuUserObjectRetain", true},
     {"cuVDPAUCtxCreate", 3010, (void *)cuVDPAUCtxCreate, NULL, "cuVDPAUCtxCreate", false},
-    {"cuVDPAUCtxCreate", 3020, (void *)cuVDPAUCtxCreate, NULL, "cuVDPAUCtxCreate", false},
+    {"cuVDPAUCtxCreate", 3020, (void *)cuVDPAUCtxCreate_v2, NULL, "cuVDPAUCtxCreate_v2", false},
     {"cuVDPAUGetDevice", 3010, (void *)cuVDPAUGetDevice, NULL, "cuVDPAUGetDevice", false},
     {"cuWaitExternalSemaphoresAsync", 10000, (void *)cuWaitExternalSemaphoresAsync, (void *)cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", false},
 };

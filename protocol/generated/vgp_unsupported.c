@@ -171,6 +171,12 @@ int cuGLGetDevices(void)
     return refuse("cuGLGetDevices", why_graphics);
 }
 
+int cuGLGetDevices_v2(void);
+int cuGLGetDevices_v2(void)
+{
+    return refuse("cuGLGetDevices_v2", why_graphics);
+}
+
 int cuGLInit(void);
 int cuGLInit(void)
 {
@@ -183,28 +189,34 @@ int cuGLMapBufferObject(void)
     return refuse("cuGLMapBufferObject", why_graphics);
 }
 
-int cuGLMapBufferObject_ptds(void);
-int cuGLMapBufferObject_ptds(void)
-{
-    return refuse("cuGLMapBufferObject_ptds", why_graphics);
-}
-
 int cuGLMapBufferObjectAsync(void);
 int cuGLMapBufferObjectAsync(void)
 {
     return refuse("cuGLMapBufferObjectAsync", why_graphics);
 }
 
-int cuGLMapBufferObjectAsync_ptsz(void);
-int cuGLMapBufferObjectAsync_ptsz(void)
+int cuGLMapBufferObjectAsync_v2(void);
+int cuGLMapBufferObjectAsync_v2(void)
 {
-    return refuse("cuGLMapBufferObjectAsync_ptsz", why_graphics);
+    return refuse("cuGLMapBufferObjectAsync_v2", why_graphics);
+}
+
+int cuGLMapBufferObjectAsync_v2_ptsz(void);
+int cuGLMapBufferObjectAsync_v2_ptsz(void)
+{
+    return refuse("cuGLMapBufferObjectAsync_v2_ptsz", why_graphics);
 }
 
 int cuGLMapBufferObject_v2(void);
 int cuGLMapBufferObject_v2(void)
 {
     return refuse("cuGLMapBufferObject_v2", why_graphics);
+}
+
+int cuGLMapBufferObject_v2_ptds(void);
+int cuGLMapBufferObject_v2_ptds(void)
+{
+    return refuse("cuGLMapBufferObject_v2_ptds", why_graphics);
 }
 
 int cuGLRegisterBufferObject(void);
@@ -469,6 +481,12 @@ int cuVDPAUCtxCreate(void);
 int cuVDPAUCtxCreate(void)
 {
     return refuse("cuVDPAUCtxCreate", why_graphics);
+}
+
+int cuVDPAUCtxCreate_v2(void);
+int cuVDPAUCtxCreate_v2(void)
+{
+    return refuse("cuVDPAUCtxCreate_v2", why_graphics);
 }
 
 int cuVDPAUGetDevice(void);

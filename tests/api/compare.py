@@ -43,7 +43,7 @@ class Rules:
 
     def described_as_refused(self, name, phase, label, a, b):
         """refused by our libcuda, as the description says; the provider may have it"""
-        return re.sub(r'_pts[zd]$', '', name) in self.refused or name in self.refused
+        return re.sub(r'_pt(?:sz|ds)$', '', name) in self.refused or name in self.refused
 
     def provider_lacks_it(self, name, phase, label, a, b):
         """the provider alone does not have it: our libcuda answers it, or makes it from other calls"""
@@ -86,6 +86,8 @@ def main():
     excused = collections.Counter()
     failed = 0
     for key in sorted(direct.keys() | socket.keys()):
+        if key not in direct and key[0] in rules.refused:
+            continue  # of a display API: a provider need not have it
         a, b = direct.get(key, 'no such call'), socket.get(key, 'no such call')
         if a == b:
             continue

@@ -15,7 +15,7 @@ passed=0
 failed=0
 skipped=0
 mkdir -p "$out"
-rm -f "$out"/*
+rm -rf "$out"/*
 
 ok() { # NAME STATUS
     if [ "$2" -eq 0 ]; then
@@ -43,6 +43,30 @@ walk() {
     ok "every entry point of cuda.h with bad arguments, $way: $(tail -n 1 "$out/walk.$way")" $status
 }
 
+libcuda=$top_build/userspace/libcuda/libcuda.so.1
+if [ -e "$libcuda" ]; then
+    "$PYTHON" "$here/names.py" "${CC:-cc}" "$CUDA_HOME/include" "$libcuda" "$soft/libcuda.so.1" \
+        "$build/lookup" "$here/../.." >"$out/names" 2>&1
+    status=$?
+    cat "$out/names"
+    ok "the names of the driver API in all places" $status
+    # ... and that a name which is missing in one place is noticed there.
+    for place in protocol/cuda_calls.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
+        protocol/cuda_symbols.tsv:/^cuCtxGetFlags/d userspace/libcuda/testdata/dlsym_cublas.txt:s/^cuLaunchKernel$/cuMemMops/; do
+        rm -rf "$out/broken"
+        mkdir -p "$out/broken/protocol" "$out/broken/docs" "$out/broken/userspace/libcuda"
+        cp "$here/../../protocol/cuda_calls.def" "$here/../../protocol/cuda_symbols.tsv" "$out/broken/protocol/"
+        cp "$here/../../docs/calls.md" "$out/broken/docs/"
+        cp -r "$here/../../userspace/libcuda/testdata" "$out/broken/userspace/libcuda/"
+        sed -i "${place#*:}" "$out/broken/${place%%:*}"
+        "$PYTHON" "$here/names.py" "${CC:-cc}" "$CUDA_HOME/include" "$libcuda" "$soft/libcuda.so.1" \
+            "$build/lookup" "$out/broken" >"$out/names.broken" 2>&1
+        [ $? -eq 1 ] && grep -q '^FAIL: .*cu\(CtxGetFlag\|MemMops\)' "$out/names.broken"
+        ok "a name missing in ${place%%:*} is noticed" $?
+    done
+else
+    not_run "names" "$libcuda is not built"
+fi
 if [ -e "$soft/libcuda.so.1" ]; then
     walk "provider alone" env LD_LIBRARY_PATH="$soft" "$build/walk"
 else

@@ -54,6 +54,7 @@ struct wk_entry {
     const struct wk_param *params;
     uint32_t n_params;
     enum wk_state state;
+    bool beyond; /* of a display API, declared in a header of its own: called with zeroes only */
     const int *documented; /* results that cuda.h's comment lists; ends in -1; may be empty */
 };
 
