@@ -36,7 +36,10 @@ not_run() { # NAME REASON
 walk() {
     way=$1
     shift
-    "$@" >"$out/walk.$way" 2>"$out/walk.$way.err"
+    # Some calls write files: they get a folder for it.
+    rm -rf "$out/files"
+    mkdir "$out/files"
+    (cd "$out/files" && "$@") >"$out/walk.$way" 2>"$out/walk.$way.err"
     status=$?
     grep ' FAIL want ' "$out/walk.$way" | sed "s/^/FAIL: $way: /" | head -n 100
     [ $status -gt 1 ] && tail -n 3 "$out/walk.$way.err"
