@@ -148,6 +148,8 @@ static void walk(const struct wk_entry *e, enum wk_phase phase, unsigned limit)
 
         place->vector = first;
         place->again = false;
+        unlink(wk_name); /* files that other calls wrote */
+        unlink(wk_unknown_name);
         pid = fork();
         if (pid == 0)
             child(e, phase, first);

@@ -111,6 +111,10 @@ extern const char wk_ptx[];
 
 /* ---- walk_vectors.c ---- */
 
+/* What strings say: the name of a kernel, and one of nothing. As paths they are relative. */
+#define wk_name "k_none"
+#define wk_unknown_name "no_such_name"
+
 /* The n-th vector of an entry point in a phase; false when there are no more. */
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
 

@@ -84,7 +84,7 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
     uint64_t value;
 
     if (p->sub == WK_STRING) {
-        strcpy((char *)b, "k_none");
+        strcpy((char *)b, wk_name);
     } else if (p->sub == WK_VOID && (name_has(p->name, "image") || name_has(p->name, "code") ||
                                      name_has(p->name, "cubin") || strcmp(p->name, "data") == 0)) {
         strcpy((char *)b, wk_ptx);
@@ -171,7 +171,7 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
     if (strcmp(how, "NaN") == 0)
         return 0x7fc00000;
     if (strcmp(how, "unknown") == 0)
-        return (uint64_t)(uintptr_t)strcpy(wk_arena(BUFFER), "no_such_name");
+        return (uint64_t)(uintptr_t)strcpy(wk_arena(BUFFER), wk_unknown_name);
     if (strcmp(how, "{garbage}") == 0) {
         uint64_t value = 0x123456789ab0;
         unsigned char *b = wk_arena(BUFFER);
