@@ -131,13 +131,12 @@ void sg_capture_abandon(struct sg_stream *s)
         return;
     pthread_mutex_lock(&sg_graph_lock);
     c = s->front->capture;
-    if (c) {
+    /* One that was forked from the origin may go; whether it was joined is asked at the end. */
+    if (c && c->origin == s) {
         c->invalid = true;
-        if (c->origin == s) {
-            if (c->first == 0)
-                sg_obj_unregister(&c->graph->obj);
-            sg_capture_close(c);
-        }
+        if (c->own)
+            sg_obj_unregister(&c->graph->obj);
+        sg_capture_close(c);
     }
     pthread_mutex_unlock(&sg_graph_lock);
 }

@@ -8,7 +8,7 @@
 static _Atomic unsigned long long next_capture_id = 1;
 
 static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCaptureMode mode,
-                             struct sg_node *const *deps, size_t ndeps)
+                             struct sg_node *const *deps, size_t ndeps, bool own)
 {
     struct sg_capture *c = calloc(1, sizeof(*c));
     CUresult r;
@@ -21,6 +21,7 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
     sg_obj_get(&g->obj);
     c->graph = g;
     c->first = g->n;
+    c->own = own;
     c->mode = mode;
     c->thread = pthread_self();
     c->id = atomic_fetch_add(&next_capture_id, 1);
@@ -62,7 +63,7 @@ static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode,
     }
     pthread_mutex_lock(&ctx->issue);
     pthread_mutex_lock(&sg_graph_lock);
-    r = s->front->capture ? CUDA_ERROR_ILLEGAL_STATE : begin_locked(s, g, mode, deps, ndeps);
+    r = s->front->capture ? CUDA_ERROR_ILLEGAL_STATE : begin_locked(s, g, mode, deps, ndeps, made != NULL);
     pthread_mutex_unlock(&sg_graph_lock);
     pthread_mutex_unlock(&ctx->issue);
     if (r != CUDA_SUCCESS && made)
@@ -143,7 +144,7 @@ static CUresult end_locked(struct sg_stream *s, struct sg_graph **out)
     if (r == CUDA_SUCCESS) {
         *out = c->graph;
         sg_obj_get(&c->graph->obj);
-    } else if (c->first == 0) {
+    } else if (c->own) {
         sg_obj_unregister(&c->graph->obj);
     }
     sg_capture_close(c);
@@ -157,18 +158,22 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     CUresult r;
 
     SG_CTX(ctx);
-    if (!phGraph)
-        return CUDA_ERROR_INVALID_VALUE;
     r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS) {
         s = NULL;
-        return r;
+        return phGraph ? r : CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&ctx->issue);
     pthread_mutex_lock(&sg_graph_lock);
-    r = end_locked(s, &g);
+    /* Who captured to a graph of his own need not be told which it is. */
+    if (!phGraph && (!s->front->capture || s->front->capture->own))
+        r = CUDA_ERROR_INVALID_VALUE;
+    else
+        r = end_locked(s, &g);
     pthread_mutex_unlock(&sg_graph_lock);
     pthread_mutex_unlock(&ctx->issue);
+    if (!phGraph)
+        return r;
     if (r == CUDA_SUCCESS)
         *phGraph = SG_HANDLE(CUgraph, g);
     else if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&

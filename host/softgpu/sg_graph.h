@@ -129,6 +129,7 @@ struct sg_capture {
     CUstreamCaptureMode mode;
     pthread_t thread;
     unsigned long long id;
+    bool own; /* the graph was made for this capture, not given */
     bool invalid, ended;
     struct sg_capture *next, **pprev; /* all that have not ended */
 };

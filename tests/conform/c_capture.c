@@ -346,6 +346,52 @@ CASE(capture_host_func, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
+/* A graph that is there already need not be asked for; a forked stream may go once it is joined. */
+CASE(capture_to_graph_ends, CF_CTX)
+{
+    CUstream s = new_stream(), fork = new_stream();
+    CUdeviceptr p = words(N);
+    CUgraph g = NULL;
+    CUgraphExec x = NULL;
+    CUevent a = NULL, b = NULL;
+    size_t n = 0;
+
+    NEED(cuEventCreate(&a, 0));
+    NEED(cuEventCreate(&b, 0));
+    NEED(cuGraphCreate(&g, 0));
+    OK("begin", cuStreamBeginCaptureToGraph(s, g, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK("fill", cf_fill(p, N, 1, s));
+    OK("record", cuEventRecord(a, s));
+    OK("fork", cuStreamWaitEvent(fork, a, 0));
+    OK("add", add(p, N, 1, fork));
+    OK("record_fork", cuEventRecord(b, fork));
+    OK("join", cuStreamWaitEvent(s, b, 0));
+    OK("destroy_fork", cuStreamDestroy(fork));
+    OK("end", cuStreamEndCapture(s, NULL));
+    OK("nodes", cuGraphGetNodes(g, NULL, &n));
+    cf_u64("nodes_count", n, 2);
+    OK("instantiate", cuGraphInstantiate(&x, g, 0));
+    OK("launch", cuGraphLaunch(x, s));
+    OK("sync", cuStreamSynchronize(s));
+    cf_true("right", cf_filled(p, N, 2));
+    NEED(cuGraphExecDestroy(x));
+    NEED(cuGraphDestroy(g));
+    /* Without the join the end says so. */
+    NEED(cuStreamCreate(&fork, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    NEED(cf_fill(p, N, 1, s));
+    NEED(cuEventRecord(a, s));
+    NEED(cuStreamWaitEvent(fork, a, 0));
+    NEED(add(p, N, 1, fork));
+    NEED(cuStreamDestroy(fork));
+    RC("end_null", cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("unjoined", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    NEED(cuEventDestroy(a));
+    NEED(cuEventDestroy(b));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
 CASE(capture_pinned, CF_CTX)
 {
     CUstream s = new_stream();

@@ -17,6 +17,7 @@ struct capture {
     uint64_t context; /* of the stream */
     uint32_t thread;  /* that began it */
     CUstreamCaptureMode mode;
+    bool to_graph; /* that the program gave */
     bool spoilt; /* by another thread, which cannot name this thread's per-thread stream */
 };
 
@@ -242,6 +243,7 @@ static CUresult begin(const char *call, CUstream stream, CUstreamCaptureMode mod
         .context = context_of(stream),
         .thread = vcu_thread()->number,
         .mode = mode,
+        .to_graph = graph != NULL,
     };
     res = vgp_call_vgpStreamBeginCapture(stream, graph, dependencies, (uint32_t)n, edges,
                                          edges == NULL ? 0 : (uint32_t)(n * sizeof(*edges)));
@@ -299,6 +301,18 @@ static bool may_end(CUstream stream)
     return ok;
 }
 
+/* Is this a capture to a graph that the program has already? Then it need not be told again. */
+static bool to_graph(CUstream stream)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct capture *c = captures; c != NULL && !found; c = c->next)
+        found = is_stream(c, stream) && c->to_graph;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     uint64_t graph = 0;
@@ -306,9 +320,9 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (phGraph == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     hStream = vcu_stream(hStream);
+    if (phGraph == NULL && !to_graph(hStream))
+        return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
         return CUDA_ERROR_INVALID_HANDLE;
     if (atomic_load(&vcu_captures) == 0)
@@ -320,7 +334,8 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (res == CUDA_ERROR_ILLEGAL_STATE || res == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
         return res;
     vcu_capture_forget_stream(hStream);
-    *phGraph = (CUgraph)(uintptr_t)graph;
+    if (phGraph != NULL)
+        *phGraph = (CUgraph)(uintptr_t)graph;
     return res;
 }
 
