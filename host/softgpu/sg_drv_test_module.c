@@ -421,6 +421,42 @@ static void test_launch_limits(void **state)
     ctx_end(c);
 }
 
+/* Whatever a kernel needs: a block as large as it says it takes fits, as a compiler sees to. */
+static void test_registers_fit(void **state)
+{
+    static const char head[] = ".version 7.0\n.target sm_75\n.address_size 64\n", one[] =
+        ".visible .entry k%u(.param .u64 p)\n.maxntid %u, 1, 1\n{\n.reg .b32 %%r<301>; .reg .b64 %%d<2>;\n"
+        "ld.param.u64 %%d1, [p];\n";
+    CUcontext c = ctx_begin();
+    char *text = malloc(32 * 32768), *at = text, name[8];
+    CUmodule m;
+    CUfunction f;
+    int n, regs;
+
+    (void)state;
+    at += sprintf(at, "%s", head);
+    for (unsigned threads = 32; threads <= 1024; threads += 32) {
+        at += sprintf(at, one, threads, threads);
+        for (int i = 0; i < 300; i++)
+            at += sprintf(at, "ld.global.u32 %%r%d, [%%d1+%d];\n", i, 4 * i);
+        for (int i = 299; i >= 0; i--)
+            at += sprintf(at, "st.global.u32 [%%d1+%d], %%r%d;\n", 4 * i, i);
+        at += sprintf(at, "ret;\n}\n");
+    }
+    OK(cuModuleLoadData(&m, text));
+    for (unsigned threads = 32; threads <= 1024; threads += 32) {
+        sprintf(name, "k%u", threads);
+        OK(cuModuleGetFunction(&f, m, name));
+        OK(cuFuncGetAttribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+        assert_in_range(regs, 64, 255);
+        OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, (int)threads, 0));
+        assert_in_range(n, 1, 32);
+    }
+    OK(cuModuleUnload(m));
+    free(text);
+    ctx_end(c);
+}
+
 static void test_launch_is_async(void **state)
 {
     CUcontext c = ctx_begin();
@@ -561,6 +597,7 @@ const struct CMUnitTest module_tests[] = {
     cmocka_unit_test(test_library_survives_reset),
     cmocka_unit_test(test_launch_forms),
     cmocka_unit_test(test_launch_limits),
+    cmocka_unit_test(test_registers_fit),
     cmocka_unit_test(test_launch_is_async),
     cmocka_unit_test(test_device_errors),
     cmocka_unit_test(test_bounds_in_kernels),

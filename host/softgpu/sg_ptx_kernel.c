@@ -38,6 +38,14 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     return r;
 }
 
+/* So many registers that a block of so many threads fits: warps come in fours, registers by 256. */
+static uint32_t register_limit(uint32_t threads)
+{
+    const uint32_t warps = (threads + 127) / 128 * 4, limit = 65536 / warps / 256 * 256 / SG_LANES;
+
+    return limit > 255 ? 255 : limit;
+}
+
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
 {
     const struct sg_func *f = &k->module->funcs[k->func];
@@ -56,8 +64,7 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     threads = f->reqntid[0] ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
               : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2] : 1024;
     info->max_threads = threads && threads < 1024 ? (uint32_t)threads : 1024;
-    limit = 65536 / info->max_threads;
-    limit = limit > 255 ? 255 : limit;
+    limit = register_limit(info->max_threads);
     info->num_regs = 16;
     if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag) && !k->module->is_sass)
         return;
