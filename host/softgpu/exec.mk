@@ -12,7 +12,7 @@ SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_link.c sg_ptx_ini
 	sg_ptx_body.c sg_ptx_call.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_hoist.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
 	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_ptx_sel_bulk.c sg_ptx_sel_cdp.c sg_ptx_sel_video.c \
 	sg_ptx_sel_tex.c sg_tex_fetch.c sg_exec_warp.c sg_exec_cta.c \
-	sg_exec_pool.c sg_profile.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_regs.c sg_jit_live.c sg_jit_flow.c \
+	sg_exec_pool.c sg_profile.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_regs.c sg_jit_live.c sg_jit_flow.c sg_exec_block.c \
 	sg_jit_ops.c sg_jit_ops_cmp.c sg_jit_ops_half.c sg_jit_mem_ops.c sg_jit_shm_ops.c sg_jit_mem.c
 # handlers compiled once
 SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \

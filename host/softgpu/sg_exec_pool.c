@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches: blocks are handed out in ascending order to a pool of threads and the caller. Each
- * thread keeps its memory for the next launch. A cooperative launch keeps all blocks at hand and
- * goes round them, so that they may wait for each other.
+ * Launches: blocks are handed out in ascending order to a pool of threads and the caller, which
+ * sg_exec_block.c runs there.
  */
-#include "sg_exec_core.h"
+#define _GNU_SOURCE
+#include "sg_exec_run.h"
 #include "sg_jit.h"
 #include "sg_profile.h"
 
@@ -18,26 +18,9 @@
 #endif
 
 #define MAX_THREADS 256
-#define MAX_ARENA (4ull << 30)    /* bytes of one launch on one thread */
-#define KEEP_ARENA (64u << 20)    /* bytes that a thread keeps between launches */
-#define GRID_WORKSPACE 64         /* bytes: size, then the barrier word of cooperative groups */
-
-struct sg_run {
-    const struct sg_launch *l;
-    struct sg_kernel *k;
-    uint64_t total;
-    uint64_t next;       /* atomic: next block */
-    int stop;            /* atomic */
-    uint64_t icount;     /* atomic */
-    pthread_mutex_t fault_lock;
-    struct sg_fault fault;
-    uint64_t fault_block;
-    bool faulted;
-    uint32_t nworkers, active; /* under pool.lock */
-    uint32_t joined;
-    uint8_t *workspace;
-    struct sg_run *link;
-};
+#define SPIN_NS 50000     /* a thread without work looks for some so long before it sleeps: waking costs as much */
+#define PART_NS 1000000   /* between two attempts to get another processor */
+#define GRID_WORKSPACE 64 /* bytes: size, then the barrier word of cooperative groups */
 
 static struct {
     pthread_mutex_t lock;
@@ -45,7 +28,10 @@ static struct {
     struct sg_run *runs;
     uint32_t want, started;
     uint32_t idle;     /* threads that wait for work */
-    uint32_t reserved; /* of these, promised to cooperative launches that have begun */
+    uint32_t spinning; /* of these, that look at `posted` and need not be woken */
+    uint32_t reserved; /* of the idle ones, promised to cooperative launches that have begun */
+    uint32_t posted;   /* atomic: launches that had work for other threads */
+    bool may_spin;     /* each thread has a processor */
     bool relaxed;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
@@ -53,6 +39,8 @@ static struct {
 
 void sg_exec_set_threads(unsigned n)
 {
+    cpu_set_t may;
+
     if (!n) { /* asked only then: it reads a file, which a sandbox may forbid later */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -60,6 +48,7 @@ void sg_exec_set_threads(unsigned n)
     }
     pthread_mutex_lock(&pool.lock);
     pool.want = n > MAX_THREADS ? MAX_THREADS : n;
+    pool.may_spin = !sched_getaffinity(0, sizeof(may), &may) && (unsigned)CPU_COUNT(&may) >= n;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -74,406 +63,6 @@ void sg_exec_prepare(void)
 {
     sg_profile_open();
     sg_jit_init();
-}
-
-/* ---- memory of one thread ---- */
-
-struct arena {
-    uint8_t *mem;
-    size_t size;
-};
-
-static pthread_key_t arena_key;
-static pthread_once_t arena_once = PTHREAD_ONCE_INIT;
-
-static void arena_free(void *p)
-{
-    struct arena *a = p;
-
-    free(a->mem);
-    free(a);
-}
-
-static void arena_make(void)
-{
-    pthread_key_create(&arena_key, arena_free);
-}
-
-static uint8_t *arena_get(size_t size)
-{
-    struct arena *a;
-
-    pthread_once(&arena_once, arena_make);
-    a = pthread_getspecific(arena_key);
-    if (!a) {
-        a = calloc(1, sizeof(*a));
-        if (!a)
-            return NULL;
-        pthread_setspecific(arena_key, a);
-    }
-    if (a->size < size) {
-        free(a->mem);
-        a->mem = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
-        a->size = a->mem ? (size + 4095) & ~(size_t)4095 : 0;
-    }
-    if (a->mem)
-        memset(a->mem, 0, size); /* nothing of an earlier launch is visible */
-    return a->mem;
-}
-
-/* A launch that needed very much does not keep it. */
-static void arena_trim(void)
-{
-    struct arena *a;
-
-    pthread_once(&arena_once, arena_make);
-    a = pthread_getspecific(arena_key);
-    if (a && a->size > KEEP_ARENA) {
-        free(a->mem);
-        a->mem = NULL;
-        a->size = 0;
-    }
-}
-
-/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
-struct layout {
-    size_t warps, regs, local, stack, shared, total;
-    uint32_t nwarps;
-    uint32_t local_bytes, stack_words; /* per thread */
-};
-
-static size_t up(size_t n)
-{
-    return (n + 255) & ~(size_t)255;
-}
-
-static bool make_layout(const struct sg_run *run, struct layout *y)
-{
-    const struct sg_code *c = &run->k->code;
-    const struct sg_launch *l = run->l;
-    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
-
-    if (!threads || threads > 1024 || l->dynamic_shared > SG_WIN_SHARED_SIZE / 2)
-        return false;
-    y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
-    y->warps = up(sizeof(struct sg_cta));
-    y->regs = y->warps + up(y->nwarps * sizeof(struct sg_warp));
-    y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
-    y->local_bytes = c->local_bytes;
-    y->stack_words = 0;
-    if (c->calls || sg_code_has_top(c)) {
-        uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) *
-                         SG_STACK_FACTOR;
-
-        bytes = (bytes + 15) & ~15ull;
-        if (bytes > SG_WIN_LOCAL_SIZE / 2)
-            bytes = SG_WIN_LOCAL_SIZE / 2;
-        y->local_bytes += (uint32_t)bytes;
-        y->stack_words = c->calls ? (uint32_t)(bytes / 4) : 0;
-    }
-    y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
-    y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
-    y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
-    return y->total <= MAX_ARENA;
-}
-
-/* ---- one block ---- */
-
-static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
-{
-    uint32_t *p;
-
-    if (!(c->sreg_used[r / 32] >> (r & 31) & 1))
-        return;
-    p = (uint32_t *)(void *)(w->base[0] + c->sreg_offset[r]);
-    for (int i = 0; i < SG_LANES; i++)
-        p[i] = v;
-}
-
-/* Special registers that are the same for every block: nothing but this writes their slots. */
-static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
-{
-    static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
-                                    SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
-    const struct sg_code *code = c->code;
-    const struct sg_launch *l = run->l;
-    uint64_t ws = (uintptr_t)run->workspace;
-
-    for (uint32_t k = 0; k < 3; k++) {
-        fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
-        fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
-        if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
-            memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
-    }
-    fill(w, code, SG_SR_WARPID, w->index);
-    fill(w, code, SG_SR_NWARPID, 64);
-    fill(w, code, SG_SR_SMID, c->worker);
-    fill(w, code, SG_SR_NSMID, run->nworkers);
-    fill(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
-    fill(w, code, SG_SR_ENVREG2, (uint32_t)ws);
-    fill(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);
-    fill(w, code, SG_SR_TOTAL_SMEM, c->shared_bytes);
-    fill(w, code, SG_SR_ZERO, 0);
-    fill(w, code, SG_SR_ONE, 1);
-    fill(w, code, SG_SR_GRIDID, 0);
-    for (uint32_t k = 0; k < 6; k++) {
-        if (!(code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1))
-            continue;
-        for (uint32_t i = 0; i < SG_LANES; i++) {
-            const uint32_t eq = 1u << i, lt = eq - 1;
-            const uint32_t v[] = {i, eq, lt | eq, lt, ~lt, ~(lt | eq)};
-
-            ((uint32_t *)(void *)(w->base[0] + code->sreg_offset[which[k]]))[i] = v[k];
-        }
-    }
-}
-
-/* Values that are the same in every block (sg_ptx_hoist.c). */
-static void warp_hoisted(struct sg_warp *w, const struct sg_code *code)
-{
-    w->alive = SG_FULL;
-    sg_warp_set_mask(w, SG_FULL);
-    for (uint32_t i = 0; i < code->nhoisted; i++)
-        code->hoisted[i].fn(w, &code->hoisted[i]);
-}
-
-/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
-static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
-{
-    uint32_t first = w->index * SG_LANES;
-    uint32_t n = c->nthreads - first;
-
-    w->alive = n >= SG_LANES ? SG_FULL : (1u << n) - 1;
-    w->ngroups = 0;
-    w->cluster_in = 0;
-    w->cc = 0;
-    w->hold = w->spin = w->sync_force = false;
-    w->slices = 0;
-    w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
-    w->ip = c->code->insns;
-    sg_warp_set_mask(w, w->alive);
-    if (c->stack_words)
-        memset(w->sp, 0, sizeof(w->sp));
-    fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
-    fill(w, c->code, SG_SR_TOP, c->local_bytes);
-    for (uint32_t k = 0; k < 3; k++)
-        if (fresh >> k & 1)
-            fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
-}
-
-static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
-                      uint32_t worker)
-{
-    const struct sg_code *code = &run->k->code;
-    const struct sg_launch *l = run->l;
-
-    c->run = run;
-    c->code = code;
-    c->mem = l->mem;
-    c->launch = l;
-    memset(c->tex_cache, 0, sizeof(c->tex_cache));
-    c->warps = (struct sg_warp *)(void *)(mem + y->warps);
-    c->shared = mem + y->shared;
-    c->shared_bytes = code->static_shared + l->dynamic_shared;
-    if (l->dynamic_shared)
-        c->shared_bytes = code->dynamic_base + l->dynamic_shared;
-    c->local_bytes = y->local_bytes;
-    c->stack_words = y->stack_words;
-    c->params = l->params;
-    c->param_bytes = run->k->param_bytes;
-    c->nwarps = y->nwarps;
-    c->worker = worker;
-    c->workspace = run->workspace;
-    c->nthreads = l->block[0] * l->block[1] * l->block[2];
-    for (int k = 0; k < 3; k++) {
-        c->ntid[k] = l->block[k];
-        c->nctaid[k] = l->grid[k];
-    }
-    for (uint32_t i = 0; i < y->nwarps; i++) {
-        struct sg_warp *w = &c->warps[i];
-
-        w->index = i;
-        w->cta = c;
-        w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
-        w->base[1] = code->pool;
-        w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
-        w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
-        for (uint32_t j = 0; j < SG_LANES; j++) {
-            uint32_t t = i * SG_LANES + j;
-
-            w->tid[0][j] = t % l->block[0];
-            w->tid[1][j] = t / l->block[0] % l->block[1];
-            w->tid[2][j] = t / l->block[0] / l->block[1];
-        }
-        warp_sregs(w, c, run);
-        warp_hoisted(w, code);
-    }
-}
-
-static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
-{
-    const struct sg_launch *l = run->l;
-    const uint32_t id[3] = {(uint32_t)(index % l->grid[0]),
-                            (uint32_t)(index / l->grid[0] % l->grid[1]),
-                            (uint32_t)(index / l->grid[0] / l->grid[1])};
-    uint32_t fresh = c->started ? 0 : 7;
-
-    for (uint32_t k = 0; k < 3; k++) {
-        fresh |= (uint32_t)(c->ctaid[k] != id[k]) << k;
-        c->ctaid[k] = id[k];
-    }
-    c->started = true;
-    c->alive = c->nthreads;
-    c->done_warps = 0;
-    for (; c->bars; c->bars &= c->bars - 1)
-        c->bar[__builtin_ctz(c->bars)].active = false;
-    c->cluster_arrived = 0;
-    memset(c->shared, 0, c->shared_bytes);
-    for (uint32_t i = 0; i < c->nwarps; i++)
-        warp_start(&c->warps[i], c, fresh);
-}
-
-static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
-{
-    pthread_mutex_lock(&run->fault_lock);
-    if (!run->faulted || block < run->fault_block) {
-        run->fault = *f;
-        run->fault_block = block;
-        run->faulted = true;
-    }
-    pthread_mutex_unlock(&run->fault_lock);
-    __atomic_store_n(&run->stop, 1, __ATOMIC_RELEASE);
-}
-
-static void run_error(struct sg_run *run, int result, const char *what)
-{
-    struct sg_fault f = {.result = result};
-
-    snprintf(f.message, sizeof(f.message), "%s: %s", run->k->code.name, what);
-    run_fault(run, &f, UINT64_MAX);
-}
-
-/* The same, naming a thread of the block when there is one. */
-static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result,
-                      const char *what)
-{
-    if (started && sg_cta_fault(c, result, what))
-        run_fault(run, c->fault, UINT64_MAX);
-    else
-        run_error(run, result, what);
-}
-
-/* Between slices: has somebody else ended the launch? started: the block is one that has begun. */
-static bool must_stop(struct sg_run *run, struct sg_cta *c, bool started)
-{
-    const struct sg_launch *l = run->l;
-
-    if (__atomic_load_n(&run->stop, __ATOMIC_ACQUIRE))
-        return true;
-    if (l->abort_flag && *l->abort_flag) {
-        run_ended(run, c, started, SG_ERR_FAILED, "the launch was aborted");
-        return true;
-    }
-    if (l->max_instructions) {
-        uint64_t n = __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
-
-        c->icount = 0;
-        if (n > l->max_instructions) {
-            run_ended(run, c, started, SG_ERR_TIMEOUT, "the launch took too many instructions");
-            return true;
-        }
-    }
-    return false;
-}
-
-static void run_ctas(struct sg_run *run, uint32_t worker)
-{
-    struct sg_fault fault;
-    struct layout y;
-    struct sg_cta *c;
-    uint8_t *mem;
-
-    if (!make_layout(run, &y) || !(mem = arena_get(y.total))) {
-        run_error(run, SG_ERR_RESOURCES, "not enough memory for one block");
-        return;
-    }
-    c = (struct sg_cta *)(void *)mem;
-    c->fault = &fault;
-    cta_place(c, mem, &y, run, worker);
-    for (;;) {
-        uint64_t index = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
-        int r;
-
-        if (index >= run->total || must_stop(run, c, false))
-            break;
-        cta_start(c, run, index);
-        do {
-            r = sg_cta_slice(c);
-        } while (r == SG_YIELD && !must_stop(run, c, true));
-        if (r == SG_FAULTED)
-            run_fault(run, &fault, index);
-        if (r != SG_NEXT)
-            break;
-    }
-    if (sg_profile_on())
-        __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
-}
-
-/* All blocks of this worker at once: worker, worker + n, ... */
-static void run_cooperative(struct sg_run *run, uint32_t worker)
-{
-    uint64_t n = (run->total - worker + run->nworkers - 1) / run->nworkers, done = 0;
-    struct sg_fault fault;
-    struct layout y;
-    uint8_t *mem;
-
-    if (worker >= run->total)
-        return;
-    if (!make_layout(run, &y) || n > MAX_ARENA / y.total || !(mem = arena_get(n * y.total))) {
-        run_error(run, SG_ERR_RESOURCES, "not enough memory for a cooperative launch");
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
-
-        c->fault = &fault;
-        cta_place(c, mem + i * y.total, &y, run, worker);
-        cta_start(c, run, worker + i * run->nworkers);
-    }
-    while (done < n) {
-        for (uint64_t i = 0; i < n; i++) {
-            struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
-            int r;
-
-            if (c->done_warps == c->nwarps)
-                continue;
-            r = sg_cta_slice(c);
-            if (r == SG_FAULTED)
-                run_fault(run, &fault, worker + i * run->nworkers);
-            if (must_stop(run, c, true))
-                return;
-            done += r == SG_NEXT;
-        }
-        if (run->nworkers > 1)
-            sched_yield();
-    }
-}
-
-static void run_part(struct sg_run *run, uint32_t worker)
-{
-#if defined(__x86_64__)
-    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for what is under way */
-
-    _mm_setcsr(run->k->code.mxcsr);
-#endif
-    if (run->l->cooperative)
-        run_cooperative(run, worker);
-    else
-        run_ctas(run, worker);
-#if defined(__x86_64__)
-    _mm_setcsr(save);
-#endif
-    arena_trim();
 }
 
 /* ---- the pool ---- */
@@ -500,22 +89,59 @@ static struct sg_run *pool_find(uint32_t *worker)
     return NULL;
 }
 
+/*
+ * Waits without sleeping until *word is not `is`, for SPIN_NS at most. Kernels of a model follow each
+ * other in microseconds, and a thread that sleeps comes back after as many of them. It gives way to
+ * whoever wants the processor.
+ */
+static void spin_while(const uint32_t *word, uint32_t is)
+{
+    int64_t begin = 0;
+
+    for (unsigned i = 1; __atomic_load_n(word, __ATOMIC_ACQUIRE) == is; i++) {
+#if defined(__x86_64__)
+        _mm_pause();
+#endif
+        if (i % 64)
+            continue;
+        sched_yield();
+        const int64_t now = (int64_t)sg_profile_now();
+
+        if (begin && now - begin > SPIN_NS)
+            return;
+        begin = begin ? begin : now;
+    }
+}
+
 static void *pool_thread(void *arg)
 {
+    bool spun = true;
+
     (void)arg;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
+        const uint32_t posted = pool.posted;
         uint32_t worker;
         struct sg_run *r = pool_find(&worker);
 
-        if (!r) {
+        if (!r && (spun || !pool.may_spin)) {
             pthread_cond_wait(&pool.work, &pool.lock);
             continue;
         }
+        if (!r) {
+            pool.spinning++;
+            pthread_mutex_unlock(&pool.lock);
+            spin_while(&pool.posted, posted);
+            pthread_mutex_lock(&pool.lock);
+            pool.spinning--;
+            spun = true;
+            continue;
+        }
         pthread_mutex_unlock(&pool.lock);
-        run_part(r, worker);
+        sg_run_part(r, worker);
         pthread_mutex_lock(&pool.lock);
         pool.idle++;
+        spun = false;
         if (!--r->active)
             pthread_cond_broadcast(&pool.done);
     }
@@ -540,8 +166,31 @@ static void pool_grow(uint32_t n)
     }
 }
 
+/*
+ * A thread was looking for work, and yet nobody came: it waits for the processor that this thread
+ * runs on. The kernel's balancing parts them after milliseconds; asking for another processor does
+ * it now. Once in a while only: there may be no other that is free.
+ */
+static void part(void)
+{
+    static int64_t last; /* atomic */
+    const int64_t now = (int64_t)sg_profile_now();
+    cpu_set_t all, others;
+
+    if (now - __atomic_load_n(&last, __ATOMIC_RELAXED) < PART_NS)
+        return;
+    __atomic_store_n(&last, now, __ATOMIC_RELAXED);
+    if (sched_getaffinity(0, sizeof(all), &all))
+        return;
+    others = all;
+    CPU_CLR((unsigned)sched_getcpu(), &others);
+    if (CPU_COUNT(&others) && !sched_setaffinity(0, sizeof(others), &others))
+        sched_setaffinity(0, sizeof(all), &all);
+}
+
 static void run_all(struct sg_run *run)
 {
+    bool awaited = false;
     struct sg_run **p;
 
     pthread_mutex_lock(&pool.lock);
@@ -566,15 +215,24 @@ static void run_all(struct sg_run *run)
         for (p = &pool.runs; *p; p = &(*p)->link)
             ;
         *p = run;
-        if (run->nworkers == 2 && !run->l->cooperative)
-            pthread_cond_signal(&pool.work);
-        else
+        __atomic_store_n(&pool.posted, pool.posted + 1, __ATOMIC_RELEASE);
+        if (run->l->cooperative || run->nworkers - 1 > pool.spinning + 1)
             pthread_cond_broadcast(&pool.work);
+        else if (run->nworkers - 1 > pool.spinning)
+            pthread_cond_signal(&pool.work);
+        awaited = pool.spinning > 0;
     }
     pthread_mutex_unlock(&pool.lock);
-    run_part(run, 0);
+    sg_run_part(run, 0);
     if (run->nworkers <= 1)
         return;
+    if (awaited && __atomic_load_n(&run->joined, __ATOMIC_RELAXED) == 1)
+        part();
+    for (uint32_t n; pool.may_spin && (n = __atomic_load_n(&run->active, __ATOMIC_RELAXED)) != 0;) {
+        spin_while(&run->active, n);
+        if (__atomic_load_n(&run->active, __ATOMIC_RELAXED) == n)
+            break; /* they are at it for longer */
+    }
     pthread_mutex_lock(&pool.lock);
     /* a cooperative launch needs every worker to have come */
     while (run->active || (run->l->cooperative && run->joined < run->nworkers &&

@@ -2,7 +2,7 @@
 /*
  * Values that do not change while blocks come and go. What is set once, by an operation that does nothing
  * else, from constants, parameters and special registers other than the block's number, is the same in
- * every block that a warp runs in a launch: it is computed once for each warp (sg_exec_pool.c), not once
+ * every block that a warp runs in a launch: it is computed once for each warp (sg_exec_block.c), not once
  * for each block. Half of the instructions of a small block are such. They get slots of their own, beside
  * those of special registers, which nothing else is put into.
  *
