@@ -81,7 +81,7 @@ layer kernel/vgpu_drv 'kernel/vgpu_drv/'
 layer qemu-device 'kernel/vgpu_drv/uapi/'
 layer userspace/libcuda 'protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libnvidia-ml 'protocol/|userspace/libcuda/vcu_(ring|trace|transport|version)\.h'
-layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h'
+layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|userspace/libcuda/vcu_(ring|ring_int|transport)\.h'
 layer host/backend 'protocol/|kernel/vgpu_drv/uapi/'
 layer host/softgpu 'host/softgpu/'
 

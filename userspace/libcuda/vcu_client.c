@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "vcu.h"
+#include "vcu_record.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -106,6 +107,8 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     const char *name, *call;
 
     (void)arg;
+    if (__builtin_expect(atomic_load_explicit(&vcu_record_on, memory_order_relaxed), 0))
+        vcu_record_notify(type, cookie, data, size);
     switch (type) {
     case VGP_NOTIFY_PRINT:
         /* The same buffers as the application's own. */
@@ -154,6 +157,7 @@ static void in_child(void)
     vcu_logs_forked();
     if (vcu.state == VCU_READY || vcu.connected) {
         vcu.state = VCU_FORKED; /* first: nothing below may be used by the child */
+        vcu_record_forked();
         vcu.transport.ops->forked(&vcu.transport);
     } else {
         pthread_mutex_init(&vcu.init_lock, NULL); /* another thread of the parent may hold it */
@@ -172,6 +176,7 @@ __attribute__((destructor)) static void library_ends(void)
 {
     int ready = VCU_READY;
 
+    vcu_record_end();
     if (atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED))
         vcu_trace_ring(vcu.ring.records, vcu.ring.round_trips, vcu.ring.sleeps, vcu.ring.doorbells);
 }
@@ -245,6 +250,7 @@ static CUresult connect_worker(void)
     }
     vcu.ring.shared->guest_pid = (uint32_t)getpid(); /* for NVML's list of processes */
     vcu.connected = true;
+    vcu_record_start(&vcu.ring);
     res = vcu_staging_init();
     if (res == CUDA_SUCCESS)
         res = greet();

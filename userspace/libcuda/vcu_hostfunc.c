@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "vcu.h"
+#include "vcu_record.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -161,6 +162,8 @@ static void run(const struct task *task)
         vgp_call_vgpHostFuncDone(r->cookie);
         return;
     }
+    if (__builtin_expect(atomic_load_explicit(&vcu_record_on, memory_order_relaxed), 0))
+        vcu_record_host_done(r->slot, r->sequence);
     /* In the window first: the ring may be full of calls that wait for this stream. */
     __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
     vgp_call_vgpHostFuncFinished(r->slot, r->sequence);

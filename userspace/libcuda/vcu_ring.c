@@ -404,6 +404,8 @@ void vcu_ring_publish(struct vcu_call *c)
 {
     struct vcu_ring *r = c->ring;
 
+    if (__builtin_expect(r->tap != NULL, 0))
+        r->tap->call(r, c->record);
     r->tail += c->total;
     r->records++;
     publish_tail(r);
@@ -493,17 +495,13 @@ uint64_t vcu_ring_announce_sleep(struct vcu_ring *r)
     return seen;
 }
 
-CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *size)
+static CUresult collect(struct vcu_call *c, const void **payload, uint32_t *size, bool *lost)
 {
     struct vcu_ring *r = c->ring;
     struct vgp_reply *reply;
     uint32_t n;
     int result;
 
-    *payload = NULL;
-    *size = 0;
-    if (c->phase != VCU_CALL_SENT || c->slot == VGP_NO_REPLY)
-        return CUDA_ERROR_UNKNOWN;
     atomic_fetch_add_explicit(&r->round_trips, 1, memory_order_relaxed);
     if (!poll_reply(c)) {
         while (!reply_there(c)) {
@@ -514,8 +512,10 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
                 break;
             dead = vcu_ring_dead(r);
             if (dead != CUDA_SUCCESS) {
-                if (!reply_there(c))
+                if (!reply_there(c)) {
+                    *lost = true;
                     return dead;
+                }
                 break; /* it came just before the end */
             }
             if (vcu_ring_notified(r)) { /* a full notification ring would block the worker */
@@ -536,6 +536,21 @@ CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *si
     *payload = reply + 1;
     *size = n;
     return (CUresult)result;
+}
+
+CUresult vcu_ring_collect(struct vcu_call *c, const void **payload, uint32_t *size)
+{
+    bool lost = false;
+    CUresult res;
+
+    *payload = NULL;
+    *size = 0;
+    if (c->phase != VCU_CALL_SENT || c->slot == VGP_NO_REPLY)
+        return CUDA_ERROR_UNKNOWN;
+    res = collect(c, payload, size, &lost);
+    if (__builtin_expect(c->ring->tap != NULL, 0))
+        c->ring->tap->reply(c->ring, c->slot, res, *payload, *size, lost);
+    return res;
 }
 
 void vcu_ring_end(struct vcu_call *c)

@@ -20,9 +20,20 @@
 
 #define VCU_MAX_SLOTS 256u /* reply slots used; a larger layout of the worker is used in part */
 
+struct vcu_ring;
+
 /* Gets the notifications in their order; called under the notify lock: must not use the ring. */
 typedef void (*vcu_notify_fn)(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data,
                               uint32_t size);
+
+/* Who is told what goes over a ring (vcu_record.c). */
+struct vcu_tap {
+    /* Under the ring's lock, before the worker can see the record. */
+    void (*call)(struct vcu_ring *r, const struct vgp_record *record);
+    /* By the thread that waited, before the slot is given back; dead: no reply will come. */
+    void (*reply)(struct vcu_ring *r, uint32_t slot, CUresult result, const void *payload,
+                  uint32_t size, bool dead);
+};
 
 struct vcu_ring {
     struct vgp_window_shared *shared;
@@ -50,6 +61,7 @@ struct vcu_ring {
     uint64_t notify_head;
     vcu_notify_fn notify_fn;
     void *notify_arg;
+    const struct vcu_tap *tap; /* NULL, or set before the ring is used by a second thread */
 
     _Atomic int dead;         /* 0, or the CUresult of every further call */
     _Atomic int async_error;  /* 0, or the error that the next synchronising call returns */

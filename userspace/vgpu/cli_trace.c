@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli_config.h"
+#include "../../protocol/vgp_recording.h"
 #include "cli_events.h"
 #include "vgpu_cli.h"
 
@@ -35,6 +36,10 @@ static void help(void)
            "                     process's last line: what it sent, how often it waited\n"
            "  --output FILE      the readable trace and the totals go there, not to standard error\n"
            "  --totals           only the totals\n"
+           "  --record FILE      a recording of each process, for `vgpu replay`; no trace is shown\n"
+           "                     unless --json or --output asks for it. A second process of the\n"
+           "                     program writes FILE.PID\n"
+           "  --limit SIZE       how large a recording may become, with K, M or G (default 1G)\n"
            "  --vm               in a virtual machine, as `vgpu vm run` does\n"
            "  --gpu soft|nvidia|auto\n"
            "                     start a backend with this GPU, as `vgpu run` does. Without it a\n"
@@ -43,11 +48,13 @@ static void help(void)
            "  --help             this text\n");
 }
 
-enum { OPT_JSON = 1000, OPT_OUTPUT, OPT_TOTALS, OPT_VM, OPT_GPU, OPT_HELP };
+enum { OPT_JSON = 1000, OPT_OUTPUT, OPT_TOTALS, OPT_RECORD, OPT_LIMIT, OPT_VM, OPT_GPU, OPT_HELP };
 static const struct option options[] = {
     { "json", required_argument, NULL, OPT_JSON },
     { "output", required_argument, NULL, OPT_OUTPUT },
     { "totals", no_argument, NULL, OPT_TOTALS },
+    { "record", required_argument, NULL, OPT_RECORD },
+    { "limit", required_argument, NULL, OPT_LIMIT },
     { "vm", no_argument, NULL, OPT_VM },
     { "gpu", required_argument, NULL, OPT_GPU },
     { "help", no_argument, NULL, OPT_HELP },
@@ -115,9 +122,57 @@ static char *new_file(const char *option, const char *path)
 }
 
 struct choice {
-    const char *json, *output, *gpu;
+    const char *json, *output, *gpu, *record, *limit;
     bool totals, vm;
 };
+
+/* The file is to be new: libcuda never writes into one that is there. */
+static char *record_env(struct vgpu_cli_list *env, const struct choice *o)
+{
+    char *path = new_file("--record", o->record);
+
+    unlink(path);
+    vgpu_cli_setenv(env, "VGPU_RECORD", path);
+    if (o->limit)
+        vgpu_cli_setenv(env, "VGPU_RECORD_LIMIT", o->limit);
+    return path;
+}
+
+static char *folder_of(const char *path)
+{
+    char *folder = vgpu_cli_format("%s", path);
+
+    *strrchr(folder, '/') = '\0';
+    return *folder ? folder : vgpu_cli_format("/");
+}
+
+/* Is there a recording, and did it hold all of the program? */
+static bool recorded(const char *path)
+{
+    struct vgp_event e;
+    struct vgp_event_end end;
+    FILE *f = fopen(path, "re");
+    bool whole;
+
+    if (!f) {
+        vgpu_cli_say("--record %s: nothing was recorded: no CUDA program used vgpu's library, or it "
+                     "said why not", path);
+        return false;
+    }
+    whole = fseek(f, -(long)(sizeof(e) + sizeof(end)), SEEK_END) == 0 &&
+            fread(&e, sizeof(e), 1, f) == 1 && fread(&end, sizeof(end), 1, f) == 1 &&
+            e.type == VGP_EVENT_END;
+    fclose(f);
+    if (!whole)
+        vgpu_cli_say("--record %s: the program was ended before it could finish its recording; "
+                     "`vgpu replay --partial` takes it", path);
+    else if (end.reason == VGP_END_LIMIT)
+        vgpu_cli_say("--record %s: the limit was reached after %llu calls: see --limit", path,
+                     (unsigned long long)end.calls);
+    else if (end.reason != VGP_END_EXIT)
+        vgpu_cli_say("--record %s: could not be written to its end", path);
+    return whole && end.reason == VGP_END_EXIT;
+}
 
 static int run(const struct choice *o, char **program)
 {
@@ -127,7 +182,9 @@ static int run(const struct choice *o, char **program)
     struct vgpu_cli_list env = { 0 }, argv = { 0 };
     struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
     struct vgpu_cli_events events;
+    char *record_path = NULL;
     FILE *out = stderr;
+    bool quiet;
     int signals, status;
     pid_t pid;
 
@@ -137,9 +194,13 @@ static int run(const struct choice *o, char **program)
     }
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);
-    vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
-    vgpu_cli_setenv(&env, "VGPU_TRACE", o->totals ? "0" : text_path ? text_path : "1");
-    vgpu_cli_way(&argv, o->gpu, o->vm, temp);
+    if (o->record)
+        record_path = record_env(&env, o);
+    quiet = o->record && !o->json && !o->output && !o->totals;
+    if (!quiet)
+        vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
+    vgpu_cli_setenv(&env, "VGPU_TRACE", o->totals || quiet ? "0" : text_path ? text_path : "1");
+    vgpu_cli_way(&argv, o->gpu, o->vm, record_path ? folder_of(record_path) : temp);
     for (int i = 0; program[i]; i++)
         vgpu_cli_add(&argv, "%s", program[i]);
     signals = vgpu_cli_signals();
@@ -152,6 +213,12 @@ static int run(const struct choice *o, char **program)
         return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
     status = vgpu_cli_wait(pid, signals);
+    if (record_path && !recorded(record_path)) {
+        vgpu_cli_cleanup();
+        exit(VGPU_CLI_FAILED);
+    }
+    if (quiet)
+        vgpu_cli_exit_as(status);
     vgpu_cli_events_read(&events, events_path);
     if (text_path)
         out = fopen(text_path, "ae");
@@ -183,6 +250,12 @@ int vgpu_cli_trace(int argc, char **argv)
         case OPT_TOTALS:
             o.totals = true;
             break;
+        case OPT_RECORD:
+            o.record = optarg;
+            break;
+        case OPT_LIMIT:
+            o.limit = optarg;
+            break;
         case OPT_VM:
             o.vm = true;
             break;
@@ -198,6 +271,8 @@ int vgpu_cli_trace(int argc, char **argv)
             return VGPU_CLI_FAILED;
         }
     }
+    if (o.limit && !o.record)
+        vgpu_cli_die("--limit says how large a recording may become: with --record FILE");
     if (optind == argc)
         vgpu_cli_die("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
     return run(&o, argv + optind);

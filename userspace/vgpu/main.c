@@ -16,6 +16,8 @@ static void help(void)
            "\n"
            "  vgpu smi                        shows the GPU, its memory and who uses it\n"
            "  vgpu trace PROGRAM [ARGS...]    shows every call, and what was refused and why\n"
+           "  vgpu replay FILE                sends the calls of a recording (vgpu trace --record)\n"
+           "                                  to another GPU and compares every answer\n"
            "  vgpu doctor [PROGRAM [ARGS...]] says what is wrong between a program and the GPU\n"
            "\n"
            "  vgpu run --help, vgpu vm run --help, ...: their options\n"
@@ -36,6 +38,8 @@ int main(int argc, char **argv)
         return vgpu_cli_vm(argc - 1, argv + 1);
     if (strcmp(command, "trace") == 0)
         return vgpu_cli_trace(argc - 1, argv + 1);
+    if (strcmp(command, "replay") == 0)
+        return vgpu_cli_replay(argc - 1, argv + 1);
     if (strcmp(command, "doctor") == 0)
         return vgpu_cli_doctor(argc - 1, argv + 1);
     if (strcmp(command, "smi") == 0)

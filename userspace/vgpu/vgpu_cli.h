@@ -109,8 +109,9 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
 int vgpu_cli_run(int argc, char **argv);
 int vgpu_cli_vm(int argc, char **argv);
 
-/* cli_trace.c, cli_doctor.c, cli_smi.c */
+/* cli_trace.c, cli_replay.c, cli_doctor.c, cli_smi.c */
 int vgpu_cli_trace(int argc, char **argv);
+int vgpu_cli_replay(int argc, char **argv);
 int vgpu_cli_doctor(int argc, char **argv);
 int vgpu_cli_smi(int argc, char **argv);
 /* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A recording: what one process sent to its worker and what came back, in a file, so that `vgpu
+ * replay` can send it to another one and compare. Written by libcuda (VGPU_RECORD), one file for each
+ * process. docs/replay.md is the reference page.
+ *
+ *   struct vgp_recording_header
+ *   events: struct vgp_event, then what its type says, each a multiple of 8 bytes
+ *   the last event is VGP_EVENT_END; a file without it was cut off
+ *
+ * All fields little-endian, padding zero. The order of CALL events is the order in the ring. An event
+ * stands after everything that it depended on: a REPLY after every call that was sent before it was
+ * seen, a call after every reply that the program had seen by then. So one thread that takes the
+ * events in their order can wait for each reply where it stands.
+ *
+ * A reader believes nothing: sizes are bounded by what follows here, and by the file.
+ */
+#ifndef VGP_RECORDING_H
+#define VGP_RECORDING_H
+
+#include <stdint.h>
+
+#define VGP_RECORDING_MAGIC "VGPUREC\n"
+#define VGP_RECORDING_VERSION 1u
+#define VGP_EVENT_MAX (2u << 20) /* one event with its header, bytes */
+#define VGP_HOST_PIECE (64u << 10) /* bytes of host memory in one event, at most */
+
+struct vgp_recording_header {
+    char magic[8];
+    uint32_t version;
+    uint16_t protocol_major, protocol_minor; /* of the worker that was recorded */
+    uint64_t staging_size;                   /* offsets of copies lie below it */
+    uint32_t reply_slots;                    /* calls that may be under way at a time */
+    uint32_t pid;
+    char program[32]; /* NUL-terminated name of the process */
+    uint64_t padding[8];
+};
+_Static_assert(sizeof(struct vgp_recording_header) == 128, "recording header");
+
+enum vgp_event_type {
+    VGP_EVENT_CALL = 1,   /* a record as it was in the ring (struct vgp_record), padded to 8; then,
+                           * of a vgpCopy from staging, the bytes there, rows packed */
+    VGP_EVENT_REPLY = 2,  /* struct vgp_event_reply, the payload, padded to 8; then, of a complete
+                           * vgpCopy to staging or host memory, the bytes there, rows packed */
+    VGP_EVENT_NOTIFY = 3, /* struct vgp_event_notify, then its data */
+    VGP_EVENT_HOST_DONE = 4, /* struct vgp_event_done: a host function has ended */
+    /* Bytes of memory that was registered: struct vgp_event_host, then the bytes. WRITE: the program
+     * wrote them before the call that follows. RESULT: the device had written them when the reply
+     * before was seen. */
+    VGP_EVENT_HOST_WRITE = 5,
+    VGP_EVENT_HOST_RESULT = 6,
+    VGP_EVENT_END = 7, /* struct vgp_event_end */
+};
+
+struct vgp_event {
+    uint32_t size; /* of the event with this header, multiple of 8 */
+    uint16_t type; /* enum vgp_event_type */
+    uint16_t flags; /* 0 */
+    uint64_t serial; /* CALL and REPLY: number of the call, counted from 1; else 0 */
+};
+
+struct vgp_event_reply {
+    int32_t result;    /* CUresult */
+    uint32_t payload;  /* bytes of the reply's payload */
+    uint32_t data;     /* bytes that follow the padded payload */
+    uint32_t dead;     /* non-zero: the worker had ended, this is what it left */
+};
+
+struct vgp_event_notify {
+    uint32_t type; /* enum vgp_notify_type */
+    uint32_t size; /* bytes that follow */
+    uint64_t cookie;
+};
+
+struct vgp_event_done {
+    uint32_t slot, sequence;
+};
+
+struct vgp_event_host {
+    uint32_t region; /* as vgpRegionRegister named it */
+    uint32_t size;   /* bytes that follow, at most VGP_HOST_PIECE */
+    uint64_t offset; /* in the region */
+};
+
+enum vgp_end_reason {
+    VGP_END_EXIT = 1,  /* the process ended */
+    VGP_END_LIMIT = 2, /* the file would have become larger than was allowed */
+    VGP_END_ERROR = 3, /* it could not be written */
+};
+
+struct vgp_event_end {
+    uint32_t reason; /* enum vgp_end_reason */
+    uint32_t padding;
+    uint64_t calls; /* CALL events in the file */
+};
+
+static inline uint64_t vgp_pad_to_8(uint64_t n)
+{
+    return (n + 7) & ~UINT64_C(7);
+}
+
+/* Where row i (of height * depth) of one side of a strided copy starts, in bytes from its start. */
+static inline uint64_t vgp_copy_row(uint64_t i, uint64_t pitch, uint64_t side_height, uint64_t height)
+{
+    return ((i / height) * side_height + i % height) * pitch;
+}
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vgpu replay: reads a recording (protocol/vgp_recording.h), sends its calls to a worker and compares
+ * the replies. A recording is input from anywhere: rp_file.c checks all of it before anything is
+ * sent, and again as it is read.
+ */
+#ifndef VGPU_REPLAY_H
+#define VGPU_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "../../protocol/generated/vgp_calls.h"
+#include "../../protocol/vgp_fields.h"
+#include "../../protocol/vgp_recording.h"
+#include "../libcuda/vcu_ring.h"
+
+#define RP_SLOTS VCU_MAX_SLOTS
+#define RP_REGIONS 4096 /* registered at a time */
+
+/* ---- rp_file.c: the file ---------------------------------------------------------------------- */
+
+/* One event, checked. Pointers lead into the reader's buffer and are good until the next event. */
+struct rp_event {
+    uint64_t at; /* offset in the file */
+    uint16_t type;
+    uint64_t serial;
+    /* CALL */
+    const struct vgp_record *record;
+    const uint8_t *args;
+    uint32_t args_size;
+    /* REPLY */
+    const struct vgp_event_reply *reply;
+    const uint8_t *payload;
+    const struct vgp_record *call;           /* of the call that is answered: its header */
+    const struct vgp_args_vgpCopy *copy; /* the arguments, if it was a vgpCopy */
+    /* CALL from staging, REPLY to staging or host memory: the bytes. NOTIFY, HOST_*: the data */
+    const uint8_t *data;
+    uint32_t data_size;
+    const struct vgp_event_notify *notify;
+    const struct vgp_event_done *done;
+    const struct vgp_event_host *host;
+    const struct vgp_event_end *end;
+};
+
+/* A call whose reply has not come in the recording. */
+struct rp_open {
+    uint64_t serial; /* 0: the slot is free */
+    struct vgp_record record;
+    struct vgp_args_vgpCopy copy;
+};
+
+struct rp_file {
+    FILE *f;
+    const char *path;
+    uint64_t size, at;
+    struct vgp_recording_header header;
+    uint8_t *buffer;
+    uint64_t calls;
+    bool ended; /* the END event was read */
+    struct rp_open open[RP_SLOTS];
+    struct {
+        uint32_t id;
+        uint64_t length;
+    } regions[RP_REGIONS];
+    unsigned region_count;
+    char why[256]; /* what is wrong, with the offset */
+};
+
+/* Opens and reads the header. False: f->why says what is wrong. */
+bool rp_file_open(struct rp_file *f, const char *path);
+/* Starts from the first event again. */
+bool rp_file_rewind(struct rp_file *f);
+/* 1: an event; 0: the end; -1: the file is refused, f->why says where and why. `partial`: a file
+ * that was cut off after a whole event ends there. */
+int rp_file_next(struct rp_file *f, struct rp_event *e, bool partial);
+void rp_file_close(struct rp_file *f);
+/* Bytes of the side of a copy that is packed: rows times width; 0 when that is too much. */
+uint64_t rp_copy_bytes(const struct vgp_args_vgpCopy *c);
+
+/* ---- rp_map.c: what has another number or address here ------------------------------------------ */
+
+struct rp_range {
+    uint64_t from, size, to; /* recorded start, bytes, start here */
+};
+struct rp_ranges {
+    struct rp_range *items; /* sorted by `from`, disjoint */
+    size_t count, room;
+};
+struct rp_pair {
+    uint64_t from, to;
+};
+struct rp_pairs {
+    struct rp_pair *items; /* open addressing; from 0 = free */
+    size_t used, room;
+};
+struct rp_map {
+    struct rp_ranges live, freed;
+    struct rp_pairs handles;
+    bool moved;              /* some address differs */
+    uint64_t data_words;     /* words of data that were taken for addresses */
+};
+/* Keys are never 0; a second entry of a key replaces the first. */
+void rp_pairs_add(struct rp_pairs *p, uint64_t from, uint64_t to);
+bool rp_pairs_find(const struct rp_pairs *p, uint64_t from, uint64_t *to);
+/* Memory that the recorded worker had at `from` is at `to` here. */
+void rp_map_add(struct rp_map *m, uint64_t from, uint64_t size, uint64_t to);
+void rp_map_free(struct rp_map *m, uint64_t from);
+/* The address here; *known says whether it is one at all. */
+uint64_t rp_map_address(const struct rp_map *m, uint64_t from, bool *known);
+void rp_map_handle_add(struct rp_map *m, uint64_t from, uint64_t to);
+uint64_t rp_map_handle(const struct rp_map *m, uint64_t from);
+/* Replaces the aligned words that are addresses; `skew`: bytes before the first aligned word. */
+uint64_t rp_map_words(const struct rp_map *m, uint8_t *bytes, uint64_t size, unsigned skew);
+
+/* ---- rp_result.c: differences ------------------------------------------------------------------- */
+
+struct rp_options {
+    double tolerance;   /* relative, of floats in copied data; 0: bytes must be equal */
+    bool doubles;       /* ... which are of 64 bits */
+    bool keep_words;    /* data is never taken for addresses */
+    bool partial;
+    unsigned show;      /* differences that are listed */
+    int64_t timeout_ms; /* for one reply */
+    FILE *json;         /* or NULL */
+    FILE *out;
+};
+
+struct rp_varied {
+    const char *call, *field;
+    uint64_t count;
+};
+struct rp_totals {
+    uint64_t calls, replies, equal, different, silent, timing, skipped, unseen;
+    uint64_t host_results, texts;
+    struct rp_varied varied[128]; /* results that may differ, and did */
+    unsigned varied_count;
+    uint64_t shown;
+};
+struct rp_run;
+
+/* A difference: counts it, lists it. */
+void rp_differs(struct rp_run *r, uint64_t serial, uint16_t call, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Compares the reply of a call; learns what has other numbers here. */
+void rp_compare(struct rp_run *r, const struct rp_event *e, CUresult result, const uint8_t *payload,
+                uint32_t size);
+/* Compares bytes that came out of the device; true: equal. `what` names them. */
+bool rp_compare_bytes(struct rp_run *r, uint64_t serial, uint16_t call, const char *what,
+                      const uint8_t *recorded, const uint8_t *here, uint64_t size);
+void rp_print(struct rp_run *r);
+
+/* ---- rp_run.c ----------------------------------------------------------------------------------- */
+
+struct rp_region {
+    struct vcu_shared_memory memory;
+    uint32_t recorded;
+    uint64_t recorded_va;
+    bool used;
+};
+struct rp_host_run {
+    uint64_t cookie;
+    uint32_t slot, sequence;
+    bool released, taken;
+};
+struct rp_layout {
+    uint64_t handle;
+    uint16_t count;
+    uint32_t *params; /* offset << 16 | size */
+};
+struct rp_run {
+    struct rp_file file;
+    struct rp_options options;
+    struct rp_totals totals;
+    struct rp_map map;
+    struct vcu_transport transport;
+    struct vcu_ring ring;
+    struct rp_call {
+        struct vcu_call call;
+        uint64_t serial;
+        bool used;
+        uint8_t fixed[128]; /* the recorded arguments' start */
+    } open[RP_SLOTS];
+    struct rp_region regions[RP_REGIONS];
+    struct {
+        uint8_t recorded[128], here[128];
+    } *tensor_maps; /* opaque: found in parameters by their bytes */
+    size_t tensor_map_count;
+    /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
+    struct rp_host_run *asked;
+    size_t asked_count, asked_room;
+    struct rp_pairs host_runs; /* recorded slot and sequence -> here */
+    struct rp_layout *layouts;
+    size_t layout_count, layout_room;
+    char *text[2]; /* printed by kernels: recorded, here */
+    size_t text_size[2];
+    uint64_t *late[2]; /* errors of calls that had returned: recorded, here */
+    size_t late_count[2];
+    char detail[256];  /* the worker's latest words */
+    bool dead;
+};
+/* Replays. 0: all equal; 1: differences; negative: it could not be done, and why was said. */
+int rp_run(struct rp_run *r);
+/* The layout of a function's parameters; NULL: not known. */
+const struct rp_layout *rp_layout_find(const struct rp_run *r, uint64_t handle);
+void rp_layout_set(struct rp_run *r, uint64_t handle, const uint32_t *params, uint32_t count);
+
+/* ---- rp_host.c: memory that both sides write ------------------------------------------------------ */
+
+bool rp_region_new(struct rp_run *r, struct vgp_args_vgpRegionRegister *a);
+void rp_region_end(struct rp_run *r, uint32_t recorded);
+struct rp_region *rp_region_find(struct rp_run *r, uint32_t recorded);
+/* Where recorded host memory is here; NULL: nowhere. */
+uint8_t *rp_host_at(struct rp_run *r, uint64_t recorded, uint64_t size);
+
+#endif
