@@ -5,10 +5,11 @@
 recording.py list FILE                     one line an event
 recording.py count FILE                    the number of CALL events
 recording.py alter FILE NEW CALL WHAT      a copy in which the reply to call number CALL is another:
-                                           WHAT result=N | byte=OFFSET (of the copied data or the
-                                           payload, its lowest bit)
+                                           WHAT result=N | byte=OFFSET: the lowest bit of a byte
+                                           that a copy brought
 recording.py cut FILE NEW BYTES            the first BYTES
-recording.py offsets FILE                  offset and size of each event
+recording.py copy FILE                     the number of the last call that brought bytes to the host
+recording.py called FILE NUMBER            the last call with this number of the description
 """
 import struct
 import sys
@@ -57,12 +58,25 @@ def alter(data, serial, what):
         if key == 'result':
             struct.pack_into('<i', data, body, int(value))
         else:
-            start = body + 16 + ((payload + 7) // 8 * 8 if extra else 0)
-            if int(value) >= (extra or payload):
+            start = body + 16 + ((payload + 7) // 8 * 8 if extra else 8)
+            if int(value) >= (extra or payload - 8):
                 sys.exit(f'call {serial} has no byte {value}')
             data[start + int(value)] ^= 1
         return data
     sys.exit(f'call {serial} has no reply')
+
+
+def last(data, wanted, with_bytes):
+    calls = {}
+    found = 0
+    for at, _, kind, serial in events(data):
+        if kind == CALL:
+            calls[serial] = struct.unpack_from('<H', data, at + 20)[0]
+        elif kind == REPLY and calls.get(serial) == wanted:
+            _, payload, extra, _ = struct.unpack_from('<iIII', data, at + 16)
+            if not with_bytes or extra or payload > 8:
+                found = serial
+    return found
 
 
 def main(argv):
@@ -72,9 +86,8 @@ def main(argv):
         show(data)
     elif argv[1] == 'count':
         print(sum(kind == CALL for _, _, kind, _ in events(data)))
-    elif argv[1] == 'offsets':
-        for at, size, _, _ in events(data):
-            print(at, size)
+    elif argv[1] in ('copy', 'called'):
+        print(last(data, 0x10 if argv[1] == 'copy' else int(argv[3], 0), argv[1] == 'copy'))
     elif argv[1] == 'alter':
         with open(argv[3], 'wb') as f:
             f.write(alter(data, int(argv[4]), argv[5]))

@@ -34,13 +34,15 @@ static void help(void)
            "  --partial               a recording that was cut off is replayed as far as it goes\n"
            "  --no-data-addresses     copied data is never searched for addresses of the recorded\n"
            "                          GPU (kernel parameters always are)\n"
+           "  --move MIB              takes so much memory first, so that the program's lies at other\n"
+           "                          addresses than it did: two GPUs of one kind give out the same\n"
            "  --check                 only checks FILE, starts nothing\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TOLERANCE, OPT_SHOW, OPT_JSON, OPT_TIMEOUT, OPT_PARTIAL, OPT_KEEP,
+enum { OPT_GPU = 1000, OPT_TOLERANCE, OPT_SHOW, OPT_JSON, OPT_TIMEOUT, OPT_PARTIAL, OPT_KEEP, OPT_MOVE,
        OPT_CHECK, OPT_VERBOSE, OPT_HELP, OPT_BACKEND };
 static const struct option options[] = {
     { "gpu", required_argument, NULL, OPT_GPU },
@@ -50,6 +52,7 @@ static const struct option options[] = {
     { "timeout", required_argument, NULL, OPT_TIMEOUT },
     { "partial", no_argument, NULL, OPT_PARTIAL },
     { "no-data-addresses", no_argument, NULL, OPT_KEEP },
+    { "move", required_argument, NULL, OPT_MOVE },
     { "check", no_argument, NULL, OPT_CHECK },
     { "verbose", no_argument, NULL, OPT_VERBOSE },
     { "help", no_argument, NULL, OPT_HELP },
@@ -138,6 +141,9 @@ int vgpu_cli_replay(int argc, char **argv)
             break;
         case OPT_KEEP:
             r->options.keep_words = true;
+            break;
+        case OPT_MOVE:
+            r->options.move = (uint64_t)vgpu_cli_number("--move", optarg, 1, 1 << 20) << 20;
             break;
         case OPT_CHECK:
             check = true;

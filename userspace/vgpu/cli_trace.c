@@ -213,7 +213,8 @@ static int run(const struct choice *o, char **program)
         return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
     status = vgpu_cli_wait(pid, signals);
-    if (record_path && !recorded(record_path)) {
+    /* A program that failed may have had no time to record: its own status says more. */
+    if (record_path && !recorded(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         vgpu_cli_cleanup();
         exit(VGPU_CLI_FAILED);
     }

@@ -100,6 +100,7 @@ struct rp_map {
     struct rp_ranges live, freed;
     struct rp_pairs handles;
     bool moved;              /* some address differs */
+    uint64_t ranges, elsewhere; /* ever seen; of them at another address */
     uint64_t data_words;     /* words of data that were taken for addresses */
 };
 /* Keys are never 0; a second entry of a key replaces the first. */
@@ -122,6 +123,7 @@ struct rp_options {
     bool doubles;       /* ... which are of 64 bits */
     bool keep_words;    /* data is never taken for addresses */
     bool partial;
+    uint64_t move;      /* bytes to allocate before the first allocation */
     unsigned show;      /* differences that are listed */
     int64_t timeout_ms; /* for one reply */
     FILE *json;         /* or NULL */

@@ -61,6 +61,8 @@ void rp_map_add(struct rp_map *m, uint64_t from, uint64_t size, uint64_t to)
         return;
     put_in(&m->live, x);
     m->moved |= from != to;
+    m->ranges++;
+    m->elsewhere += from != to;
 }
 
 void rp_map_free(struct rp_map *m, uint64_t from)

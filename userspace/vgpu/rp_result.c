@@ -459,6 +459,9 @@ void rp_print(struct rp_run *r)
                "no answer\n",
             (unsigned long long)t->calls, r->file.header.program, (unsigned long long)t->equal,
             (unsigned long long)t->different, (unsigned long long)t->silent);
+    if (r->map.moved)
+        fprintf(f, "  memory lies at other addresses here: %llu of %llu ranges\n",
+                (unsigned long long)r->map.elsewhere, (unsigned long long)r->map.ranges);
     if (t->host_results != 0)
         fprintf(f, "  registered memory: %llu pieces compared\n", (unsigned long long)t->host_results);
     if (t->texts != 0)

@@ -338,6 +338,29 @@ static CUresult send(struct rp_run *r, struct vcu_call *c, const struct vgp_reco
     return CUDA_SUCCESS;
 }
 
+/* Takes memory before the recorded program does, so that its memory lies elsewhere. */
+static void move_first(struct rp_run *r, const struct vgp_record *record)
+{
+    struct vgp_record own = { .size = sizeof(own) + 16, .call = VGP_cuMemAlloc_v2,
+                              .context = record->context, .thread = record->thread };
+    uint64_t args[2] = { r->options.move, 0 };
+    const void *payload;
+    struct vcu_call c;
+    uint32_t size;
+
+    if (r->options.move == 0 || record->context == 0 ||
+        (record->call != VGP_cuMemAlloc_v2 && record->call != VGP_cuMemAllocPitch_v2 &&
+         record->call != VGP_cuMemAllocAsync && record->call != VGP_vgpModuleLoad &&
+         record->call != VGP_vgpLibraryLoad))
+        return;
+    r->options.move = 0;
+    if (send(r, &c, &own, (uint8_t *)args) != CUDA_SUCCESS)
+        return;
+    if (!wait_reply(r, &c) || vcu_ring_collect(&c, &payload, &size) != CUDA_SUCCESS)
+        vgpu_cli_say("--move: the GPU does not give that much memory: nothing is moved");
+    vcu_ring_end(&c);
+}
+
 static bool on_call(struct rp_run *r, const struct rp_event *e)
 {
     static uint64_t buffer[VGP_RECORD_MAX / 8];
@@ -363,6 +386,7 @@ static bool on_call(struct rp_run *r, const struct rp_event *e)
         patch(r, e->record->call, args);
     if (e->data_size != 0)
         put_staging(r, e);
+    move_first(r, e->record);
     r->totals.calls++;
     if (e->record->reply_slot == VGP_NO_REPLY)
         r->totals.silent++;
