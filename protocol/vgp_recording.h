@@ -46,10 +46,12 @@ enum vgp_event_type {
     VGP_EVENT_HOST_DONE = 4, /* struct vgp_event_done: a host function has ended */
     /* Bytes of memory that was registered: struct vgp_event_host, then the bytes. WRITE: the program
      * wrote them before the call that follows. RESULT: the device had written them when the reply
-     * before was seen. */
+     * before was seen. EITHER: written by one of them before the program began to wait with the call
+     * that follows. */
     VGP_EVENT_HOST_WRITE = 5,
     VGP_EVENT_HOST_RESULT = 6,
     VGP_EVENT_END = 7, /* struct vgp_event_end */
+    VGP_EVENT_HOST_EITHER = 8,
 };
 
 struct vgp_event {

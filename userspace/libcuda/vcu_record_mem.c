@@ -2,7 +2,8 @@
 /*
  * Memory that the program has registered is written by both sides without any call. A snapshot
  * tells what has changed: found before work is sent, the program wrote it; found when nothing is
- * under way any more, the device did. While work is under way, the destinations of copies that have
+ * under way any more, the device did; found when the program begins to wait, it may have been either.
+ * While work is under way, the destinations of copies that have
  * not been waited for are left out; a kernel that writes such memory while the program sends more
  * work is taken for the program. docs/replay.md says what that means.
  */
@@ -174,7 +175,7 @@ static void look(enum vgp_event_type type)
 
         if (r->shadow == NULL || !vcu_memory_mapped((const void *)(uintptr_t)r->va, r->length))
             continue;
-        while (type == VGP_EVENT_HOST_WRITE && next_copy(at, end, &skip_from, &skip_to)) {
+        while (type != VGP_EVENT_HOST_RESULT && next_copy(at, end, &skip_from, &skip_to)) {
             if (skip_from > at)
                 diff(type, r, at - r->va, skip_from - r->va);
             at = skip_to;
@@ -273,6 +274,12 @@ static bool is_work(const struct vgp_record *record)
            record->call == VGP_cuMemPrefetchAsync_v2;
 }
 
+static bool waits(uint16_t call)
+{
+    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize ||
+           call == VGP_cuEventSynchronize || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+}
+
 static void note_copy(const struct vgp_args_vgpCopy *a)
 {
     uint64_t extent = vgp_copy_row(a->height * a->depth - 1, a->dstPitch, a->dstHeight, a->height) +
@@ -318,6 +325,8 @@ void vcu_record_mem_call(const struct vgp_record *record)
         work(record, stream);
         if (record->call == VGP_vgpCopy)
             note_copy((const void *)args);
+    } else if (waits(record->call) && (busy_count != 0 || lost_count)) {
+        look(VGP_EVENT_HOST_EITHER); /* a flag that a kernel waits for, or a kernel's result */
     } else if (record->call == VGP_cuEventRecord || record->call == VGP_cuEventRecordWithFlags) {
         memcpy(&event, args, sizeof(event)); /* hEvent is the first argument of both */
         note_event(record, event, stream);

@@ -160,7 +160,18 @@ struct rp_region {
     struct vcu_shared_memory memory;
     uint32_t recorded;
     uint64_t recorded_va;
+    uint8_t *known; /* the bytes as they were when their writer was last known for sure */
     bool used;
+};
+/* Bytes that the recorded program or its device wrote: here they are the program's unless the device
+ * has written them. */
+struct rp_either {
+    struct rp_either *next;
+    uint64_t serial; /* of the call that followed; 0: not yet */
+    uint16_t call;
+    uint32_t region, size;
+    uint64_t offset;
+    uint8_t bytes[];
 };
 struct rp_host_run {
     uint64_t cookie;
@@ -191,6 +202,7 @@ struct rp_run {
     } *tensor_maps; /* opaque: found in parameters by their bytes */
     size_t tensor_map_count;
     /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
+    struct rp_either *either;
     struct rp_host_run *asked;
     size_t asked_count, asked_room;
     struct rp_pairs host_runs; /* recorded slot and sequence -> here */
@@ -214,6 +226,15 @@ void rp_layout_set(struct rp_run *r, uint64_t handle, const uint32_t *params, ui
 bool rp_region_new(struct rp_run *r, struct vgp_args_vgpRegionRegister *a);
 void rp_region_end(struct rp_run *r, uint32_t recorded);
 struct rp_region *rp_region_find(struct rp_run *r, uint32_t recorded);
+/* An event about the bytes of a region; serial, call: what came before it. */
+void rp_host_event(struct rp_run *r, const struct rp_event *e, uint64_t serial, uint16_t call);
+/* What is registered here is as the device has just left it. */
+void rp_host_known(struct rp_run *r, uint64_t recorded, uint64_t size);
+/* A call follows: `either` bytes that were written before the call before it are settled. */
+void rp_host_settle(struct rp_run *r, uint64_t serial, uint16_t call);
+/* Something that is awaited does not come: `either` bytes that the device has not written become the
+ * program's. */
+void rp_host_apply(struct rp_run *r);
 /* Where recorded host memory is here; NULL: nowhere. */
 uint8_t *rp_host_at(struct rp_run *r, uint64_t recorded, uint64_t size);
 

@@ -303,6 +303,7 @@ static int check(struct rp_file *f, struct rp_event *e, const uint8_t *body, uin
         return 1;
     case VGP_EVENT_HOST_WRITE:
     case VGP_EVENT_HOST_RESULT:
+    case VGP_EVENT_HOST_EITHER:
         return check_host(f, e, body, size);
     case VGP_EVENT_END:
         e->end = (const void *)body;

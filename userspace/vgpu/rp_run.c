@@ -13,6 +13,7 @@
 
 #define TEXT_MAX (16u << 20)
 #define LATE_MAX 65536u
+#define STUCK_NS 100000000 /* then a kernel may be waiting for what the program wrote */
 
 /* ---- what the worker says by itself ------------------------------------------------------------ */
 
@@ -102,6 +103,9 @@ static bool rest(struct rp_run *r, uint64_t seen, int64_t until)
     if ((int64_t)now_ns() >= until || vcu_ring_dead(&r->ring) != CUDA_SUCCESS)
         return false;
     vcu_ring_sleep(&r->ring, seen, 100000000);
+    /* Bounded, and only so that a stuck kernel goes on: what the result is does not depend on it. */
+    if (r->either != NULL && until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
+        rp_host_apply(r);
     return true;
 }
 
@@ -420,6 +424,8 @@ static CUresult ask_again(struct rp_run *r, const struct rp_event *e, CUresult r
         uint32_t size;
 
         sched_yield();
+        if (until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
+            rp_host_apply(r);
         res = send(r, &again, e->call, (uint8_t *)args);
         if (res == CUDA_SUCCESS && wait_reply(r, &again))
             res = vcu_ring_collect(&again, &payload, &size);
@@ -448,6 +454,8 @@ static void compare_data(struct rp_run *r, const struct rp_event *e)
     if (!rp_compare_bytes(r, e->serial, e->call->call, "copied to the host", e->data, packed,
                           e->data_size))
         r->totals.equal--; /* the answer alone was equal */
+    for (uint64_t i = 0; i < rows && c->dstKind == VGP_COPY_HOST; i++)
+        rp_host_known(r, c->dst + vgp_copy_row(i, c->dstPitch, c->dstHeight, c->height), c->widthBytes);
     free(packed);
 }
 
@@ -539,24 +547,6 @@ static void on_done(struct rp_run *r, const struct vgp_event_done *done)
     __atomic_store_n(&r->ring.shared->host_done[to >> 32], (uint32_t)to, __ATOMIC_RELEASE);
 }
 
-static void on_host(struct rp_run *r, const struct rp_event *e, uint64_t serial, uint16_t call)
-{
-    struct rp_region *region = rp_region_find(r, e->host->region);
-    uint8_t *at;
-
-    if (region == NULL || !vgp_range_ok(e->host->offset, e->data_size, region->memory.length))
-        return;
-    at = (uint8_t *)region->memory.va + e->host->offset;
-    if (e->type == VGP_EVENT_HOST_RESULT) {
-        r->totals.host_results++;
-        rp_compare_bytes(r, serial, call, "registered memory after it", e->data, at, e->data_size);
-        return;
-    }
-    memcpy(at, e->data, e->data_size);
-    if (!r->options.keep_words)
-        r->map.data_words += rp_map_words(&r->map, at, e->data_size, skew_of(e->host->offset));
-}
-
 /* All events, once; `check`: only looks whether the file can be believed. */
 static int walk(struct rp_run *r, bool check)
 {
@@ -574,6 +564,7 @@ static int walk(struct rp_run *r, bool check)
             continue;
         switch (e.type) {
         case VGP_EVENT_CALL:
+            rp_host_settle(r, e.serial, e.record->call);
             go = on_call(r, &e);
             serial = e.serial;
             call = e.record->call;
@@ -591,7 +582,8 @@ static int walk(struct rp_run *r, bool check)
             break;
         case VGP_EVENT_HOST_WRITE:
         case VGP_EVENT_HOST_RESULT:
-            on_host(r, &e, serial, call);
+        case VGP_EVENT_HOST_EITHER:
+            rp_host_event(r, &e, serial, call);
             break;
         default:
             break;
