@@ -188,17 +188,17 @@ static void on_call(struct vcu_ring *r, const struct vgp_record *record)
     vcu_record_mem_call(record);
     if (record->call == VGP_vgpCopy && copy->srcKind == VGP_COPY_STAGING)
         data = pack(copy, r->staging + copy->src, copy->srcPitch, copy->srcHeight, &size);
-    rec.calls++;
     if (record->reply_slot < VCU_MAX_SLOTS) {
         struct open_call *o = &rec.open[record->reply_slot];
         uint32_t args = record->size - (uint32_t)sizeof(*record);
 
-        o->serial = rec.calls;
+        o->serial = rec.calls + 1;
         o->record = *record;
         memset(o->args, 0, sizeof(o->args));
         memcpy(o->args, record + 1, args < sizeof(o->args) ? args : sizeof(o->args));
     }
-    vcu_record_put(VGP_EVENT_CALL, rec.calls, record, record->size, data, size);
+    vcu_record_put(VGP_EVENT_CALL, rec.calls + 1, record, record->size, data, size);
+    rec.calls++;
     free(data);
     pthread_mutex_unlock(&rec.lock);
 }

@@ -99,6 +99,7 @@ struct rp_pairs {
 struct rp_map {
     struct rp_ranges live, freed;
     struct rp_pairs handles;
+    struct rp_pairs textures; /* numbers of texture and surface objects, which kernels get */
     bool moved;              /* some address differs */
     uint64_t ranges, elsewhere; /* ever seen; of them at another address */
     uint64_t data_words;     /* words of data that were taken for addresses */

@@ -291,6 +291,21 @@ static void learn_range(struct rp_run *r, const struct rp_event *e, const uint8_
     }
 }
 
+/* Kernels get the number of a texture or surface object as a parameter. */
+static void learn_texture(struct rp_run *r, const struct rp_event *e, const uint8_t *here)
+{
+    uint64_t from, to;
+
+    if (e->call->call != VGP_vgpTexObjectCreate)
+        return;
+    memcpy(&from, e->payload, 8);
+    memcpy(&to, here, 8);
+    if (from != 0) {
+        rp_pairs_add(&r->map.textures, from, to);
+        rp_map_handle_add(&r->map, from, to);
+    }
+}
+
 static void learn_layout(struct rp_run *r, const struct rp_event *e, const uint8_t *fixed)
 {
     const struct vgp_call_fields *f = vgp_fields_of(e->call->call);
@@ -352,6 +367,8 @@ void rp_compare(struct rp_run *r, const struct rp_event *e, CUresult result, con
     if (result == CUDA_SUCCESS && e->reply->payload != 0) {
         if (size >= f->ret_fixed && f->ret_fixed >= 8)
             learn_range(r, e, fixed, payload);
+        if (size >= 8 && e->reply->payload >= 8)
+            learn_texture(r, e, payload);
         if (e->call->call == VGP_vgpTensorMapEncode)
             learn_tensor_map(r, e, payload, size);
         for (uint32_t i = 0; i < f->out_count; i++) {

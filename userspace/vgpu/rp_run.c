@@ -173,23 +173,39 @@ static void patch_tensor_maps(struct rp_run *r, uint8_t *params, uint32_t size)
     }
 }
 
+/*
+ * Texture and surface objects. A driver may number them from 1, so a small number counts only as a
+ * parameter of its own of 8 bytes; where the layout is not known, large ones do.
+ */
+static void patch_textures(struct rp_run *r, uint8_t *params, uint32_t size, bool alone)
+{
+    for (uint32_t at = 0; r->map.textures.used != 0 && at + 8 <= size; at += 8) {
+        uint64_t v;
+
+        memcpy(&v, params + at, 8);
+        if ((alone || v >> 32 != 0) && rp_pairs_find(&r->map.textures, v, &v))
+            memcpy(params + at, &v, 8);
+    }
+}
+
 /* Addresses in kernel parameters: words of parameters that are large enough to hold one. */
 static void patch_params(struct rp_run *r, uint64_t func, uint8_t *params, uint32_t size)
 {
     const struct rp_layout *l = rp_layout_find(r, func);
 
     patch_tensor_maps(r, params, size);
-    if (!r->map.moved)
-        return;
     if (l == NULL) {
+        patch_textures(r, params, size, false);
         rp_map_words(&r->map, params, size, 0);
         return;
     }
     for (uint32_t i = 0; i < l->count; i++) {
         uint32_t at = l->params[i] >> 16, n = l->params[i] & 0xffff, skew = (8 - at % 8) % 8;
 
-        if (n >= 8 + skew && at <= size && n <= size - at)
-            rp_map_words(&r->map, params + at, n, skew);
+        if (n < 8 + skew || at > size || n > size - at)
+            continue;
+        patch_textures(r, params + at + skew, n - skew, n == 8);
+        rp_map_words(&r->map, params + at, n, skew);
     }
 }
 
