@@ -28,6 +28,7 @@ enum sg_step {
     SG_JUMP,     /* go on at w->ip */
     SG_RESCHED,  /* w->ip is set; choose again which lanes run */
     SG_BLOCKED,  /* the lanes were put aside (barrier, sync, exit); w->mask is void */
+    SG_PARKED,   /* all lanes wait at the barrier of w->ip, as they are: w->at_bar */
     SG_YIELD,    /* w->ip is set; the time slice is used up */
     SG_FAULTED   /* cta->fault is filled */
 };
@@ -118,6 +119,8 @@ struct sg_warp {
     uint32_t slices;
     bool spin; /* something of a spin loop ran in this slice */
     bool hold;  /* a group that is not the lowest has its turn */
+    uint8_t at_bar; /* number of the barrier that the whole warp waits at, + 1; 0: none */
+    uint8_t bar_kind;
     uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
     bool native_ok[4]; /* native code: addresses of a group of loads were checked together */
     bool sync_force; /* nobody else can come: run the synchronising instruction as it is */

@@ -27,6 +27,12 @@ static void bar_release(struct sg_cta *c, uint32_t id)
         struct sg_warp *w = &c->warps[k];
         bool any = false;
 
+        if (w->at_bar == id + 1) { /* all of it waits here */
+            bar_result(w, w->ip, w->mask, (enum sg_bar_kind)w->bar_kind, b);
+            w->ip++;
+            w->at_bar = 0;
+            continue;
+        }
         for (uint32_t i = 0; i < w->ngroups; i++) {
             struct sg_group *g = &w->groups[i];
 
@@ -79,6 +85,12 @@ int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint
     }
     if (kind == SG_BAR_ARRIVE)
         return SG_NEXT;
+    if (!w->ngroups && w->mask == w->alive) {
+        w->ip = in;
+        w->at_bar = (uint8_t)(id + 1);
+        w->bar_kind = (uint8_t)kind;
+        return SG_PARKED;
+    }
     sg_warp_push(w, in, w->mask, SG_G_BAR);
     w->groups[w->ngroups - 1].bar = (uint8_t)id;
     w->groups[w->ngroups - 1].want = kind;
@@ -99,6 +111,8 @@ void sg_bar_exit(struct sg_cta *c, uint32_t lanes)
 
 static bool can_run(const struct sg_warp *w)
 {
+    if (w->at_bar)
+        return false;
     if (w->mask)
         return true;
     for (uint32_t i = 0; i < w->ngroups; i++)
@@ -120,7 +134,8 @@ static int stuck(struct sg_cta *c)
     }
     if (!w)
         return SG_NEXT;
-    return sg_fault_set(w, w->groups[0].ip, (uint32_t)__builtin_ctz(w->groups[0].mask),
+    return sg_fault_set(w, w->at_bar ? w->ip : w->groups[0].ip,
+                        (uint32_t)__builtin_ctz(w->at_bar ? w->mask : w->groups[0].mask),
                         SG_ERR_FAILED,
                         "barrier deadlock: every thread waits at a barrier that nobody else can "
                         "reach");

@@ -191,9 +191,11 @@ int sg_warp_run(struct sg_warp *w)
         }
         w->cta->icount += (uint64_t)(in - start) + 1;
         switch (r) {
+        case SG_PARKED:
+            return SG_BLOCKED;
         case SG_BLOCKED:
             w->mask = 0;
-            if (!sg_warp_pick(w))
+            if (!w->ngroups || !sg_warp_pick(w))
                 return SG_BLOCKED;
             break;
         case SG_RESCHED:

@@ -62,6 +62,24 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 }
 
 #define PAIR (1u << 16)
+
+/* Pairs, where the processor computes with halves itself: the same, but for NaN. */
+static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
+{
+    struct buf *x = B(j);
+
+    for (u32 h = 0; h < 2; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        ev(x, (struct vop){5, PNONE, 0, (u8)op}, d, a, b, 0, 0);
+        ev(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1, d, d, 0, 0); /* vcmpph */
+        put8(x, 3);                                              /* unordered */
+        sg_jit_broadcast(j, 0, 0x7fff7fffu);
+        ev(x, (struct vop){M38, P66, 1, 0x66}, d, d, 0, 1, 0); /* vpblendmw */
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+}
+
 /* add, sub, mul of halves or (PAIR) of two in each register */
 static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -69,6 +87,10 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (in->imm)
         return false;
+    if ((arg & PAIR) && __builtin_cpu_supports("avx512fp16")) {
+        half_direct(j, in, arg & 255);
+        return true;
+    }
     for (u32 h = 0; h < 2; h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
