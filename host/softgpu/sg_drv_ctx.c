@@ -327,6 +327,8 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
+    if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT && value > SG_PENDING_LAUNCHES_MAX)
+        value = SG_PENDING_LAUNCHES_MAX; /* documented: a driver may clamp */
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
         size_t max = (size_t)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE);
 

@@ -430,6 +430,9 @@ static void test_limits(void **state)
     OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 123456));
     OK(cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
     assert_int_equal(v, 123456);
+    OK(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, (size_t)1 << 40));
+    OK(cuCtxGetLimit(&v, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
+    assert_int_equal(v, 65536);
     OK(cuCtxGetLimit(&v, CU_LIMIT_CIG_ENABLED));
     assert_int_equal(v, 0);
     IS(cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1), INVALID_VALUE);

@@ -127,6 +127,9 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag);
  * when an opcode is not one that the interpreter has (diag names it and its line). Thread-safe. */
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag);
 
+/* Each takes up to 4 KiB of this process's memory until its grid has ended. */
+#define SG_PENDING_LAUNCHES_MAX 65536u
+
 struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3];  /* each >= 1; already validated against device limits */
@@ -156,7 +159,8 @@ struct sg_launch {
     /* cudaGraphSetConditional(); gets mem. False: no such handle, and the kernel ends with
      * CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: there are none. */
     bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
-    /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch; 0: CUDA's default */
+    /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch, at most
+     * SG_PENDING_LAUNCHES_MAX, which all grids below it may not exceed together; 0: CUDA's default */
     uint32_t pending_launches;
     struct sg_children *children; /* of the grid that runs; sg_exec_launch() sets it */
 };

@@ -166,10 +166,32 @@ static void wrong(void)
     tm_free_all();
 }
 
+/* The calls of all threads fail; the last error is remembered of so many only. */
+static void many_errors(void)
+{
+    uint32_t *out = tm_alloc(4096);
+    struct sg_fault f = {0};
+    struct tk t;
+    int r = -1;
+
+    memset(out, 0, 4096);
+    if (tk_open(&t, PARENT(BUFFER("append", "0", "1", "0") "setp.ne.u64 %p1, %rd9, 0;\n@%p1 bra END;\n"
+                           "red.global.add.u32 [%rd1], 1;\n" ERROR("PeekAtLastError")
+                           "setp.ne.u32 %p1, %r8, 9;\n@%p1 bra END;\n"
+                           "red.global.add.u32 [%rd1+4], 1;\nEND:\n"), "parent")) {
+        r = tk_run(&t, 8, 1024, &out, &f);
+        tk_close(&t);
+    }
+    t_result("errors of many threads", !r && out[0] == 8192 && out[1] == 4096, "%d: %u, %u", r,
+             out[0], out[1]);
+    tm_free_all();
+}
+
 int main(void)
 {
     order();
     memory();
     wrong();
+    many_errors();
     return t_end("softgpu nested launches");
 }

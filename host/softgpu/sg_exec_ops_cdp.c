@@ -24,6 +24,7 @@
 #define STREAM_TAIL 3u /* cudaStreamTailLaunch */
 #define DEPTH_MAX 24u  /* CUDA: grids within grids */
 #define PENDING_DEFAULT 2048u
+#define ERRORS_MAX 4096u /* threads of a grid whose last error is remembered: the list is searched */
 
 /* A kernel, or a copy or memset when kernel is NULL. */
 struct child {
@@ -48,9 +49,29 @@ struct sg_children {
     struct error *errors;
     struct child *waiting; /* have a buffer, are not launched */
     struct child *first, **last;
-    u32 n, depth;
+    u32 n, nerrors, depth;
+    u32 *total; /* atomic: `n` of all grids of the tree */
     uint64_t streams;
 };
+
+/* Counts one child more; false: there are too many. Under the lock. */
+static bool count_child(const struct sg_launch *l, struct sg_children *k)
+{
+    const u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
+
+    if (k->n >= limit ||
+        __atomic_load_n(k->total, __ATOMIC_RELAXED) >= SG_PENDING_LAUNCHES_MAX)
+        return false;
+    __atomic_add_fetch(k->total, 1, __ATOMIC_RELAXED);
+    k->n++;
+    return true;
+}
+
+static void uncount_child(struct sg_children *k)
+{
+    __atomic_sub_fetch(k->total, 1, __ATOMIC_RELAXED);
+    k->n--;
+}
 
 static bool is_of(const struct error *e, const struct sg_warp *w, u32 lane)
 {
@@ -71,13 +92,14 @@ static u32 say(struct sg_warp *w, u32 lane, u32 code)
     pthread_mutex_lock(&k->lock);
     for (e = k->errors; e && !is_of(e, w, lane); e = e->next)
         ;
-    if (!e && (e = calloc(1, sizeof(*e))) != NULL) {
+    if (!e && k->nerrors < ERRORS_MAX && (e = calloc(1, sizeof(*e))) != NULL) {
         for (int i = 0; i < 3; i++) {
             e->ctaid[i] = w->cta->ctaid[i];
             e->tid[i] = w->tid[i][lane];
         }
         e->next = k->errors;
         k->errors = e;
+        k->nerrors++;
     }
     if (e)
         e->code = code;
@@ -190,7 +212,6 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
 {
     struct sg_children *k = l->children;
     struct sg_kernel *kernel = kernel_at(l->kernel->module, address);
-    u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
     struct child *c;
 
     *code = !kernel                     ? E_FUNCTION
@@ -207,10 +228,14 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     memcpy(c->grid, grid, sizeof(c->grid));
     memcpy(c->block, block, sizeof(c->block));
     pthread_mutex_lock(&k->lock);
-    *code = k->n < limit ? E_MEMORY : E_PENDING;
-    c->buffer = k->n < limit ? sg_heap_alloc(kernel->param_bytes ? kernel->param_bytes : 1) : 0;
+    if (!count_child(l, k)) {
+        *code = E_PENDING;
+    } else {
+        c->buffer = sg_heap_alloc(kernel->param_bytes ? kernel->param_bytes : 1);
+        if (!c->buffer)
+            uncount_child(k);
+    }
     if (c->buffer) {
-        k->n++;
         c->next = k->waiting;
         k->waiting = c;
     }
@@ -262,7 +287,6 @@ static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value,
                          u64 stream)
 {
     struct sg_children *k = l->children;
-    u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
     struct child *c = calloc(1, sizeof(*c));
     bool room;
 
@@ -274,9 +298,8 @@ static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value,
     c->bytes = bytes;
     c->tail = stream == STREAM_TAIL;
     pthread_mutex_lock(&k->lock);
-    room = k->n < limit;
+    room = count_child(l, k);
     if (room) {
-        k->n++;
         *k->last = c;
         k->last = &c->next;
     }
@@ -446,7 +469,8 @@ const struct sg_opdef sg_ops_cdp[] = {
     {NULL, NULL},
 };
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth);
+static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
+               u32 *total);
 
 static bool reach(const struct sg_launch *l, u64 at, u64 n, bool write)
 {
@@ -499,14 +523,15 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         one.dynamic_shared = c->dynamic;
         one.params = c->params;
         one.cooperative = false;
-        r = run(&one, fault, grid, k->depth + 1);
+        r = run(&one, fault, grid, k->depth + 1, k->total);
     }
     return r;
 }
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth)
+static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
+               u32 *total)
 {
-    struct sg_children k = {.depth = depth};
+    struct sg_children k = {.depth = depth, .total = total};
     struct sg_launch with = *l;
     int r;
 
@@ -518,6 +543,7 @@ static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *g
         r = run_children(l, fault, grid, &k, false);
     if (!r && k.first)
         r = run_children(l, fault, grid, &k, true);
+    __atomic_sub_fetch(total, k.n, __ATOMIC_RELAXED);
     for (struct child *c; (c = k.first ? k.first : k.waiting) != NULL; child_free(c)) {
         if (k.first)
             k.first = c->next;
@@ -532,5 +558,7 @@ static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *g
 
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid)
 {
-    return run(l, fault, grid, 0);
+    u32 total = 0;
+
+    return run(l, fault, grid, 0, &total);
 }
