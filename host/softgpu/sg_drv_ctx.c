@@ -43,12 +43,12 @@ static CUresult tls_checked(struct sg_tls **out)
     return (*out)->in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* NULL names the current context. With a reference; a failed context is fine. */
+/* NULL and all ones name the current context. With a reference; a failed context is fine. */
 static CUresult resolve(CUcontext h, struct sg_ctx **out)
 {
     CUresult r;
 
-    if (!h) {
+    if (!h || (uintptr_t)h == UINTPTR_MAX) {
         r = sg_current_raw(out);
         if (r == CUDA_SUCCESS)
             sg_obj_get(&(*out)->obj);

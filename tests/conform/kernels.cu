@@ -101,6 +101,20 @@ __global__ void k_work(u32 *p, u32 n, u32 iters)
     p[i] = x;
 }
 
+struct cf_list {
+    struct cf_list *next;
+    u32 value;
+};
+
+__global__ void k_list(struct cf_list *l, u32 *sum) // one thread: the sum; doubles each value
+{
+    *sum = 0;
+    for (; l; l = l->next) {
+        *sum += l->value;
+        l->value *= 2;
+    }
+}
+
 __global__ void k_reverse(u32 *p, u32 n) // dynamic shared memory: n words
 {
     extern __shared__ u32 buf[];

@@ -61,12 +61,70 @@ static bool mode_busy(const char *how)
     return ok;
 }
 
+static volatile sig_atomic_t stop;
+
+static void leave(int signal)
+{
+    (void)signal;
+    stop = 1;
+}
+
+/* Works until a signal comes: copies and launches, one wait after the other. */
+static bool mode_work(const char *how)
+{
+    CUdeviceptr p = 0;
+    CUcontext c = NULL;
+
+    if (!strcmp(how, "handler"))
+        signal(SIGTERM, leave);
+    if (!ready() || cuCtxGetCurrent(&c) != CUDA_SUCCESS || cuMemAlloc(&p, 1 << 20) != CUDA_SUCCESS)
+        return false;
+    puts("working");
+    fflush(stdout);
+    while (!stop) {
+        if (cuCtxSynchronize() != CUDA_SUCCESS || cuMemsetD8Async(p, 1, 1 << 20, NULL) != CUDA_SUCCESS)
+            return false;
+    }
+    exit(3); /* with work in flight */
+}
+
+static CUdeviceptr left_over;
+
+/* Runs when everything of the process ends: before or behind libcuda's own end. */
+static void at_the_end(void)
+{
+    CUdeviceptr p;
+    CUresult r = cuMemAlloc(&p, 64);
+    bool ok = r == CUDA_SUCCESS || r == CUDA_ERROR_DEINITIALIZED;
+
+    ok &= r != CUDA_SUCCESS || cuMemFree(left_over) == CUDA_SUCCESS;
+    fputs(ok ? "late " : "bad ", stdout);
+    fflush(stdout);
+}
+
+static void __attribute__((destructor)) very_late(void)
+{
+    if (left_over != 0)
+        at_the_end();
+}
+
+/* Calls from an exit handler that was registered before cuInit, and from a destructor. */
+static bool mode_late(void)
+{
+    atexit(at_the_end);
+    return ready() && cuMemAlloc(&left_over, 4096) == CUDA_SUCCESS;
+}
+
 bool cf_mode_run(const char *mode, const char *arg)
 {
     if (!strcmp(mode, "good"))
         return mode_good();
     if (!strcmp(mode, "busy"))
         return mode_busy(arg);
+    if (!strcmp(mode, "work"))
+        return mode_work(arg);
+    if (!strcmp(mode, "late"))
+        return mode_late();
     if (!strcmp(mode, "peer"))
         return peer_main(arg);
     fprintf(stderr, "conform: no mode %s\n", mode);
@@ -156,4 +214,55 @@ CASE(process_two, CF_ALONE | CF_CTX)
                (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
     cf_true("mine", cf_filled(p, 1000, 77));
     OK("free", cuMemFree(p));
+}
+
+/* SIGTERM while calls are under way: by default it ends the process, with a handler the program may. */
+static void term(const char *how, const char *check, int want)
+{
+    char text[64] = "", line[64];
+    int p[2], status = -1;
+    pid_t pid;
+
+    cf_need_true("pipe", pipe(p) == 0);
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        dup2(p[1], 1);
+        close(p[0]);
+        close(p[1]);
+        execl("/proc/self/exe", "conform", "--mode", "work", how, (char *)NULL);
+        _exit(127);
+    }
+    close(p[1]);
+    for (size_t n = 0; n < sizeof(text) - 1 && strchr(text, '\n') == NULL;) {
+        ssize_t k = read(p[0], text + n, sizeof(text) - 1 - n);
+
+        if (k <= 0 && errno != EINTR)
+            break;
+        n += k > 0 ? (size_t)k : 0;
+    }
+    kill(pid, SIGTERM); /* it is in its loop, wherever that is */
+    wait_for(pid, &status);
+    close(p[0]);
+    snprintf(line, sizeof(line), "%s_began", check);
+    cf_true(line, !strcmp(text, "working\n"));
+    cf_u64(check, (uint64_t)status, (uint64_t)want);
+}
+
+CASE(process_sigterm, CF_ALONE)
+{
+    char out[64];
+
+    term("default", "killed", SIGTERM);
+    term("handler", "handled", 3 << 8);
+    cf_u64("next_status", (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
+    cf_str("next", out, "good");
+}
+
+CASE(process_late_calls, CF_ALONE)
+{
+    char out[64];
+
+    cf_u64("status", (uint64_t)cf_spawn("late", "", out, sizeof(out)), 0);
+    cf_str("calls", out, "late late ");
 }

@@ -158,6 +158,20 @@ again() {
     fi
 }
 
+# Each case that traps.md names is there.
+traps() {
+    LD_LIBRARY_PATH=$build/soft "$build/conform" --list >"$out/cases" 2>/dev/null
+    missing=$(grep -o '`[a-z0-9_]*`' "$(dirname "$0")/traps.md" | tr -d '`' | sort -u |
+        grep -vxF -f "$out/cases" | grep -vxE 'conform|extra' | tr '\n' ' ')
+    if [ -s "$out/cases" ] && [ -z "$missing" ]; then
+        echo "traps: every case of the table is there"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: traps: the table names cases that are not there: $missing"
+        failed=$((failed + 1))
+    fi
+}
+
 ways=${only:-direct socket}
 if [ "$gpu" = soft ]; then
     if [ -n "$soft" ]; then
@@ -180,6 +194,9 @@ case $ways in
     ;;
 esac
 rm -f "$out"/*
+case $ways in
+*direct*) [ "$gpu" = soft ] && traps ;;
+esac
 for way in $ways; do
     one conform $way "$build/conform"
     one dlclose $way "$build/conform_dl"
@@ -192,8 +209,10 @@ for way in $ways; do
     one rt_static $way "$build/conform_rt_static"
     one rt_ptds $way "$build/conform_rt_ptds"
     one rt_sticky $way "$build/conform_rt_dynamic" --sticky
+    one rt_many $way "$build/conform_rt_many" "$build"
+    one rt_many_busy $way "$build/conform_rt_many" "$build" --busy
 done
-for name in conform rt_dynamic rt_static rt_ptds rt_sticky dlclose; do
+for name in conform rt_dynamic rt_static rt_ptds rt_sticky rt_many rt_many_busy dlclose; do
     compare $name
 done
 case $ways in

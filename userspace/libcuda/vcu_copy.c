@@ -402,6 +402,18 @@ static bool host_side_ok(const struct vcu_copy_end *e, uint64_t extent)
     return vcu_memory_mapped((const void *)(uintptr_t)e->addr, extent);
 }
 
+/* A copy that begins in memory of ours and ends behind it is refused before any byte is moved. */
+static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
+{
+    struct vcu_place place;
+
+    return e->device && !e->array && !vcu_memory_is_device(e->addr, extent) &&
+           vcu_memory_find(e->addr, &place) &&
+           (place.m.kind == VCU_MEM_DEVICE || place.m.kind == VCU_MEM_VARIABLE ||
+            place.m.kind == VCU_MEM_MANAGED) &&
+           extent > place.size - (e->addr - place.start);
+}
+
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
 {
     uint64_t to, from;
@@ -417,6 +429,8 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     if (!host_side_ok(&c->dst, to) || !host_side_ok(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
                           "neither device memory nor memory of this process");
+    if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the copy leaves its allocation");
     if (vcu_stream_captured(c->stream))
         return capture(call, c, to, from);
     if (c->dst.device && c->src.device)
