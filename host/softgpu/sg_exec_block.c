@@ -58,8 +58,6 @@ static uint8_t *arena_get(size_t size)
         a->mem = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
         a->size = a->mem ? (size + 4095) & ~(size_t)4095 : 0;
     }
-    if (a->mem)
-        memset(a->mem, 0, size); /* nothing of an earlier launch is visible */
     return a->mem;
 }
 
@@ -204,11 +202,16 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
 }
 
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
-                      uint32_t worker)
+                      uint32_t worker, struct sg_fault *fault)
 {
     const struct sg_code *code = &run->k->code;
     const struct sg_launch *l = run->l;
+    uint32_t tid[3] = {0, 0, 0};
 
+    /* nothing of an earlier launch is visible; shared memory is cleared for each block */
+    memset(mem, 0, code->zero_regs ? y->local : y->regs);
+    memset(mem + y->local, 0, y->shared - y->local);
+    c->fault = fault;
     c->run = run;
     c->code = code;
     c->mem = l->mem;
@@ -241,11 +244,15 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
         w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
         w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
         for (uint32_t j = 0; j < SG_LANES; j++) {
-            uint32_t t = i * SG_LANES + j;
-
-            w->tid[0][j] = t % l->block[0];
-            w->tid[1][j] = t / l->block[0] % l->block[1];
-            w->tid[2][j] = t / l->block[0] / l->block[1];
+            for (int k = 0; k < 3; k++)
+                w->tid[k][j] = tid[k];
+            if (++tid[0] < l->block[0])
+                continue;
+            tid[0] = 0;
+            if (++tid[1] < l->block[1])
+                continue;
+            tid[1] = 0;
+            tid[2]++;
         }
         warp_sregs(w, c, run);
         warp_hoisted(w, code);
@@ -255,9 +262,10 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
 static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
 {
     const struct sg_launch *l = run->l;
-    const uint32_t id[3] = {(uint32_t)(index % l->grid[0]),
-                            (uint32_t)(index / l->grid[0] % l->grid[1]),
-                            (uint32_t)(index / l->grid[0] / l->grid[1])};
+    const bool line = l->grid[1] == 1 && l->grid[2] == 1; /* divisions take as long as a small block's work */
+    const uint32_t id[3] = {line ? (uint32_t)index : (uint32_t)(index % l->grid[0]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] % l->grid[1]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] / l->grid[1])};
     uint32_t fresh = c->started ? 0 : 7;
 
     for (uint32_t k = 0; k < 3; k++) {
@@ -357,8 +365,7 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
         return;
     }
     c = (struct sg_cta *)(void *)mem;
-    c->fault = &fault;
-    cta_place(c, mem, &y, run, worker);
+    cta_place(c, mem, &y, run, worker, &fault);
     for (uint64_t index = 0, end = 0;; index++) {
         int r;
 
@@ -396,8 +403,7 @@ static void run_cooperative(struct sg_run *run, uint32_t worker)
     for (uint64_t i = 0; i < n; i++) {
         struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
 
-        c->fault = &fault;
-        cta_place(c, mem + i * y.total, &y, run, worker);
+        cta_place(c, mem + i * y.total, &y, run, worker, &fault);
         cta_start(c, run, worker + i * run->nworkers);
     }
     while (done < n) {

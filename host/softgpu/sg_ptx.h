@@ -233,6 +233,7 @@ struct sg_code {
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
     struct sg_insn *hoisted; /* run once for each warp of a launch (sg_ptx_hoist.c) */
+    bool zero_regs; /* some register may be read before it is set */
     uint32_t nhoisted, hoisted_regs; /* registers of 32 bits that they fill */
     /* for native code (sg_jit.h) */
     uint8_t *flat; /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits

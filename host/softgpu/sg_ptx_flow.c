@@ -534,6 +534,9 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
                                                  : basep + (uint64_t)v->slot * 4);
         }
     }
+    c->zero_regs = d->nprocs || (x->ngregs && !x->in);
+    for (uint32_t w = 0; w < x->words && x->in; w++)
+        c->zero_regs |= x->in[w] != 0; /* of the first block */
     c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64] + c->hoisted_regs;
     return call_table(x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32,
                                                       [SG_C_PRED] = basep});

@@ -18,7 +18,8 @@
 #define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
 #define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
-enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK }; /* OF_BLOCK: the same in all lanes, by the block */
+enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK, ALIAS };
+/* OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that only gives another name */
 
 struct hoist {
     struct sg_dec *d;
@@ -27,6 +28,7 @@ struct hoist {
     uint8_t *kind;  /* of each instruction */
     uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
     uint32_t nhoisted, nblock;
+    sg_fn mov32, mov64;
 };
 
 static uint32_t *field(struct sg_insn *in, unsigned k)
@@ -147,6 +149,23 @@ static void count_defs(struct hoist *h)
         h->state[v] = h->defs[v] == 1 ? UNKNOWN : VARIES;
 }
 
+/* A mov of what has a slot already is another name of that. */
+static bool is_alias(struct hoist *h, uint32_t i)
+{
+    const struct sg_insn *in = &h->d->insns[i];
+    const uint32_t from = is_vreg(in->a) ? h->slot[in->a] : in->a;
+    bool flat;
+
+    if ((in->fn != h->mov32 && in->fn != h->mov64) || h->d->metas[i].partial || !is_vreg(in->d) ||
+        h->state[in->d] != UNKNOWN || (from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
+        operand(h, in->a, &flat) < HOISTED)
+        return false;
+    h->state[in->d] = operand(h, in->a, &flat);
+    h->slot[in->d] = from;
+    h->kind[i] = ALIAS;
+    return true;
+}
+
 /* Can instruction i be computed before? Marks what it sets. */
 static bool look_at(struct hoist *h, uint32_t i, bool blocks)
 {
@@ -209,7 +228,9 @@ static void find(struct hoist *h)
                 i += in->aux;
                 continue;
             }
-            if (!h->kind[i] && look_at(h, i, blocks)) {
+            if (!h->kind[i] && is_alias(h, i)) {
+                changed = true;
+            } else if (!h->kind[i] && look_at(h, i, blocks)) {
                 changed = true;
                 if (h->kind[i] == HOISTED)
                     h->d->code->hoisted[h->nhoisted++] = *in;
@@ -248,7 +269,7 @@ static int compact(struct hoist *h)
     }
     for (uint32_t i = 0; i < n; i++) {
         to[i] = m;
-        if (h->kind[i] == HOISTED)
+        if (h->kind[i] == HOISTED || h->kind[i] == ALIAS)
             continue;
         if (h->kind[i] == OF_BLOCK) {
             insns[m].fn = sg_op_find("flat");
@@ -296,7 +317,7 @@ static void finish(struct hoist *h)
 int sg_dec_hoist(struct sg_dec *d)
 {
     struct sg_code *c = d->code;
-    struct hoist h = {.d = d};
+    struct hoist h = {.d = d, .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
     if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
@@ -315,8 +336,7 @@ int sg_dec_hoist(struct sg_dec *d)
                 *flat_at(c, c->sreg_offset[s]) = 1;
         count_defs(&h);
         find(&h);
-        if (h.nhoisted || h.nblock)
-            r = compact(&h);
+        r = compact(&h);
         if (!r)
             finish(&h);
     }
