@@ -59,9 +59,13 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+#define INPUTS_MAX 65536u
+
 /* Takes the image over. */
 static CUresult keep(struct link *l, struct sg_image *img, const char *name)
 {
+    if (l->n == INPUTS_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (l->n == l->cap) {
         uint32_t cap = l->cap * 2 + 4;
         struct sg_image *in = realloc(l->in, cap * sizeof(*in));
@@ -85,14 +89,79 @@ static CUresult keep(struct link *l, struct sg_image *img, const char *name)
     return CUDA_SUCCESS;
 }
 
+/* What is taken out of objects and archives before any of it is kept. */
+struct taken {
+    struct link *l;
+    struct sg_image *img;
+    uint32_t n, cap;
+    bool machine_code; /* some code has no PTX for this device */
+};
+
+static CUresult take(const uint8_t *data, size_t n, void *arg)
+{
+    struct taken *t = arg;
+    struct sg_image img = {0};
+    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->obj.owner->device), &img);
+
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return r;
+    if (r != CUDA_SUCCESS || img.is_elf || img.shadowed) {
+        t->machine_code |= r == CUDA_SUCCESS;
+        sg_image_free(&img);
+        return CUDA_SUCCESS;
+    }
+    if (t->n == t->cap) {
+        uint32_t cap = t->cap * 2 + 4;
+        struct sg_image *p = cap > INPUTS_MAX ? NULL : realloc(t->img, cap * sizeof(*p));
+
+        if (!p) {
+            sg_image_free(&img);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        t->img = p;
+        t->cap = cap;
+    }
+    t->img[t->n++] = img;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * All PTX of an object or an archive is linked. An object without any cannot be run; of a library that is
+ * not said: a program may name one, such as libcudadevrt, of which it needs nothing, or nothing that
+ * is not here. What is missing in the end is found by cuLinkComplete.
+ */
+static CUresult add_objects(struct link *l, bool library, const void *data, size_t size,
+                            const char *name)
+{
+    struct taken t = {.l = l};
+    CUresult r = library ? sg_archive_each(data, size, take, &t)
+                         : sg_object_each(data, size, take, &t);
+
+    if (r == CUDA_SUCCESS && !library && !t.n)
+        r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: the object has no PTX%s",
+                    t.machine_code ? ", only machine code" : "");
+    pthread_mutex_lock(&l->lock);
+    if (r == CUDA_SUCCESS && l->done.text)
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete");
+    for (uint32_t i = 0; i < t.n && r == CUDA_SUCCESS; i++)
+        r = keep(l, &t.img[i], name);
+    pthread_mutex_unlock(&l->lock);
+    for (uint32_t i = 0; i < t.n; i++)
+        sg_image_free(&t.img[i]);
+    free(t.img);
+    return r;
+}
+
 static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size,
                     const char *name)
 {
     struct sg_image img = {0};
     CUresult r;
 
-    if (type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY)
+    if (type == CU_JIT_INPUT_CUBIN)
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: input is SASS, not PTX");
+    if (type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY)
+        return add_objects(l, type == CU_JIT_INPUT_LIBRARY, data, size, name);
     if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_image_load(data, size, sg_cc(l->obj.owner->device), &img);
@@ -137,6 +206,7 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
                                   void **optionValues)
 {
     struct sg_jit jit;
+    size_t size;
     CUresult r;
     void *data;
 
@@ -149,10 +219,10 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_jit_parse(numOptions, options, optionValues, &jit);
     if (r == CUDA_SUCCESS)
-        r = sg_file_read(path, &data);
+        r = sg_file_read(path, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
-    r = add(l, type, data, SIZE_MAX, path);
+    r = add(l, type, data, size, path);
     free(data);
     return r;
 }

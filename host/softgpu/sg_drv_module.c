@@ -6,7 +6,7 @@
 
 #include "sg_graph.h"
 
-CUresult sg_file_read(const char *path, void **out)
+CUresult sg_file_read(const char *path, void **out, size_t *size)
 {
     FILE *f = fopen(path, "rb");
     char *data = NULL;
@@ -40,6 +40,7 @@ CUresult sg_file_read(const char *path, void **out)
     }
     data[n] = '\0'; /* PTX files have no NUL of their own */
     *out = data;
+    *size = n;
     return CUDA_SUCCESS;
 }
 
@@ -95,6 +96,7 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
 {
+    size_t size;
     CUresult r;
     void *data;
 
@@ -102,7 +104,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
     (void)ctx;
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_file_read(fname, &data);
+    r = sg_file_read(fname, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
     r = load(module, data, NULL);

@@ -372,13 +372,93 @@ static void test_cubin(void **state)
     assert_int_equal(load(&b, 80, &img), CUDA_ERROR_INVALID_IMAGE);
 }
 
+static CUresult count(const uint8_t *data, size_t n, void *arg)
+{
+    struct sg_image img;
+
+    assert_int_equal(sg_fatbin_load(data, n, 80, &img), CUDA_SUCCESS);
+    sg_image_free(&img);
+    ++*(int *)arg;
+    return CUDA_SUCCESS;
+}
+
+/* An object of the host with two fat binaries in a section, and an archive with it twice. */
+static void test_objects_of_the_host(void **state)
+{
+    static const char names[] = "\0__nv_relfatbin";
+    static uint8_t page[4 * 4096];
+    static struct blob b, fat;
+    size_t at, n;
+    int seen = 0;
+
+    (void)state;
+    begin(&fat);
+    ptx(&fat, 80, ZSTD);
+    finish(&fat);
+    memset(&b, 0, sizeof(b));
+    memcpy(b.data, "\177ELF\2\1\1", 7);
+    put(&b, 16, 1, 2);  /* relocatable */
+    put(&b, 18, 62, 2); /* x86-64 */
+    put(&b, 40, 64, 8); /* section headers */
+    put(&b, 52, 64, 2);
+    put(&b, 58, 64, 2);
+    put(&b, 60, 3, 2);
+    put(&b, 62, 1, 2); /* the first has the names */
+    at = 64 + 3 * 64;
+    put(&b, 128 + 4, 3, 4);
+    put(&b, 128 + 24, at, 8);
+    put(&b, 128 + 32, sizeof(names), 8);
+    memcpy(b.data + at, names, sizeof(names));
+    at = (at + sizeof(names) + 7) & ~7ull;
+    n = (fat.n + 7) & ~7ull;
+    put(&b, 192, 1, 4); /* its name */
+    put(&b, 192 + 4, 1, 4);
+    put(&b, 192 + 24, at, 8);
+    put(&b, 192 + 32, n + fat.n, 8);
+    memcpy(b.data + at, fat.data, fat.n);
+    memcpy(b.data + at + n, fat.data, fat.n);
+    b.n = at + n + fat.n;
+    assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen), CUDA_SUCCESS);
+    assert_int_equal(seen, 2);
+    for (size_t cut = 0; cut < b.n; cut++)
+        assert_int_equal(sg_object_each(at_edge(b.data, cut), cut, count, &seen),
+                         CUDA_ERROR_INVALID_IMAGE);
+    put(&b, at + n + 8, 1ull << 40, 8); /* the second claims more than there is */
+    assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen),
+                     CUDA_ERROR_INVALID_IMAGE);
+    memcpy(b.data + at + n, fat.data, fat.n);
+    put(&b, 62, 9, 2); /* no names */
+    seen = 0;
+    assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen), CUDA_SUCCESS);
+    assert_int_equal(seen, 0);
+    put(&b, 62, 1, 2);
+
+    n = (size_t)sprintf((char *)page, "!<arch>\n");
+    for (int i = 0; i < 2; i++) {
+        n += (size_t)sprintf((char *)page + n, "%-48s%-10zu`\n", i ? "b.o/" : "a.o/", b.n);
+        memcpy(page + n, b.data, b.n);
+        n += b.n;
+        if (n & 1)
+            page[n++] = '\n';
+    }
+    assert_int_equal(sg_archive_each(at_edge(page, n), n, count, &seen), CUDA_SUCCESS);
+    assert_int_equal(seen, 4);
+    for (size_t cut = 0; cut < n; cut++) {
+        CUresult r = sg_archive_each(at_edge(page, cut), cut, count, &seen);
+
+        assert_true(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_IMAGE);
+    }
+    memcpy(page + 8 + 48, "9999999999", 10);
+    assert_int_equal(sg_archive_each(at_edge(page, n), n, count, &seen), CUDA_ERROR_INVALID_IMAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packings),       cmocka_unit_test(test_choice),
         cmocka_unit_test(test_sass_only),      cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_corrupt_fields), cmocka_unit_test(test_wrapper),
-        cmocka_unit_test(test_objects),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_objects_of_the_host), cmocka_unit_test(test_objects),        cmocka_unit_test(test_text),
         cmocka_unit_test(test_cubin),
     };
 

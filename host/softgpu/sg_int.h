@@ -459,6 +459,14 @@ void sg_image_free(struct sg_image *img);
 /* The same for the container alone; data starts with 0xBA55ED50. */
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out);
 
+/*
+ * Calls fn for each fat binary in an object of the host, or in the objects of an archive; stops at the
+ * first result that is not 0 and returns it. CUDA_ERROR_INVALID_IMAGE: no object or archive, or cut short.
+ */
+typedef CUresult sg_container_fn(const uint8_t *data, size_t n, void *arg);
+CUresult sg_object_each(const void *data, size_t n, sg_container_fn *fn, void *arg);
+CUresult sg_archive_each(const void *data, size_t n, sg_container_fn *fn, void *arg);
+
 struct sg_elf_info {
     uint64_t size;    /* bytes that headers, tables and sections span */
     uint32_t sm;      /* e.g. 90 */
@@ -558,8 +566,8 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
 /* The function behind a CUfunction or CUkernel in ctx; with a reference. 400: neither. */
 CUresult sg_func_get(struct sg_ctx *ctx, CUfunction h, struct sg_func **out);
 CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **out);
-/* Reads a whole file, with a NUL behind it; malloc'd. 301 or 2. */
-CUresult sg_file_read(const char *path, void **out);
+/* Reads a whole file of *size bytes, with a NUL behind them; malloc'd. 301 or 2. */
+CUresult sg_file_read(const char *path, void **out, size_t *size);
 /* Whether text starts with the name of a PTX instruction (sg_opcodes.c). */
 bool sg_is_opcode(const char *text);
 /* Decodes the function's body once; 218 or 801 with a detail line when it cannot be run. */

@@ -218,13 +218,14 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
                                        unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                        void **libraryOptionValues, unsigned int numLibraryOptions)
 {
+    size_t size;
     CUresult r;
     void *data;
 
     SG_INIT();
     if (!library || !fileName)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_file_read(fileName, &data);
+    r = sg_file_read(fileName, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
     r = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions,

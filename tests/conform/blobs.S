@@ -13,4 +13,6 @@
         blob cf_fatbin, "kernels.fatbin"
         blob cf_sass, "sass.fatbin"
         blob cf_cubin, "sass.cubin"
+        blob cf_object, "device.o"
+        blob cf_archive, "device.a"
         .section .note.GNU-stack,"",%progbits

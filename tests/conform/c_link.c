@@ -157,6 +157,54 @@ CASE(link_several, CF_CTX)
     }
 }
 
+/* Objects of the host and archives of them, as nvcc -dc makes them. */
+CASE(link_objects, CF_CTX)
+{
+    static const char kernel[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n"
+        ".extern .func (.param .b32 r) other(.param .b32 x);\n"
+        ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd1;\n.reg .b32 %r<4>;\n"
+        "ld.param.u64 %rd1, [p];\nmov.u32 %r1, 13;\n{ .param .b32 a; .param .b32 q;"
+        " st.param.b32 [a], %r1; call.uni (q), other, (a); ld.param.b32 %r2, [q]; }\n"
+        "st.u32 [%rd1], %r2;\nret;\n}\n";
+    const unsigned char *input[] = {cf_object, cf_archive};
+    const size_t length[] = {(size_t)(cf_object_end - cf_object),
+                             (size_t)(cf_archive_end - cf_archive)};
+    const CUjitInputType type[] = {CU_JIT_INPUT_OBJECT, CU_JIT_INPUT_LIBRARY};
+    CUlinkState l = NULL;
+    CUdeviceptr p = 0;
+    void *params[] = {&p}, *image = NULL;
+    size_t size = 0;
+
+    NEED(cuMemAlloc(&p, 4));
+    for (int i = 0; i < 2; i++) {
+        CUmodule m = NULL;
+        CUfunction f = NULL;
+        unsigned got = 0;
+
+        NEED(cuLinkCreate(0, NULL, NULL, &l));
+        NEED(cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)(uintptr_t)kernel, sizeof(kernel), "k", 0,
+                           NULL, NULL));
+        OK(i ? "archive" : "object",
+           cuLinkAddData(l, type[i], (void *)(uintptr_t)input[i], length[i], "device", 0, NULL, NULL));
+        OK(i ? "archive_complete" : "object_complete", cuLinkComplete(l, &image, &size));
+        NEED(cuModuleLoadData(&m, image));
+        NEED(cuLinkDestroy(l));
+        NEED(cuModuleGetFunction(&f, m, "k"));
+        NEED(cf_launch(f, 1, 1, 0, NULL, params));
+        NEED(cuMemcpyDtoH(&got, p, 4));
+        cf_u64(i ? "archive_value" : "object_value", got, 40);
+        NEED(cuModuleUnload(m));
+    }
+    NEED(cuMemFree(p));
+    NEED(cuLinkCreate(0, NULL, NULL, &l));
+    cf_true("not_an_object", cuLinkAddData(l, CU_JIT_INPUT_OBJECT, (void *)(uintptr_t)kernel,
+                                           sizeof(kernel), "k", 0, NULL, NULL) != CUDA_SUCCESS);
+    cf_true("not_an_archive", cuLinkAddData(l, CU_JIT_INPUT_LIBRARY, (void *)(uintptr_t)kernel,
+                                            sizeof(kernel), "k", 0, NULL, NULL) != CUDA_SUCCESS);
+    OK("destroy", cuLinkDestroy(l));
+}
+
 /* A link state ends with its context. */
 CASE(link_context, CF_CTX)
 {

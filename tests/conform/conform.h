@@ -65,6 +65,8 @@ bool cf_real(void);
 /* ---- images (blobs.S) ---- */
 extern const char cf_ptx[];              /* kernels.cu as PTX text, NUL-terminated */
 extern const unsigned char cf_fatbin[], cf_fatbin_end[];     /* the same in a fatbin, PTX only */
+extern const unsigned char cf_object[], cf_object_end[];   /* a host object with PTX of a function */
+extern const unsigned char cf_archive[], cf_archive_end[]; /* an archive of it */
 extern const unsigned char cf_sass[], cf_sass_end[];         /* fatbin with SASS of sm_75 only */
 extern const unsigned char cf_cubin[], cf_cubin_end[];       /* ELF, sm_75 */
 
