@@ -130,7 +130,7 @@ def check_meaning(c, p):
     """What a replay is told about a field must fit the field."""
     words = p.type == 'u64' or p.type == 'array' and p.sub == 'u64'
     for attr, fits in (('addr', words), ('made', words), ('varies', p.dir == 'out'),
-                       ('words', p.type == 'bytes')):
+                       ('words', p.type == 'bytes'), ('opaque', p.type == 'bytes')):
         if attr in p.attrs and not fits:
             raise PolicyError(f'{c.name}: {p.name}: {attr} does not fit {p.dir} {p.type}')
 

@@ -270,7 +270,7 @@ static const struct vgp_field in_cuIpcGetMemHandle[] = {
     {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
 };
 static const struct vgp_field out_cuIpcGetMemHandle[] = {
-    {"pHandle", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 0, 1, 64},
+    {"pHandle", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 64},
 };
 static const struct vgp_field in_cuArray3DCreate_v2[] = {
     {"pHandle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
@@ -881,8 +881,8 @@ static const struct vgp_field in_vgpGraphMemAllocNode[] = {
     {"access", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 72, 4, 64},
 };
 static const struct vgp_field out_vgpGraphMemAllocNode[] = {
-    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 8, 8, 0},
 };
 static const struct vgp_field in_vgpGraphMemFreeNode[] = {
     {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
@@ -891,10 +891,10 @@ static const struct vgp_field in_vgpGraphMemFreeNode[] = {
     {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
     {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
     {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 40, 8, 0},
 };
 static const struct vgp_field out_vgpGraphMemFreeNode[] = {
-    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field in_vgpGraphConditionalNode[] = {
     {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
@@ -903,13 +903,13 @@ static const struct vgp_field in_vgpGraphConditionalNode[] = {
     {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
     {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
     {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
-    {"handle", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 40, 8, 0},
     {"type", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 48, 4, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 52, 4, 0},
     {"context", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 56, 8, 0},
 };
 static const struct vgp_field out_vgpGraphConditionalNode[] = {
-    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field in_vgpGraphMoveNode[] = {
     {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
@@ -921,7 +921,7 @@ static const struct vgp_field in_vgpGraphMoveNode[] = {
     {"child", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 40, 8, 0},
 };
 static const struct vgp_field out_vgpGraphMoveNode[] = {
-    {"node", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field in_vgpGraphKernelNodeGet[] = {
     {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
@@ -1005,7 +1005,7 @@ static const struct vgp_field in_vgpGraphMemNodeGet[] = {
     {"free", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
 };
 static const struct vgp_field out_vgpGraphMemNodeGet[] = {
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"bytesize", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
     {"allocType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
     {"locationType", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 20, 4, 0},
@@ -1020,7 +1020,7 @@ static const struct vgp_field in_vgpGraphBodies[] = {
 };
 static const struct vgp_field out_vgpGraphBodies[] = {
     {"total", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
-    {"graphs", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 4, 8, 400},
+    {"graphs", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 4, 8, 400},
 };
 static const struct vgp_field in_vgpUserObjectCreate[] = {
     {"object", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
@@ -1053,14 +1053,14 @@ static const struct vgp_field in_vgpGraphConditionalHandle[] = {
     {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 20, 4, 0},
 };
 static const struct vgp_field out_vgpGraphConditionalHandle[] = {
-    {"handle", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field in_vgpDeviceGraphMemGet[] = {
     {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
     {"attribute", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
 };
 static const struct vgp_field out_vgpDeviceGraphMemGet[] = {
-    {"value", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"value", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 8, 0},
 };
 static const struct vgp_field in_vgpDeviceGraphMemSet[] = {
     {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
@@ -1071,7 +1071,7 @@ static const struct vgp_field in_cuDeviceGraphMemTrim[] = {
     {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
 };
 static const struct vgp_field in_vgpGraphMemFree[] = {
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
 static const struct vgp_field in_vgpMemGetGranularity[] = {
@@ -1195,10 +1195,10 @@ static const struct vgp_field in_vgpTensorMapEncode[] = {
     {"swizzle", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 64, 4, 0},
     {"promotion", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 68, 4, 0},
     {"fill", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 72, 4, 0},
-    {"old", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 76, 1, 128},
+    {"old", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 76, 1, 128},
 };
 static const struct vgp_field out_vgpTensorMapEncode[] = {
-    {"map", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 0, 1, 128},
+    {"map", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 128},
 };
 static const struct vgp_field in_vgpLinkCreate[] = {
     {"state", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
@@ -1574,11 +1574,11 @@ static const struct vgp_field out_vgpTexRefGetBorderColor[] = {
     {"alpha", VGP_FORM_FLOAT, VGP_MEANS_PLAIN, 12, 4, 0},
 };
 static const struct vgp_field in_vgpIpcOpenMem[] = {
-    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 64},
     {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
 };
 static const struct vgp_field out_vgpIpcOpenMem[] = {
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
 };
 static const struct vgp_field in_cuIpcCloseMemHandle[] = {
@@ -1588,20 +1588,20 @@ static const struct vgp_field in_vgpIpcGetEvent[] = {
     {"event", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field out_vgpIpcGetEvent[] = {
-    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 64},
 };
 static const struct vgp_field in_vgpIpcOpenEvent[] = {
-    {"handle", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"handle", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 64},
     {"event", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
 static const struct vgp_field in_vgpMemExport[] = {
     {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field out_vgpMemExport[] = {
-    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 32},
 };
 static const struct vgp_field in_vgpMemImport[] = {
-    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 32},
     {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
 static const struct vgp_field in_vgpMemHandleTypes[] = {
@@ -1614,24 +1614,24 @@ static const struct vgp_field in_vgpMemPoolExport[] = {
     {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
 static const struct vgp_field out_vgpMemPoolExport[] = {
-    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 32},
 };
 static const struct vgp_field in_vgpMemPoolImport[] = {
-    {"token", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 32},
+    {"token", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 32},
     {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
 };
 static const struct vgp_field in_vgpMemPoolExportPointer[] = {
     {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
 };
 static const struct vgp_field out_vgpMemPoolExportPointer[] = {
-    {"data", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 0, 1, 64},
+    {"data", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 0, 1, 64},
 };
 static const struct vgp_field in_vgpMemPoolImportPointer[] = {
     {"pool", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
-    {"data", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 8, 1, 64},
+    {"data", VGP_FORM_ARRAY, VGP_MEANS_OPAQUE, 8, 1, 64},
 };
 static const struct vgp_field out_vgpMemPoolImportPointer[] = {
-    {"dptr", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+    {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
 };
 

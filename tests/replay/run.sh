@@ -118,7 +118,8 @@ cases=(ctx_primary ctx_threads_share mem_attributes pinned_alloc pinned_register
     copy_2d copy_3d module_fatbin module_globals module_two library launch_params launch_dims launch_ex
     device_atomics device_warp device_float stream_order stream_wait_event event host_func threads
     stream_per_thread sticky_store sticky_trap not_sticky device_printf launch_many mem_pool mem_managed
-    stream_callback "capture_*" "graph_*" vmm_pool vmm_access link_ptx memop_batch managed_variable batch_copies)
+    stream_callback "capture_*" "graph_*" vmm_pool vmm_access link_ptx memop_batch managed_variable batch_copies
+    pinned_live tensor_map "array_*" "texref_*" "gmem_*" "gcond_*" "advice_*")
 record conform "$top/tests/conform/conform" "${cases[@]}" && forms conform
 record cub "$top/tests/cub/scan" && forms cub
 if [ -x "$top/tests/blas/blas" ]; then
@@ -191,6 +192,40 @@ if timeout 100 "$vgpu" replay --gpu soft "$work/limit.vgr" > "$work/limited.log"
 else
     bad "a limited recording" "status $?" "$work/limited.log"
 fi
+
+# ---- socket and guest ----
+# In one guest: what was recorded over the socket is replayed, and a program is recorded; that is replayed here.
+guest()
+{
+    local missing="" part
+    for part in "$top/guest/initrd.cpio" "${VGPU_QEMU:-$top/qemu/bin/qemu-system-x86_64}" \
+        "${VGPU_DRIVER:-$top/kernel/vgpu_drv.ko}"; do
+        [ -e "$part" ] || missing="$missing $part"
+    done
+    if [ -n "$missing" ]; then
+        skip "in a guest" "not built:$missing"
+        return
+    fi
+    cat > "$work/in_guest" <<END
+#!/bin/sh
+"$vgpu" replay "$work/runtime.vgr"; echo "replay: \$?"
+"$vgpu" trace --record "$work/guest.vgr" "$top/tests/conform/conform_rt_static" > /dev/null 2>&1; echo "record: \$?"
+END
+    chmod 755 "$work/in_guest"
+    (cd "$work" && timeout 400 "$vgpu" vm run --gpu soft --timeout 380 ./in_guest) > "$work/guest.out" 2>&1
+    if grep -q "^[0-9]* calls of .* 0 differences" "$work/guest.out" && grep -q "^replay: 0" "$work/guest.out"; then
+        ok "recorded over the socket, replayed in a guest"
+    else
+        bad "replayed in a guest" "" "$work/guest.out"
+    fi
+    if grep -q "^record: 0" "$work/guest.out"; then
+        ok "recorded in a guest"
+        equal guest "replayed over the socket" --
+    else
+        bad "recorded in a guest" "" "$work/guest.out"
+    fi
+}
+guest
 
 echo "replay: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

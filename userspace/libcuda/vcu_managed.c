@@ -226,6 +226,7 @@ bool vcu_managed_is_work(uint16_t call)
     case VGP_vgpCopy:
     case VGP_vgpLaunch:
     case VGP_cuGraphLaunch:
+    case VGP_vgpGraphLaunch:
     case VGP_vgpStreamMemOps:
     case VGP_cuStreamWaitValue32_v2:
     case VGP_cuStreamWaitValue64_v2:

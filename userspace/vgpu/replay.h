@@ -198,10 +198,11 @@ struct rp_run {
         uint8_t fixed[128]; /* the recorded arguments' start */
     } open[RP_SLOTS];
     struct rp_region regions[RP_REGIONS];
-    struct {
+    struct rp_opaque {
+        uint32_t size;
         uint8_t recorded[128], here[128];
-    } *tensor_maps; /* opaque: found in parameters by their bytes */
-    size_t tensor_map_count;
+    } *opaque; /* bytes that are known as a whole only: tensor maps, tokens */
+    size_t opaque_count;
     /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
     struct rp_either *either;
     struct rp_host_run *asked;

@@ -191,12 +191,30 @@ static bool compare_words(struct rp_run *r, const struct rp_event *e, const stru
     return equal;
 }
 
+static void learn_opaque(struct rp_run *r, const uint8_t *recorded, const uint8_t *here, uint64_t size)
+{
+    struct rp_opaque *grown;
+
+    if (size == 0 || size > sizeof(grown->here) || r->opaque_count > 65536)
+        return;
+    grown = realloc(r->opaque, (r->opaque_count + 1) * sizeof(*grown));
+    if (grown == NULL)
+        vgpu_cli_die("out of memory");
+    r->opaque = grown;
+    grown += r->opaque_count++;
+    grown->size = (uint32_t)size;
+    memcpy(grown->recorded, recorded, size);
+    memcpy(grown->here, here, size);
+}
+
 static bool compare_field(struct rp_run *r, const struct rp_event *e, const struct vgp_field *f,
                           const uint8_t *a, uint64_t size_a, const uint8_t *b, uint64_t size_b)
 {
     char x[64], y[64];
 
-    if (f->meaning == VGP_MEANS_VARIES) {
+    if (f->meaning == VGP_MEANS_OPAQUE && size_a == size_b)
+        learn_opaque(r, a, b, size_a);
+    if (f->meaning == VGP_MEANS_VARIES || f->meaning == VGP_MEANS_OPAQUE) {
         if (size_a != size_b || memcmp(a, b, size_a) != 0)
             varied(r, e->call->call, f->name);
         return true;
@@ -280,8 +298,17 @@ static void learn_range(struct rp_run *r, const struct rp_event *e, const uint8_
     case VGP_vgpModuleGetGlobal:
     case VGP_vgpLibraryGetGlobal:
     case VGP_vgpLibraryGetManaged:
+    case VGP_vgpIpcOpenMem:
+    case VGP_vgpMemPoolImportPointer:
         rp_map_add(&r->map, from, second, to);
         break;
+    case VGP_vgpGraphMemAllocNode: { /* results: the node, the address */
+        const struct vgp_args_vgpGraphMemAllocNode *a = (const void *)fixed;
+        const struct vgp_ret_vgpGraphMemAllocNode *ret = (const void *)here;
+
+        rp_map_add(&r->map, second, a->bytesize, ret->dptr);
+        break;
+    }
     case VGP_vgpRegionRegister:
         rp_map_add(&r->map, from, ((const struct vgp_args_vgpRegionRegister *)(const void *)fixed)->length,
                    to);
@@ -291,12 +318,12 @@ static void learn_range(struct rp_run *r, const struct rp_event *e, const uint8_
     }
 }
 
-/* Kernels get the number of a texture or surface object as a parameter. */
+/* Kernels get the number of a texture or surface object, or of a condition, as a parameter. */
 static void learn_texture(struct rp_run *r, const struct rp_event *e, const uint8_t *here)
 {
     uint64_t from, to;
 
-    if (e->call->call != VGP_vgpTexObjectCreate)
+    if (e->call->call != VGP_vgpTexObjectCreate && e->call->call != VGP_vgpGraphConditionalHandle)
         return;
     memcpy(&from, e->payload, 8);
     memcpy(&to, here, 8);
@@ -332,22 +359,6 @@ static void learn_layout(struct rp_run *r, const struct rp_event *e, const uint8
     }
 }
 
-static void learn_tensor_map(struct rp_run *r, const struct rp_event *e, const uint8_t *here,
-                             uint32_t size)
-{
-    const uint32_t fixed = vgp_fields_of(e->call->call)->ret_fixed;
-    void *grown;
-
-    if (e->reply->payload < fixed + 128 || size < fixed + 128 || r->tensor_map_count > 65536)
-        return;
-    grown = realloc(r->tensor_maps, (r->tensor_map_count + 1) * sizeof(*r->tensor_maps));
-    if (grown == NULL)
-        return;
-    r->tensor_maps = grown;
-    memcpy(r->tensor_maps[r->tensor_map_count].recorded, e->payload + fixed, 128);
-    memcpy(r->tensor_maps[r->tensor_map_count++].here, here + fixed, 128);
-}
-
 void rp_compare(struct rp_run *r, const struct rp_event *e, CUresult result, const uint8_t *payload,
                 uint32_t size)
 {
@@ -360,17 +371,16 @@ void rp_compare(struct rp_run *r, const struct rp_event *e, CUresult result, con
         rp_differs(r, e->serial, e->call->call, "result: recorded %d, here %d%s%s",
                    e->reply->result, (int)result, r->detail[0] != '\0' ? "; the worker says: " : "",
                    r->detail);
+        r->detail[0] = '\0'; /* said once */
         return;
     }
     if (result == CUDA_SUCCESS)
         learn_layout(r, e, fixed);
     if (result == CUDA_SUCCESS && e->reply->payload != 0) {
-        if (size >= f->ret_fixed && f->ret_fixed >= 8)
+        if (size >= f->ret_fixed && e->reply->payload >= f->ret_fixed && f->ret_fixed >= 8)
             learn_range(r, e, fixed, payload);
         if (size >= 8 && e->reply->payload >= 8)
             learn_texture(r, e, payload);
-        if (e->call->call == VGP_vgpTensorMapEncode)
-            learn_tensor_map(r, e, payload, size);
         for (uint32_t i = 0; i < f->out_count; i++) {
             const uint8_t *a, *b;
             uint64_t n, m;

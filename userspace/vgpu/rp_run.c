@@ -160,17 +160,25 @@ void rp_layout_set(struct rp_run *r, uint64_t handle, const uint32_t *params, ui
     *l = (struct rp_layout){ handle, (uint16_t)count, copy };
 }
 
-/* Tensor maps are opaque: one that is passed to a kernel is known by its bytes. */
-static void patch_tensor_maps(struct rp_run *r, uint8_t *params, uint32_t size)
+/* Bytes that the worker gave out, taken back; the newest of equal ones counts. False: not known. */
+static bool patch_opaque(const struct rp_run *r, uint8_t *bytes, uint32_t size)
 {
-    for (uint32_t at = 0; r->tensor_map_count != 0 && at + 128 <= size; at += 64) {
-        for (size_t i = 0; i < r->tensor_map_count; i++) {
-            if (memcmp(params + at, r->tensor_maps[i].recorded, 128) == 0) {
-                memcpy(params + at, r->tensor_maps[i].here, 128);
-                break;
-            }
+    for (size_t i = r->opaque_count; i > 0; i--) {
+        const struct rp_opaque *o = &r->opaque[i - 1];
+
+        if (o->size == size && memcmp(bytes, o->recorded, size) == 0) {
+            memcpy(bytes, o->here, size);
+            return true;
         }
     }
+    return false;
+}
+
+/* A tensor map that is passed to a kernel is known by its bytes. */
+static void patch_tensor_maps(const struct rp_run *r, uint8_t *params, uint32_t size)
+{
+    for (uint32_t at = 0; r->opaque_count != 0 && at + 128 <= size; at += 64)
+        patch_opaque(r, params + at, 128);
 }
 
 /*
@@ -227,11 +235,12 @@ static unsigned skew_of(uint64_t address)
     return (unsigned)(8 - address % 8) % 8;
 }
 
-/* The arguments as they are to be sent here. */
-static void patch(struct rp_run *r, uint16_t call, uint8_t *args)
+/* The arguments as they are to be sent here. False: a token of another process. */
+static bool patch(struct rp_run *r, uint16_t call, uint8_t *args)
 {
     const struct vgp_call_fields *f = vgp_fields_of(call);
     uint64_t at = f->args_fixed, func = 0, dst = 0;
+    bool own = true;
 
     if (call == VGP_vgpLaunch)
         func = ((const struct vgp_args_vgpLaunch *)(const void *)args)->func;
@@ -252,18 +261,15 @@ static void patch(struct rp_run *r, uint16_t call, uint8_t *args)
         memcpy(&n, args + x->offset, sizeof(n));
         if (words)
             patch_words(args + at, n, r, x->meaning);
+        else if (x->meaning == VGP_MEANS_OPAQUE && n != 0)
+            own &= patch_opaque(r, args + at, n);
         else if (x->meaning == VGP_MEANS_WORDS && call != VGP_vgpCopy)
             patch_params(r, func, args + at, n);
         else if (x->meaning == VGP_MEANS_WORDS && !r->options.keep_words)
             r->map.data_words += rp_map_words(&r->map, args + at, n, skew_of(dst));
         at += vgp_pad_to_8((uint64_t)n * x->size);
     }
-}
-
-/* Calls that make sense only together with another process. */
-static bool is_shared(uint16_t call)
-{
-    return (call >= 0x0900 && call <= 0x09ff) || call == VGP_cuIpcGetMemHandle;
+    return own;
 }
 
 /* What must be done here before a call is sent. False: it cannot be sent. */
@@ -381,6 +387,14 @@ static void move_first(struct rp_run *r, const struct vgp_record *record)
     vcu_ring_end(&c);
 }
 
+static bool skip(struct rp_run *r, const struct rp_event *e, const char *why)
+{
+    r->totals.skipped++;
+    fprintf(r->options.out, "not replayed: call %llu %s: %s\n", (unsigned long long)e->serial,
+            vgp_fields_of(e->record->call)->name, why);
+    return true;
+}
+
 static bool on_call(struct rp_run *r, const struct rp_event *e)
 {
     static uint64_t buffer[VGP_RECORD_MAX / 8];
@@ -394,16 +408,10 @@ static bool on_call(struct rp_run *r, const struct rp_event *e)
         memcpy(c->fixed, e->args, e->args_size < sizeof(c->fixed) ? e->args_size : sizeof(c->fixed));
     }
     memcpy(args, e->args, e->args_size);
-    if (is_shared(e->record->call) || !prepare(r, e, args)) {
-        r->totals.skipped++;
-        fprintf(r->options.out, "not replayed: call %llu %s: %s\n", (unsigned long long)e->serial,
-                vgp_fields_of(e->record->call)->name,
-                is_shared(e->record->call) ? "another process takes part in it"
-                                           : "what it needs could not be made here");
-        return true;
-    }
-    if (e->record->call != VGP_vgpRegionRegister)
-        patch(r, e->record->call, args);
+    if (!prepare(r, e, args))
+        return skip(r, e, "what it needs could not be made here");
+    if (e->record->call != VGP_vgpRegionRegister && !patch(r, e->record->call, args))
+        return skip(r, e, "what it takes was given out by another process");
     if (e->data_size != 0)
         put_staging(r, e);
     move_first(r, e->record);

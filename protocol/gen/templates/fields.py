@@ -7,7 +7,7 @@ def meaning(p):
     """An address, a handle, an object that the worker numbers, ...: enum vgp_field_meaning."""
     if p.type == 'handle' or p.sub.startswith('handle:'):
         return 'HANDLE'
-    for attr in ('addr', 'words', 'made', 'varies'):
+    for attr in ('addr', 'words', 'made', 'varies', 'opaque'):
         if attr in p.attrs:
             return {'made': 'HANDLE'}.get(attr, attr.upper())
     return 'ADDR' if p.ctype.startswith('CUdeviceptr') else 'PLAIN'
