@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
+#define SEEN 256u
 #define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
 enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK, ALIAS };
@@ -29,6 +30,10 @@ struct hoist {
     uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
     uint32_t nhoisted, nblock;
     sg_fn mov32, mov64;
+    struct {
+        sg_fn fn;
+        uint8_t class;
+    } seen[SEEN]; /* operations by their handlers: comparing names takes time */
 };
 
 static uint32_t *field(struct sg_insn *in, unsigned k)
@@ -71,6 +76,20 @@ static bool simple(const char *name)
         if (!strcmp(name, names[i]))
             return true;
     return false;
+}
+
+enum { PLAIN = 1, PURE, SIMPLE };
+static uint8_t class_of(struct hoist *h, sg_fn fn)
+{
+    const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
+
+    if (h->seen[i].fn != fn) {
+        const char *name = sg_op_name(fn);
+
+        h->seen[i].fn = fn;
+        h->seen[i].class = !pure(name) ? PLAIN : simple(name) ? SIMPLE : PURE;
+    }
+    return h->seen[i].class;
 }
 
 /* Which special register has this slot; SG_SR_COUNT: none (one of a hoisted value). */
@@ -171,11 +190,11 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
 {
     struct sg_dec *d = h->d;
     struct sg_insn *in = &d->insns[i];
-    const char *name = sg_op_name(in->fn);
+    const uint8_t class = class_of(h, in->fn);
     bool flat = true, any = false, pred = false;
     uint8_t worst = HOISTED;
 
-    if (!pure(name) || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
+    if (class == PLAIN || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
         return false;
     for (unsigned k = 0; k < 5; k++) {
         const uint32_t op = *field(in, k);
@@ -195,7 +214,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
             flat &= f;
         }
     }
-    if (!any || (worst == OF_BLOCK && (!blocks || !flat || pred || !simple(name))))
+    if (!any || (worst == OF_BLOCK && (!blocks || !flat || pred || class != SIMPLE)))
         return false;
     for (unsigned k = 0; k < 5; k++) {
         const uint32_t op = *field(in, k);

@@ -90,7 +90,7 @@ extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_
     sg_ops_cvt[], sg_ops_bulk[], sg_ops_cdp[], sg_ops_mma2[], sg_ops_tex[], sg_ops_surf[];
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
-static const struct sg_opdef *ops_hash[OPS_HASH];
+static const struct sg_opdef *ops_hash[OPS_HASH], *fn_hash[OPS_HASH]; /* by name, by handler */
 static pthread_once_t ops_once = PTHREAD_ONCE_INIT;
 static const char *ops_isa;
 
@@ -103,10 +103,19 @@ static uint32_t op_hash(const char *s)
     return h ^ h >> 15;
 }
 
+static uint32_t hash_of_fn(sg_fn fn)
+{
+    return (uint32_t)((uint64_t)(uintptr_t)fn * 0x9e3779b97f4a7c15ull >> 40) & (OPS_HASH - 1);
+}
+
 static void add_table(const struct sg_opdef *t)
 {
     for (; t->name; t++) {
-        uint32_t i = op_hash(t->name) & (OPS_HASH - 1);
+        uint32_t i = op_hash(t->name) & (OPS_HASH - 1), k = hash_of_fn(t->fn);
+
+        while (fn_hash[k] && fn_hash[k]->fn != t->fn)
+            k = (k + 1) & (OPS_HASH - 1);
+        fn_hash[k] = t;
 
         while (ops_hash[i])
             i = (i + 1) & (OPS_HASH - 1);
@@ -183,9 +192,9 @@ sg_fn sg_op_find(const char *name)
 
 const char *sg_op_name(sg_fn fn)
 {
-    for (uint32_t i = 0; i < OPS_HASH; i++)
-        if (ops_hash[i] && ops_hash[i]->fn == fn)
-            return ops_hash[i]->name;
+    for (uint32_t i = hash_of_fn(fn); fn_hash[i]; i = (i + 1) & (OPS_HASH - 1))
+        if (fn_hash[i]->fn == fn)
+            return fn_hash[i]->name;
     return "?";
 }
 
