@@ -83,19 +83,22 @@ static void pool_forget(const struct sg_mem_info *info)
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
     struct sg_mem_info info;
+    CUresult r;
 
     SG_CTX(ctx);
     SG_NOT_CAPTURING();
     if (!dptr)
         return CUDA_SUCCESS;
+    if (sg_external_free(dptr, &r))
+        return r;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
         (info.imported && !info.async) ||
         (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
         return CUDA_ERROR_INVALID_VALUE;
     if (info.graph) {
         struct sg_gmem *m;
-        CUresult r = sg_gmem_free(dptr, &m);
 
+        r = sg_gmem_free(dptr, &m);
         if (r != CUDA_SUCCESS)
             return r;
         drain_owner(&info, ctx);

@@ -227,6 +227,9 @@ struct sg_vmm_info {
 };
 bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out);
 
+/* Ends a mapped buffer of external memory (sg_drv_external.c); false: there is none at ptr. */
+bool sg_external_free(CUdeviceptr ptr, CUresult *r);
+
 /* Adds delta to what the pool behind a handle has in use (sg_drv_pool.c). */
 void sg_pool_account(uint64_t handle, int64_t delta);
 

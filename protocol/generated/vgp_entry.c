@@ -9241,6 +9241,156 @@ CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return r;
 }
 
+#define body_cuDestroyExternalMemory vcu_cuDestroyExternalMemory
+CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDestroyExternalMemory(extMem);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDestroyExternalMemory", r, t0, "extMem=%p",
+                       (void *)(uintptr_t)extMem);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDestroyExternalMemory", r);
+    return r;
+}
+
+#define body_cuDestroyExternalSemaphore vcu_cuDestroyExternalSemaphore
+CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDestroyExternalSemaphore(extSem);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDestroyExternalSemaphore", r, t0, "extSem=%p",
+                       (void *)(uintptr_t)extSem);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDestroyExternalSemaphore", r);
+    return r;
+}
+
+#define body_cuExternalMemoryGetMappedBuffer vcu_cuExternalMemoryGetMappedBuffer
+CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuExternalMemoryGetMappedBuffer", r, t0, "*devPtr=%#llx extMem=%p bufferDesc=%p",
+                       r == CUDA_SUCCESS && devPtr ? (unsigned long long)*devPtr : 0ull,
+                       (void *)(uintptr_t)extMem,
+                       (const void *)bufferDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuExternalMemoryGetMappedBuffer", r);
+    return r;
+}
+
+#define body_cuExternalMemoryGetMappedMipmappedArray vcu_cuExternalMemoryGetMappedMipmappedArray
+CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuExternalMemoryGetMappedMipmappedArray", r, t0, "*mipmap=%p extMem=%p mipmapDesc=%p",
+                       r == CUDA_SUCCESS && mipmap ? (void *)*mipmap : NULL,
+                       (void *)(uintptr_t)extMem,
+                       (const void *)mipmapDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuExternalMemoryGetMappedMipmappedArray", r);
+    return r;
+}
+
+#define body_cuImportExternalMemory vcu_cuImportExternalMemory
+CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuImportExternalMemory(extMem_out, memHandleDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuImportExternalMemory", r, t0, "*extMem_out=%p memHandleDesc=%p",
+                       r == CUDA_SUCCESS && extMem_out ? (void *)*extMem_out : NULL,
+                       (const void *)memHandleDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuImportExternalMemory", r);
+    return r;
+}
+
+#define body_cuImportExternalSemaphore vcu_cuImportExternalSemaphore
+CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuImportExternalSemaphore(extSem_out, semHandleDesc);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuImportExternalSemaphore", r, t0, "*extSem_out=%p semHandleDesc=%p",
+                       r == CUDA_SUCCESS && extSem_out ? (void *)*extSem_out : NULL,
+                       (const void *)semHandleDesc);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuImportExternalSemaphore", r);
+    return r;
+}
+
+#define body_cuSignalExternalSemaphoresAsync vcu_cuSignalExternalSemaphoresAsync
+CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSignalExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
+                       (const void *)extSemArray,
+                       (const void *)paramsArray,
+                       (unsigned)numExtSems,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSignalExternalSemaphoresAsync", r);
+    return r;
+}
+
+CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuSignalExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
+                       (const void *)extSemArray,
+                       (const void *)paramsArray,
+                       (unsigned)numExtSems,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuSignalExternalSemaphoresAsync_ptsz", r);
+    return r;
+}
+
+#define body_cuWaitExternalSemaphoresAsync vcu_cuWaitExternalSemaphoresAsync
+CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuWaitExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
+                       (const void *)extSemArray,
+                       (const void *)paramsArray,
+                       (unsigned)numExtSems,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuWaitExternalSemaphoresAsync", r);
+    return r;
+}
+
+CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    vcu_per_thread--;
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuWaitExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
+                       (const void *)extSemArray,
+                       (const void *)paramsArray,
+                       (unsigned)numExtSems,
+                       (void *)(uintptr_t)stream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuWaitExternalSemaphoresAsync_ptsz", r);
+    return r;
+}
+
 #define body_cuLogsCurrent vcu_cuLogsCurrent
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {

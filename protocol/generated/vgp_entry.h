@@ -409,6 +409,14 @@ CUresult vcu_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size
 CUresult vcu_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult vcu_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult vcu_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult vcu_cuDestroyExternalMemory(CUexternalMemory extMem);
+CUresult vcu_cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
+CUresult vcu_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc);
+CUresult vcu_cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc);
+CUresult vcu_cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc);
+CUresult vcu_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc);
+CUresult vcu_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+CUresult vcu_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
 CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags);
 CUresult vcu_cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags);
 CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags);

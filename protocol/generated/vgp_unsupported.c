@@ -28,10 +28,9 @@ static int refuse(const char *name, const char *why)
 }
 
 static const char why_graphs[] = "graph nodes of external semaphores are not served: there is no external semaphore to give them";
-static const char why_graphics[] = "needs a display API (OpenGL, EGL, VDPAU, Direct3D), which a headless GPU does not have";
+static const char why_graphics[] = "needs a display or media API (OpenGL, EGL, VDPAU, Direct3D, NvSci), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_partition[] = "green contexts and device partitioning are not served by this version";
-static const char why_external[] = "memory and semaphores of other APIs are on the guest's side, the GPU on the host's";
 
 int cuCtxFromGreenCtx(void);
 int cuCtxFromGreenCtx(void)
@@ -43,18 +42,6 @@ int cuCtxGetDevResource(void);
 int cuCtxGetDevResource(void)
 {
     return refuse("cuCtxGetDevResource", why_partition);
-}
-
-int cuDestroyExternalMemory(void);
-int cuDestroyExternalMemory(void)
-{
-    return refuse("cuDestroyExternalMemory", why_external);
-}
-
-int cuDestroyExternalSemaphore(void);
-int cuDestroyExternalSemaphore(void)
-{
-    return refuse("cuDestroyExternalSemaphore", why_external);
 }
 
 int cuDevResourceGenerateDesc(void);
@@ -78,7 +65,7 @@ int cuDeviceGetDevResource(void)
 int cuDeviceGetNvSciSyncAttributes(void);
 int cuDeviceGetNvSciSyncAttributes(void)
 {
-    return refuse("cuDeviceGetNvSciSyncAttributes", why_external);
+    return refuse("cuDeviceGetNvSciSyncAttributes", why_graphics);
 }
 
 int cuEGLStreamConsumerAcquireFrame(void);
@@ -139,18 +126,6 @@ int cuEventCreateFromEGLSync(void);
 int cuEventCreateFromEGLSync(void)
 {
     return refuse("cuEventCreateFromEGLSync", why_graphics);
-}
-
-int cuExternalMemoryGetMappedBuffer(void);
-int cuExternalMemoryGetMappedBuffer(void)
-{
-    return refuse("cuExternalMemoryGetMappedBuffer", why_external);
-}
-
-int cuExternalMemoryGetMappedMipmappedArray(void);
-int cuExternalMemoryGetMappedMipmappedArray(void)
-{
-    return refuse("cuExternalMemoryGetMappedMipmappedArray", why_external);
 }
 
 int cuGLCtxCreate(void);
@@ -441,34 +416,10 @@ int cuGreenCtxWaitEvent(void)
     return refuse("cuGreenCtxWaitEvent", why_partition);
 }
 
-int cuImportExternalMemory(void);
-int cuImportExternalMemory(void)
-{
-    return refuse("cuImportExternalMemory", why_external);
-}
-
-int cuImportExternalSemaphore(void);
-int cuImportExternalSemaphore(void)
-{
-    return refuse("cuImportExternalSemaphore", why_external);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuSignalExternalSemaphoresAsync(void);
-int cuSignalExternalSemaphoresAsync(void)
-{
-    return refuse("cuSignalExternalSemaphoresAsync", why_external);
-}
-
-int cuSignalExternalSemaphoresAsync_ptsz(void);
-int cuSignalExternalSemaphoresAsync_ptsz(void)
-{
-    return refuse("cuSignalExternalSemaphoresAsync_ptsz", why_external);
 }
 
 int cuStreamGetGreenCtx(void);
@@ -493,16 +444,4 @@ int cuVDPAUGetDevice(void);
 int cuVDPAUGetDevice(void)
 {
     return refuse("cuVDPAUGetDevice", why_graphics);
-}
-
-int cuWaitExternalSemaphoresAsync(void);
-int cuWaitExternalSemaphoresAsync(void)
-{
-    return refuse("cuWaitExternalSemaphoresAsync", why_external);
-}
-
-int cuWaitExternalSemaphoresAsync_ptsz(void);
-int cuWaitExternalSemaphoresAsync_ptsz(void)
-{
-    return refuse("cuWaitExternalSemaphoresAsync_ptsz", why_external);
 }

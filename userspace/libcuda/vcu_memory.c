@@ -351,8 +351,8 @@ CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (dptr == 0)
-        return CUDA_SUCCESS;
+    if (dptr == 0 || vcu_external_free(dptr, &res))
+        return res;
     if (vcu_memory_take(dptr, VCU_MEM_MANAGED, &p)) {
         vcu_hostmem_end(&p.m);
         return CUDA_SUCCESS;

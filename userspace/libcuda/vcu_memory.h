@@ -75,6 +75,9 @@ void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
 /* Once less; true: that was the last time, and what was in the table is in *place. */
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
 
+/* vcu_external.c: ends a mapped buffer of external memory; false: there is none at ptr. */
+bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
+
 /* vcu_vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 struct vcu_reserved {
     uint64_t base, size, map_base, map_size;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+/*
+ * External memory: what cuMemExportToShareableHandle gave, mapped as buffers that cuMemFree ends; and
+ * the errors of everything else that cannot be imported here.
+ */
+#include "conform.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+CASE(external_memory, CF_CTX | CF_UB)
+{
+    CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = FD,
+                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {0};
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC a = {.numLevels = 1};
+    CUmemGenericAllocationHandle h = 0;
+    CUexternalMemory m = NULL;
+    CUmipmappedArray mip = NULL;
+    CUdeviceptr whole = 0, part = 0;
+    size_t g = 0, size;
+    int yes = 0, fd = -1;
+
+    NEED(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                              0));
+    if (!yes)
+        cf_skip("the device exports no memory by descriptor");
+    NEED(cuMemGetAllocationGranularity(&g, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    size = 2 * g;
+    NEED(cuMemCreate(&h, size, &p, 0));
+    NEED(cuMemExportToShareableHandle(&fd, h, FD, 0));
+    d.handle.fd = fd;
+    RC("size", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.size = size;
+    RC("null", cuImportExternalMemory(NULL, &d), CUDA_ERROR_INVALID_VALUE);
+    RC("desc_null", cuImportExternalMemory(&m, NULL), CUDA_ERROR_INVALID_VALUE);
+    d.flags = 0x80;
+    RC("flags", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.flags = 0;
+    OK("import", cuImportExternalMemory(&m, &d));
+    cf_true("descriptor_taken", fcntl(fd, F_GETFD) < 0);
+    b.size = size;
+    OK("whole", cuExternalMemoryGetMappedBuffer(&whole, m, &b));
+    b.offset = g + 256;
+    b.size = 4096;
+    OK("part", cuExternalMemoryGetMappedBuffer(&part, m, &b));
+    NEED(cf_fill(whole + g + 256, 1024, 77, NULL));
+    NEED(cuCtxSynchronize());
+    cf_true("same_memory", cf_filled(part, 1024, 77));
+    b.size = size;
+    RC("past", cuExternalMemoryGetMappedBuffer(&part, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.size = 0;
+    RC("nothing", cuExternalMemoryGetMappedBuffer(&part, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.size = 16;
+    RC("buffer_null", cuExternalMemoryGetMappedBuffer(NULL, m, &b), CUDA_ERROR_INVALID_VALUE);
+    RC("buffer_memory", cuExternalMemoryGetMappedBuffer(&whole, (CUexternalMemory)&b, &b),
+       CUDA_ERROR_INVALID_HANDLE);
+    RC("array", cuExternalMemoryGetMappedMipmappedArray(&mip, m, &a), CUDA_ERROR_NOT_SUPPORTED);
+    OK("destroy", cuDestroyExternalMemory(m));
+    RC("destroy_again", cuDestroyExternalMemory(m), CUDA_ERROR_INVALID_HANDLE);
+    OK("release", cuMemRelease(h));
+    cf_true("still_there", cf_filled(part, 1024, 77)); /* the buffers keep it */
+    OK("free_part", cuMemFree(part));
+    RC("free_part_again", cuMemFree(part), CUDA_ERROR_INVALID_VALUE);
+    OK("free_whole", cuMemFree(whole));
+}
+
+CASE(external_refused, CF_CTX | CF_UB)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                          .handle.fd = -1, .size = 4096};
+    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC s = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,
+                                             .handle.fd = -1};
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal = {0};
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait = {0};
+    CUexternalMemory m = NULL;
+    CUexternalSemaphore sem = NULL;
+    int null = open("/dev/null", O_RDWR);
+
+    RC("bad_descriptor", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.handle.fd = null;
+    RC("no_memory", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    cf_true("descriptor_kept", fcntl(null, F_GETFD) >= 0);
+    d.type = (CUexternalMemoryHandleType)99;
+    RC("type", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32;
+    RC("windows", cuImportExternalMemory(&m, &d), CUDA_ERROR_NOT_SUPPORTED);
+    RC("destroy", cuDestroyExternalMemory(NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("semaphore_bad_descriptor", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
+    s.handle.fd = null;
+    RC("semaphore", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_NOT_SUPPORTED);
+    s.flags = 1;
+    RC("semaphore_flags", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
+    s.flags = 0;
+    s.type = (CUexternalSemaphoreHandleType)99;
+    RC("semaphore_type", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
+    RC("semaphore_null", cuImportExternalSemaphore(NULL, &s), CUDA_ERROR_INVALID_VALUE);
+    RC("semaphore_destroy", cuDestroyExternalSemaphore(NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("signal", cuSignalExternalSemaphoresAsync(&sem, &signal, 1, NULL),
+       CUDA_ERROR_INVALID_HANDLE);
+    RC("signal_none", cuSignalExternalSemaphoresAsync(&sem, &signal, 0, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("signal_null", cuSignalExternalSemaphoresAsync(NULL, &signal, 1, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("wait", cuWaitExternalSemaphoresAsync(&sem, &wait, 1, NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("wait_null", cuWaitExternalSemaphoresAsync(&sem, NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+    close(null);
+}
