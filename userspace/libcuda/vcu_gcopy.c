@@ -235,9 +235,6 @@ CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_M
     if ((c.dst.device || vcu_memory_in_place(c.dst.addr, to)) &&
         (c.src.device || vcu_memory_in_place(c.src.addr, from)))
         return send(w, ctx, NULL, 0, &c, node);
-    if (w->op != VGP_NODE_ADD)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                          "a node cannot be changed to copy pageable memory: use pinned memory");
     return send_moved(call, w, ctx, NULL, &c, p, node);
 }
 

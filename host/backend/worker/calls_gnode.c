@@ -141,7 +141,7 @@ static bool clone_joined(struct vgb_call *c, const struct vgb_graph *from, struc
         const CUgraphNode was[3] = {n->object, n->in, n->out};
         uint64_t handle;
 
-        if (!n->cookie)
+        if (!n->cookie && n->in == n->out)
             continue;
         for (int i = 0; i < 3; i++) {
             if (vgb_provider.cuGraphNodeFindInClone(&part[i], was[i], to->object) != CUDA_SUCCESS)
@@ -291,6 +291,32 @@ CUresult vgb_do_vgpGraphChild(struct vgb_call *c, const struct vgp_args_vgpGraph
     return CUDA_SUCCESS;
 }
 
+/* Both halves: a host function cannot be switched off, but another be put in its place. */
+static CUresult enable_joined(struct vgb_call *c, CUgraphExec exec, const struct vgb_gnode *n,
+                              unsigned enabled)
+{
+    struct vgb_host_func *f = NULL;
+    CUresult r;
+
+    if (n->changed || vgb_exec_has_func(exec, vgb_gnode_func(n))) {
+        vgb_notify_detail(c->w, "a copy of pageable memory that was changed cannot be switched off "
+                                "or on");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    r = vgb_provider.cuGraphNodeSetEnabled(exec, n->object, enabled);
+    if (r == CUDA_SUCCESS && enabled) {
+        CUDA_HOST_NODE_PARAMS p = {0};
+
+        if (!vgb_provider.cuGraphHostNodeGetParams)
+            return vgb_missing(c, "cuGraphHostNodeGetParams");
+        r = vgb_provider.cuGraphHostNodeGetParams(vgb_gnode_func(n), &p);
+        f = p.userData;
+        if (r == CUDA_SUCCESS && p.fn != vgb_host_func_run)
+            return CUDA_ERROR_UNKNOWN;
+    }
+    return r == CUDA_SUCCESS ? vgb_exec_switch_func(exec, vgb_gnode_func(n), f) : r;
+}
+
 CUresult vgb_do_vgpGraphNodeEnabled(struct vgb_call *c,
                                     const struct vgp_args_vgpGraphNodeEnabled *a,
                                     struct vgp_ret_vgpGraphNodeEnabled *ret)
@@ -306,11 +332,13 @@ CUresult vgb_do_vgpGraphNodeEnabled(struct vgb_call *c,
         return r;
     if (!vgb_provider.cuGraphNodeSetEnabled || !vgb_provider.cuGraphNodeGetEnabled)
         return vgb_missing(c, "cuGraphNodeSetEnabled");
-    if (!a->set) {
-        r = vgb_provider.cuGraphNodeGetEnabled(exec, n->object, &enabled);
-    } else if (n->cookie) {
-        vgb_notify_detail(c->w, "a copy of pageable memory cannot be switched off");
+    if (n->cookie && n->in == n->out) {
+        vgb_notify_detail(c->w, "a copy between pageable memories cannot be switched off");
         r = CUDA_ERROR_NOT_SUPPORTED;
+    } else if (!a->set) {
+        r = vgb_provider.cuGraphNodeGetEnabled(exec, n->object, &enabled);
+    } else if (n->cookie || n->in != n->out) {
+        r = enable_joined(c, exec, n, enabled);
     } else {
         r = vgb_provider.cuGraphNodeSetEnabled(exec, n->object, enabled);
     }
@@ -340,17 +368,47 @@ CUresult vgb_do_vgpGraphEmptyNode(struct vgb_call *c, const struct vgp_args_vgpG
     return r;
 }
 
+static bool has_joined(const struct vgb_graph *g)
+{
+    for (const struct vgb_gnode *n = g->nodes; n; n = n->next) {
+        if (n->cookie || n->in != n->out)
+            return true;
+    }
+    return false;
+}
+
+/* The copy that a node has of a child graph: its nodes of two halves are that as well. */
+static CUresult join_copy(struct vgb_call *c, struct vgb_where *w, const struct vgb_graph *child,
+                          CUgraphNode node)
+{
+    struct vgb_gnode *n = vgb_gnode_of(c->w, w->graph, node);
+    CUgraph object = NULL;
+    struct vgb_graph *copy = NULL;
+
+    if (vgb_provider.cuGraphChildGraphNodeGetGraph && vgb_provider.cuGraphNodeFindInClone &&
+        vgb_provider.cuGraphChildGraphNodeGetGraph(node, &object) == CUDA_SUCCESS)
+        copy = vgb_graph_of(c->w, object);
+    if (copy)
+        vgb_graph_adopt(n, copy);
+    if (copy && clone_joined(c, child, copy))
+        return CUDA_SUCCESS;
+    vgb_notify_detail(c->w, "a child graph that copies pageable memory");
+    if (vgb_provider.cuGraphDestroyNode && vgb_provider.cuGraphDestroyNode(node) == CUDA_SUCCESS)
+        vgb_gnode_forget(c->w, n);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static CUresult child_node(struct vgb_call *c, struct vgb_where *w, struct vgb_graph *child,
                            uint64_t *handle)
 {
     CUgraphNode node = NULL;
     CUresult r;
 
-    for (const struct vgb_gnode *n = child->nodes; n; n = n->next) {
-        if (n->in != n->out) {
-            vgb_notify_detail(c->w, "a child graph that copies pageable memory");
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
+    bool joined = has_joined(child);
+
+    if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to its host functions */
+        vgb_notify_detail(c->w, "an exchanged child graph that copies pageable memory");
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     switch (w->op) {
     case VGP_NODE_ADD:
@@ -358,7 +416,8 @@ static CUresult child_node(struct vgb_call *c, struct vgb_where *w, struct vgb_g
             return vgb_missing(c, "cuGraphAddChildGraphNode");
         r = vgb_provider.cuGraphAddChildGraphNode(&node, w->graph->object, w->deps,
                                                   vgb_where_n(w), child->object);
-        return vgb_added(c, w, r, node, handle);
+        r = vgb_added(c, w, r, node, handle);
+        return r == CUDA_SUCCESS && joined ? join_copy(c, w, child, node) : r;
     case VGP_NODE_EXEC:
         if (!vgb_provider.cuGraphExecChildGraphNodeSetParams)
             return vgb_missing(c, "cuGraphExecChildGraphNodeSetParams");

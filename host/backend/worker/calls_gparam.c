@@ -375,6 +375,58 @@ static CUresult capture_joined(struct vgb_call *c, CUstream stream, const CUDA_M
     return CUDA_SUCCESS;
 }
 
+/* Another host function, or none, for a node of two halves. */
+static CUresult change_func(struct vgb_call *c, struct vgb_where *w, uint64_t cookie)
+{
+    CUDA_HOST_NODE_PARAMS host = {.fn = vgb_host_func_nothing};
+    struct vgb_gnode *n = w->target;
+    struct vgb_host_func *f = NULL;
+    CUresult r = CUDA_SUCCESS;
+
+    if (w->op == VGP_NODE_EXEC) {
+        if (cookie && !(f = vgb_host_func_new(c->w, cookie, false)))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        r = vgb_exec_set_func(w->exec, vgb_gnode_func(n), f);
+        if (r != CUDA_SUCCESS && f)
+            vgb_host_func_free(f);
+        return r;
+    }
+    if (cookie) {
+        r = vgb_host_func_for(c->w, n->graph->object, cookie, &f);
+        host = (CUDA_HOST_NODE_PARAMS){.fn = vgb_host_func_run, .userData = f};
+    }
+    if (r == CUDA_SUCCESS)
+        r = vgb_provider.cuGraphHostNodeSetParams(vgb_gnode_func(n), &host);
+    if (r == CUDA_SUCCESS) {
+        n->cookie = cookie;
+        n->changed = true;
+    }
+    return r;
+}
+
+/* New parameters for a copy with a host function, or for one that gets it. What stays: which of the
+ * two halves there are, and in which order. */
+static CUresult change_joined(struct vgb_call *c, struct vgb_where *w, const CUDA_MEMCPY3D *p,
+                              CUcontext ctx, uint64_t cookie, struct halves h)
+{
+    const struct vgb_gnode *n = w->target;
+    bool two = n->in != n->out, to_device = n->out == n->object;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!vgb_provider.cuGraphHostNodeSetParams || !vgb_provider.cuGraphExecHostNodeSetParams)
+        return vgb_missing(c, "cuGraphHostNodeSetParams");
+    if ((!two && !n->cookie) || h.copy != two || (cookie && two && h.to_device != to_device)) {
+        vgb_notify_detail(c->w, "a copy node cannot be changed between pageable memory and other "
+                                "memory, or its direction, unless it was made for pageable memory");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (two)
+        r = w->op == VGP_NODE_SET
+                ? vgb_provider.cuGraphMemcpyNodeSetParams(n->object, p)
+                : vgb_provider.cuGraphExecMemcpyNodeSetParams(w->exec, n->object, p, ctx);
+    return r == CUDA_SUCCESS ? change_func(c, w, cookie) : r;
+}
+
 static CUresult copy_node(struct vgb_call *c, struct vgb_where *w,
                           const struct vgp_args_vgpGraphCopyNode *a, const CUDA_MEMCPY3D *p,
                           uint64_t *handle)
@@ -398,10 +450,8 @@ static CUresult copy_node(struct vgb_call *c, struct vgb_where *w,
     }
     if (w->op == VGP_NODE_ADD && a->cookie)
         return add_joined(c, w, p, ctx, a->cookie, h, handle);
-    if (a->cookie || (w->target && w->target->cookie)) {
-        vgb_notify_detail(c->w, "the parameters of a copy of pageable memory cannot be changed");
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    if (a->cookie || (w->target && (w->target->cookie || w->target->in != w->target->out)))
+        return change_joined(c, w, p, ctx, a->cookie, h);
     if (w->op == VGP_NODE_SET)
         return vgb_provider.cuGraphMemcpyNodeSetParams(w->target->object, p);
     if (w->op == VGP_NODE_EXEC)

@@ -32,6 +32,15 @@ static CUresult nodes_of(CUgraph g, CUgraphNode **out, size_t *n)
     return r;
 }
 
+static bool runs_in_guest(CUgraphNode n)
+{
+    CUDA_HOST_NODE_PARAMS p = {0};
+
+    return !vgb_provider.cuGraphHostNodeGetParams ||
+           vgb_provider.cuGraphHostNodeGetParams(n, &p) != CUDA_SUCCESS ||
+           p.fn != vgb_host_func_nothing;
+}
+
 /* Host functions that one launch of the graph runs. */
 static uint32_t count_host_nodes(CUgraph g, unsigned depth)
 {
@@ -48,7 +57,7 @@ static uint32_t count_host_nodes(CUgraph g, unsigned depth)
 
         vgb_provider.cuGraphNodeGetType(list[i], &type);
         if (type == CU_GRAPH_NODE_TYPE_HOST)
-            sum++;
+            sum += runs_in_guest(list[i]);
         /* The graphs of conditional nodes cannot have any. */
         else if (type == CU_GRAPH_NODE_TYPE_GRAPH && vgb_provider.cuGraphChildGraphNodeGetGraph &&
                  vgb_provider.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)

@@ -201,7 +201,8 @@ static void replaced(struct exec *x, CUgraphNode node)
 
 CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f)
 {
-    CUDA_HOST_NODE_PARAMS p = {.fn = vgb_host_func_run, .userData = f};
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? vgb_host_func_run : vgb_host_func_nothing,
+                               .userData = f};
     struct set_func *s = calloc(1, sizeof(*s));
     struct exec *x = s ? need(exec) : NULL;
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -218,11 +219,36 @@ CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_f
         return r;
     }
     replaced(x, node);
+    if (!f) {
+        free(s);
+        return CUDA_SUCCESS;
+    }
     s->node = node;
     s->f = f;
     s->next = x->funcs;
     x->funcs = s;
     return CUDA_SUCCESS;
+}
+
+CUresult vgb_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f)
+{
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? vgb_host_func_run : vgb_host_func_nothing,
+                               .userData = f};
+
+    if (!vgb_provider.cuGraphExecHostNodeSetParams)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return vgb_provider.cuGraphExecHostNodeSetParams(exec, node, &p);
+}
+
+bool vgb_exec_has_func(CUgraphExec exec, CUgraphNode node)
+{
+    const struct exec *x = find(exec);
+
+    for (const struct set_func *s = x ? x->funcs : NULL; s; s = s->next) {
+        if (s->node == node)
+            return true;
+    }
+    return false;
 }
 
 void vgb_exec_updated(CUgraphExec exec)

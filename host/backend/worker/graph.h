@@ -29,6 +29,7 @@ struct vgb_gnode {
     CUgraphNode object;  /* what the client means */
     CUgraphNode in, out; /* whom edges to it and from it belong to; usually object */
     uint64_t cookie;     /* host function of a copy, 0 = none */
+    bool changed;        /* ... since it was made: older executable graphs have another one */
     uint64_t handle;
     struct vgb_graph *graph;
     struct vgb_gnode *next, *prev; /* in graph->nodes */
@@ -47,6 +48,11 @@ CUresult vgb_gnodes_get(struct vgb_call *c, const struct vgb_graph *g, const uin
 /* Makes a copy and its host function one node. False: no memory. */
 bool vgb_gnode_join(struct vgb_worker *w, struct vgb_graph *g, CUgraphNode object, CUgraphNode in,
                     CUgraphNode out, uint64_t cookie, uint64_t *handle);
+/* The half of a copy that is a host function. */
+static inline CUgraphNode vgb_gnode_func(const struct vgb_gnode *n)
+{
+    return n->in == n->object ? n->out : n->in;
+}
 /* The record of a node when there is one. */
 struct vgb_gnode *vgb_gnode_known(CUgraphNode object);
 /* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
@@ -79,6 +85,11 @@ void vgb_exec_updated(CUgraphExec exec); /* its host functions are the graph's a
 void vgb_exec_forget_context(CUcontext ctx); /* before it ends */
 struct vgb_host_func;
 /* Sets the host function of a node; f, if that succeeds, ends when no launch can run it. */
+/* The same for the function that the graph's node has (NULL: none): it ends with the graph's. */
+CUresult vgb_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f);
+/* Was one set there? */
+bool vgb_exec_has_func(CUgraphExec exec, CUgraphNode node);
+/* f NULL: the node runs nothing. */
 CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f);
 
 /* ---- calls_capture.c ---- */
@@ -107,5 +118,7 @@ void vgb_host_func_free(struct vgb_host_func *f);
 /* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
 bool vgb_host_func_end(struct vgb_host_func *f);
 void vgb_host_func_run(void *func);
+/* In place of one that moved bytes, when a node does not any more. */
+void vgb_host_func_nothing(void *unused);
 
 #endif

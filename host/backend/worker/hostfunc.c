@@ -127,6 +127,11 @@ void vgb_host_func_run(void *arg)
         vgb_host_func_free(f);
 }
 
+void vgb_host_func_nothing(void *unused)
+{
+    (void)unused;
+}
+
 struct vgb_host_func *vgb_host_func_new(struct vgb_worker *w, uint64_t cookie, bool one_time)
 {
     struct vgb_host_func *f = NULL;
