@@ -94,8 +94,9 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 
     if (!g || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
-    if (dependencyData)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuStreamBeginCaptureToGraph: edge data");
+    if (!sg_edges_ordinary(dependencyData, numDependencies))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "cuStreamBeginCaptureToGraph: programmatic graph edges");
     r = sg_nodes_get(g, dependencies, numDependencies, &deps);
     if (r == CUDA_SUCCESS)
         r = begin(hStream, g, mode, deps, numDependencies);
@@ -266,8 +267,9 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
     }
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
-    if (dependencyData)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuStreamUpdateCaptureDependencies: edge data");
+    if (!sg_edges_ordinary(dependencyData, numDependencies))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "cuStreamUpdateCaptureDependencies: programmatic graph edges");
     pthread_mutex_lock(&sg_graph_lock);
     struct sg_capture *c = s->front->capture;
 

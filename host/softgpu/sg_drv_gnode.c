@@ -225,10 +225,15 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
     SG_NODE(n, hNode);
     if (!nodeParams_out || n->type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!n->has_params)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "parameters of a captured memory operation");
-    *nodeParams_out = n->params.batch;
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&sg_graph_lock);
+    if (!n->has_params) /* it was captured */
+        n->has_params = sg_memop_describe(n->gop->op, &n->params.batch);
+    bool ok = n->has_params;
+
+    if (ok)
+        *nodeParams_out = n->params.batch;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
@@ -384,12 +389,8 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
-    for (size_t i = 0; dependencyData && i < numDependencies; i++) {
-        const CUgraphEdgeData *e = &dependencyData[i];
-
-        if (e->from_port || e->to_port || e->type)
-            return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
-    }
+    if (!sg_edges_ordinary(dependencyData, numDependencies))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
     switch (nodeParams->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: /* the third version has the fields of the second */
         return cuGraphAddKernelNode_v2(out, hGraph, dependencies, numDependencies,

@@ -136,6 +136,15 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *de
     return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
 }
 
+bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n)
+{
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].from_port || edge[i].to_port || edge[i].type)
+            return false;
+    }
+    return true;
+}
+
 static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *edge, size_t n, bool remove)
 {
@@ -145,10 +154,8 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     SG_GRAPH(g, hGraph);
     if (n && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; edge && i < n; i++) {
-        if (edge[i].from_port || edge[i].to_port || edge[i].type)
-            return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
-    }
+    if (!sg_edges_ordinary(edge, n))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
     pthread_mutex_lock(&sg_graph_lock);
     if (remove && n && g->has_memory)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");

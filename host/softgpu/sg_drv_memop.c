@@ -108,6 +108,34 @@ static CUresult build(const struct memop *list, unsigned n, bool *waits, struct 
     return CUDA_SUCCESS;
 }
 
+bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
+{
+    const struct memop_op *o = (const struct memop_op *)op;
+    CUstreamBatchMemOpParams *list = calloc(o->n + 1, sizeof(*list));
+
+    if (!list)
+        return false;
+    for (unsigned i = 0; i < o->n; i++) {
+        const struct memop *m = &o->list[i];
+
+        if (m->wait) {
+            list[i].waitValue.operation =
+                m->wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            list[i].waitValue.address = m->addr;
+            list[i].waitValue.value64 = m->value;
+            list[i].waitValue.flags = m->flags;
+        } else {
+            list[i].writeValue.operation =
+                m->wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            list[i].writeValue.address = m->addr;
+            list[i].writeValue.value64 = m->value;
+            list[i].writeValue.flags = m->flags;
+        }
+    }
+    *p = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = o->n, .paramArray = list};
+    return true;
+}
+
 static CUresult issue(CUstream h, const struct memop *list, unsigned n)
 {
     SG_AUTO struct sg_stream *s = NULL;

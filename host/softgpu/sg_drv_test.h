@@ -47,7 +47,8 @@ int devices_main(void); /* the process of its own that test_devices() starts */
 void test_devices(void **state);
 
 extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], graph_tests[],
-    module_tests[];
-extern const size_t n_memory_tests, n_array_tests, n_tex_tests, n_stream_tests, n_graph_tests, n_module_tests;
+    gnode_tests[],    module_tests[];
+extern const size_t n_memory_tests, n_array_tests, n_tex_tests, n_stream_tests, n_graph_tests, n_gnode_tests,
+    n_module_tests;
 
 #endif

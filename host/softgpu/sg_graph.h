@@ -284,6 +284,10 @@ CUevent sg_event_of(struct sg_op *op);
 void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p);
 void sg_set_describe(struct sg_op *op, CUDA_MEMSET_NODE_PARAMS *p);
 void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p);
+/* paramArray is malloc'd. False: no memory. */
+bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+/* Edge data that says no more than none does; the others are not offered. */
+bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n);
 /* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
 CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
 bool sg_launch_cooperative(struct sg_op *op);

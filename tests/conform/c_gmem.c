@@ -447,3 +447,33 @@ CASE(gmem_any, CF_CTX)
     OK("destroy", cuGraphDestroy(parent));
     OK("destroy_2", cuGraphDestroy(other));
 }
+
+/* An executable graph goes with its context. */
+CASE(gmem_context, CF_CTX | CF_ALONE)
+{
+    CUcontext first = NULL, second = NULL;
+    CUgraphExec x = NULL, kept = NULL;
+    CUstream s = NULL;
+    CUgraphNode node;
+    CUgraph g = NULL;
+
+    NEED(cuCtxGetCurrent(&first));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddEmptyNode(&node, g, NULL, 0));
+    OK("instantiate", cuGraphInstantiate(&kept, g, 0));
+    NEED(cuCtxCreate(&second, NULL, 0, 0));
+    OK("instantiate_2", cuGraphInstantiate(&x, g, 0));
+    NEED(cuStreamCreate(&s, 0));
+    OK("launch", cuGraphLaunch(x, s));
+    OK("destroy_context", cuCtxDestroy(second));
+    NEED(cuCtxSetCurrent(first));
+    s = new_stream();
+    if (!cf_real()) { /* what a driver does with such a handle is nowhere documented */
+        RC("launch_gone", cuGraphLaunch(x, s), CUDA_ERROR_INVALID_VALUE);
+        RC("destroy_gone", cuGraphExecDestroy(x), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK("launch_kept", cuGraphLaunch(kept, s));
+    OK("sync", cuStreamSynchronize(s));
+    OK("destroy_kept", cuGraphExecDestroy(kept));
+    OK("destroy", cuGraphDestroy(g));
+}

@@ -590,3 +590,44 @@ CASE(graph_pageable_change, CF_CTX)
     OK("destroy_3", cuGraphDestroy(g));
     NEED(cuMemFreeHost(pinned));
 }
+
+/* A picture of nodes of many types, with every detail. */
+CASE(graph_dot, CF_CTX)
+{
+    char path[] = "/tmp/conform-dot-XXXXXX", text[8192] = "";
+    CUdeviceptr p = words(N);
+    unsigned n = N, v = 1;
+    void *add[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_add", add), back;
+    CUDA_MEM_ALLOC_NODE_PARAMS a = {.bytesize = 64};
+    CUDA_MEMSET_NODE_PARAMS m = {.dst = p, .value = 9, .elementSize = 4, .width = 2, .height = 1};
+    CUgraphNode kn = NULL, node = NULL;
+    CUevent e = NULL;
+    CUgraph g = NULL;
+    int fd = mkstemp(path);
+
+    cf_need_true("file", fd >= 0);
+    close(fd);
+    a.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    a.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    NEED(cuEventCreate(&e, 0));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddKernelNode(&kn, g, NULL, 0, &k));
+    NEED(cuGraphAddMemAllocNode(&node, g, &kn, 1, &a));
+    NEED(cuGraphAddMemsetNode(&node, g, &node, 1, &m, current()));
+    NEED(cuGraphAddEventRecordNode(&node, g, &node, 1, e));
+    NEED(cuGraphKernelNodeGetParams(kn, &back));
+    OK("print", cuGraphDebugDotPrint(g, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
+    RC("print_null", cuGraphDebugDotPrint(g, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("print_no_graph", cuGraphDebugDotPrint(NULL, path, 0), CUDA_ERROR_INVALID_VALUE);
+    cf_true("parameters_stay", *(unsigned *)back.kernelParams[1] == N);
+    FILE *f = fopen(path, "r");
+    cf_need_true("open", f != NULL);
+    size_t len = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    text[len] = 0;
+    unlink(path);
+    cf_true("digraph", strncmp(text, "digraph dot {", 13) == 0);
+    cf_true("edges", strstr(text, "->") != NULL);
+    OK("destroy", cuGraphDestroy(g));
+}
