@@ -231,6 +231,36 @@ static void element(void *host, uint8_t *buf, uint32_t size, bool write)
     }
 }
 
+/* Words of local memory at one address for all lanes: rows of 32. False, nothing done: it is not so. */
+static bool local_rows(struct sg_warp *w, const struct sg_insn *in, bool write)
+{
+    const uint32_t esize = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux), words = esize / 4;
+    const uint32_t reg[4] = {in->d, in->b, in->c, in->e}, total = esize * n;
+    const uint64_t at = lane_address(w, in, (uint32_t)__builtin_ctz(w->mask));
+
+    if (SG_AUX_SPACE(in->aux) != SG_SP_LOCAL || !words || n > 4 || at > w->cta->local_bytes ||
+        total > w->cta->local_bytes - at || (at & (total - 1)))
+        return false;
+    for (uint32_t m = w->mask; m; m &= m - 1)
+        if (lane_address(w, in, (uint32_t)__builtin_ctz(m)) != at)
+            return false;
+    for (uint32_t k = 0; k < n * words; k++) {
+        uint32_t *row = (uint32_t *)(void *)sg_local_word(w, 0, (uint32_t)at + 4 * k);
+        uint8_t *r = write ? (uint8_t *)(uintptr_t)sg_src_ptr(w, reg[k / words]) : w->base[0] + reg[k / words];
+        uint32_t *v = (uint32_t *)(void *)r + k % words;
+
+        for (uint32_t m = w->mask; m; m &= m - 1) {
+            const uint32_t i = (uint32_t)__builtin_ctz(m);
+
+            if (write)
+                row[i] = v[i * words];
+            else
+                v[i * words] = row[i];
+        }
+    }
+    return true;
+}
+
 static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
 {
     const uint32_t esize = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux);
@@ -239,6 +269,8 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
 
     if (in->aux & SG_AUX_SPIN)
         w->spin = true;
+    if (local_rows(w, in, write))
+        return SG_NEXT;
     for (uint32_t m = w->mask; m; m &= m - 1) {
         uint32_t lane = (uint32_t)__builtin_ctz(m), local;
         uint64_t addr = lane_address(w, in, lane);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of halves: f32 computes, one rounding gives the half, as sg_exec_ops_half.c does it. A NaN
+ * Native code of halves, and of 2^x. Halves: f32 computes, one rounding gives the half, as sg_exec_ops_half.c does it. A NaN
  * becomes the one of PTX. Only without flags (SG_H_*); with them the handlers are called.
  */
 #include "sg_jit_ops.h"
@@ -110,7 +110,61 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/* ---- ex2: ex2_ptx() of sg_exec_ops_flt.c, step by step ---- */
+
+enum { C_MAX, C_MIN, C_MAGIC, C_P7, C_P0 = C_P7 + 7, C_BIAS };
+static const union {
+    float f;
+    u32 u;
+} ex2_const[] = {{200.0f}, {-200.0f}, {12582912.0f}, {1.52527338e-5f}, {1.54035304e-4f}, {1.33335581e-3f},
+                 {9.61812911e-3f}, {5.55041087e-2f}, {2.40226507e-1f}, {6.93147181e-1f}, {1.0f}, {.u = 127}};
+
+static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c}, MUL = {M0F, PNONE, 0, 0x59},
+                            MIN = {M0F, PNONE, 0, 0x5d}, MAX = {M0F, PNONE, 0, 0x5f}, TO_INT = {M0F, PF3, 0, 0x5b},
+                            PADD = {M0F, P66, 0, 0xfe}, PSUB = {M0F, P66, 0, 0xfa}, BCAST = {M38, P66, 0, 0x58},
+                            BLEND = {M38, P66, 0, 0x64};
+    struct buf *b = B(j);
+
+    (void)arg;
+    mov_imm64(b, RSI, (u64)(uintptr_t)ex2_const);
+    for (u32 h = 0; h < 2; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN stays */
+        evm(b, BCAST, 1, 0, RSI, 4 * C_MAX, 4, 0, 0);
+        ev(b, MIN, 0, 1, a, 0, 0);
+        evm(b, BCAST, 1, 0, RSI, 4 * C_MIN, 4, 0, 0);
+        ev(b, MAX, 0, 1, 0, 0, 0);
+        evm(b, ADD, 1, 0, RSI, 4 * C_MAGIC, 4, 0, EV_B);
+        evm(b, SUB, 1, 1, RSI, 4 * C_MAGIC, 4, 0, EV_B);
+        ev(b, SUB, 2, 0, 1, 0, 0);
+        ev(b, TO_INT, 1, 0, 1, 0, 0);
+        evm(b, BCAST, d, 0, RSI, 4 * C_P7, 4, 0, 0);
+        for (u32 k = C_P7 + 1; k <= C_P0; k++) {
+            ev(b, MUL, d, d, 2, 0, 0);
+            evm(b, ADD, d, d, RSI, (s32)(4 * k), 4, 0, EV_B);
+        }
+        ev(b, SHIFT_D, 4, 0, 1, 0, 0); /* half of n, towards minus infinity */
+        put8(b, 1);
+        ev(b, PSUB, 1, 1, 0, 0, 0);
+        for (u32 k = 0; k < 2; k++) {
+            evm(b, PADD, k, k, RSI, 4 * C_BIAS, 4, 0, EV_B);
+            ev(b, SHIFT_D, 6, k, k, 0, 0);
+            put8(b, 23);
+            ev(b, MUL, d, d, k, 0, 0);
+        }
+        ev(b, CMPPS, 1, a, a, 0, 0);
+        put8(b, 3);
+        ev(b, BLEND, d, d, a, 1, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
 const struct jop sg_jit_ops_half[] = {
+    {"ex2.f32", e_ex2, 0},
     {"cvt.f16.f32", e_narrow, 0 | NO_MODE},
     {"cvt.f16x2.f32", e_narrow, 1 | NO_MODE},
     {"add.f16", e_half, ARG(M0F, PNONE, 0, 0x58)},

@@ -25,6 +25,7 @@ enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK, ALIAS };
 struct hoist {
     struct sg_dec *d;
     uint8_t *defs;  /* of each register: how often it is set (2: often) */
+    uint8_t *used;  /* of each register: is it? */
     uint8_t *state; /* of each register */
     uint8_t *kind;  /* of each instruction */
     uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
@@ -158,6 +159,8 @@ static void count_defs(struct hoist *h)
         for (unsigned k = 0; k < 5; k++) {
             const uint32_t v = *field(&d->insns[i], k);
 
+            if (is_vreg(v) && (d->metas[i].use >> k & 1))
+                h->used[v] = 1;
             if (!is_vreg(v) || !(d->metas[i].def >> k & 1))
                 continue;
             h->defs[v] = d->metas[i].partial || h->defs[v] ? 2 : 1;
@@ -176,7 +179,13 @@ static bool is_alias(struct hoist *h, uint32_t i)
     bool flat;
 
     if ((in->fn != h->mov32 && in->fn != h->mov64) || h->d->metas[i].partial || !is_vreg(in->d) ||
-        h->state[in->d] != UNKNOWN || (from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
+        h->state[in->d] != UNKNOWN)
+        return false;
+    if (!h->used[in->d]) { /* a constant that is in the instructions themselves by now */
+        h->kind[i] = ALIAS;
+        return true;
+    }
+    if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
         operand(h, in->a, &flat) < HOISTED)
         return false;
     h->state[in->d] = operand(h, in->a, &flat);
@@ -344,10 +353,11 @@ int sg_dec_hoist(struct sg_dec *d)
     c->flat = calloc(MAX_UNITS + 1, 1);
     c->hoisted = malloc(((size_t)d->ninsns + 1) * sizeof(*c->hoisted));
     h.defs = calloc((size_t)d->nvregs + 1, 1);
+    h.used = calloc((size_t)d->nvregs + 1, 1);
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
-    if (!c->flat || !c->hoisted || !h.defs || !h.state || !h.kind || !h.slot) {
+    if (!c->flat || !c->hoisted || !h.defs || !h.used || !h.state || !h.kind || !h.slot) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
@@ -360,6 +370,7 @@ int sg_dec_hoist(struct sg_dec *d)
             finish(&h);
     }
     free(h.defs);
+    free(h.used);
     free(h.state);
     free(h.kind);
     free(h.slot);
