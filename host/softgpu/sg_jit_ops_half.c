@@ -8,6 +8,8 @@
 
 #ifdef SG_JIT
 
+#include <cpuid.h>
+
 static const struct vop VPORD = {M0F, P66, 0, 0xeb}, SHIFT_D = {M0F, P66, 0, 0x72},
                         BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
                         MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
@@ -80,6 +82,14 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
     }
 }
 
+/* AVX512-FP16. clang 14 has no name for it. */
+static bool has_fp16(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+}
+
 /* add, sub, mul of halves or (PAIR) of two in each register */
 static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -87,7 +97,7 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (in->imm)
         return false;
-    if ((arg & PAIR) && __builtin_cpu_supports("avx512fp16")) {
+    if ((arg & PAIR) && has_fp16()) {
         half_direct(j, in, arg & 255);
         return true;
     }
