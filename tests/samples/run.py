@@ -121,8 +121,11 @@ class Samples:
         if "unknown target" in text:
             return None, self.why_not_configured(name)
         if rc:
-            errors = re.findall(r".*(?:error|fatal|undefined reference).*", text)
-            return None, "does not build: " + (errors[0].strip() if errors else "status %d" % rc)
+            errors = re.findall(r"(?:.*(?:error:|fatal|undefined reference)|Error copying).*", text)
+            why = errors[0].strip() if errors else "status %d" % rc
+            for path in (self.opt.samples + "/Samples/", self.tree + "/"):
+                why = why.replace(path, "")
+            return None, "does not build: " + why
         programs = []
         for f in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
             path = os.path.join(folder, f)
@@ -187,7 +190,7 @@ class Samples:
             if rc != 0 or SAYS_FAILED.search(own):
                 refused = re.findall(r"^vgpu\[.*?\] (cu\w+)\(.*\) = (CUDA_ERROR_\w+)", text, re.M)
                 why = "status %d: %s" % (rc, self.last_line(own, True))
-                why = why.replace(self.opt.samples + "/Samples/", "")
+                why = why.replace(self.opt.samples + "/Samples/", "").replace(self.tree + "/", "")
                 if refused:
                     why += "; %s: %s" % refused[-1]
                 return "failed", total, False, why
@@ -241,6 +244,8 @@ def write_table(path, results, known, revision):
     built = [r for r in results if r["built"]]
     count = {}
     for r in results:
+        if r["state"] == "failed" and r["name"] in known:
+            r["state"] = "refused"
         count[r["state"]] = count.get(r["state"], 0) + 1
     by_own = sum(1 for r in built if r["state"] == "passed" and r.get("checked"))
     lines = ["| state | samples |", "|---|---|"]
@@ -248,7 +253,7 @@ def write_table(path, results, known, revision):
     lines.append(f"| built | {len(built)} |")
     lines.append(f"| passed | {count.get('passed', 0)} of {len(built)} "
                  f"({by_own} of them say that they checked their result) |")
-    for state in ("waived", "failed", "slow", "not built"):
+    for state in ("refused", "waived", "slow", "failed", "not built"):
         lines.append(f"| {state} | {count.get(state, 0)} |")
     lines += ["", "| sample | built | run | seconds | why |", "|---|---|---|---|---|"]
     for r in results:
