@@ -376,6 +376,32 @@ static CUresult refuse_any(const CUgraphNodeParams *p)
     return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graph nodes of type %d", (int)p->type);
 }
 
+/* The node first, then its edges: only kernels can have such, and those can be taken back. */
+static CUresult add_with_edges(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
+                               const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+    CUgraphNode node, *to;
+    CUresult r;
+
+    if (!out || p->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    to = calloc(n, sizeof(*to));
+    if (!to)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = cuGraphAddNode_v2(&node, hGraph, NULL, NULL, 0, p);
+    for (size_t i = 0; i < n; i++)
+        to[i] = node;
+    if (r == CUDA_SUCCESS) {
+        r = cuGraphAddDependencies_v2(hGraph, dependencies, to, data, n);
+        if (r == CUDA_SUCCESS)
+            *out = node;
+        else
+            sg_graph_take_back(node);
+    }
+    free(to);
+    return r;
+}
+
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                    const CUgraphNode *dependencies,
                                    const CUgraphEdgeData *dependencyData, size_t numDependencies,
@@ -389,8 +415,10 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
+    if (numDependencies && !dependencies)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!sg_edges_ordinary(dependencyData, numDependencies))
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
+        return add_with_edges(out, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
     switch (nodeParams->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: /* the third version has the fields of the second */
         return cuGraphAddKernelNode_v2(out, hGraph, dependencies, numDependencies,

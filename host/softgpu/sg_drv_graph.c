@@ -246,7 +246,9 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
     }
     for (size_t i = 0; i < g->n; i++) {
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++) {
-            if (!sg_node_add_dep(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index]))
+            const CUgraphEdgeData e = sg_node_edge(g->nodes[i], k);
+
+            if (!sg_node_add_edge(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index], &e))
                 return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -395,6 +397,16 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     }
     pthread_mutex_unlock(&sg_graph_lock);
     return r;
+}
+
+void sg_graph_take_back(CUgraphNode hNode)
+{
+    SG_AUTO struct sg_node *n = SG_LOOKUP(hNode, SG_T_NODE);
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (n && n->graph)
+        sg_node_remove(n);
+    pthread_mutex_unlock(&sg_graph_lock);
 }
 
 CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)

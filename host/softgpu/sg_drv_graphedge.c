@@ -9,45 +9,53 @@
 struct list {
     CUgraphNode *a, *b; /* b NULL: nodes, not edges */
     size_t room, n;
+    CUgraphEdgeData *edge; /* may be NULL */
+    bool lossy;            /* what is not ordinary had no place to go */
 };
 
-static void put(struct list *l, const struct sg_node *a, const struct sg_node *b)
+static void put(struct list *l, const struct sg_node *a, const struct sg_node *b,
+                CUgraphEdgeData edge)
 {
     if (l->a && l->n < l->room) {
         l->a[l->n] = SG_HANDLE(CUgraphNode, a);
         if (l->b)
             l->b[l->n] = SG_HANDLE(CUgraphNode, b);
+        if (l->edge)
+            l->edge[l->n] = edge;
+        l->lossy |= !l->edge && !sg_edges_ordinary(&edge, 1);
     }
     l->n++;
 }
 
-static CUresult finish(struct list *l, CUgraphEdgeData *edge, size_t *n)
+static CUresult finish(struct list *l, size_t *n)
 {
-    if (l->a) {
-        for (size_t i = l->n; i < l->room; i++) {
-            l->a[i] = NULL;
-            if (l->b)
-                l->b[i] = NULL;
-        }
-        for (size_t i = 0; edge && i < l->room; i++)
-            memset(&edge[i], 0, sizeof(edge[i]));
+    if (l->lossy)
+        return CUDA_ERROR_LOSSY_QUERY;
+    for (size_t i = l->n; l->a && i < l->room; i++) {
+        l->a[i] = NULL;
+        if (l->b)
+            l->b[i] = NULL;
+        if (l->edge)
+            memset(&l->edge[i], 0, sizeof(l->edge[i]));
     }
     *n = l->a && l->n > l->room ? l->room : l->n;
     return CUDA_SUCCESS;
 }
+
+static const CUgraphEdgeData ordinary;
 
 CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
     SG_GRAPH(g, hGraph);
     if (!numNodes)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {nodes, NULL, nodes ? *numNodes : 0, 0};
+    struct list l = {.a = nodes, .room = nodes ? *numNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t i = 0; i < g->n; i++)
-        put(&l, g->nodes[i], NULL);
+        put(&l, g->nodes[i], NULL, ordinary);
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, NULL, numNodes);
+    return finish(&l, numNodes);
 }
 
 CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
@@ -55,15 +63,15 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     SG_GRAPH(g, hGraph);
     if (!numRootNodes)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {rootNodes, NULL, rootNodes ? *numRootNodes : 0, 0};
+    struct list l = {.a = rootNodes, .room = rootNodes ? *numRootNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t i = 0; i < g->n; i++) {
         if (!g->nodes[i]->ndeps)
-            put(&l, g->nodes[i], NULL);
+            put(&l, g->nodes[i], NULL, ordinary);
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, NULL, numRootNodes);
+    return finish(&l, numRootNodes);
 }
 
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
@@ -72,15 +80,15 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     SG_GRAPH(g, hGraph);
     if (!numEdges || !from != !to)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {from, to, from ? *numEdges : 0, 0};
+    struct list l = {.a = from, .b = to, .room = from ? *numEdges : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t i = 0; i < g->n; i++) {
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
-            put(&l, g->nodes[i]->deps[k], g->nodes[i]);
+            put(&l, g->nodes[i]->deps[k], g->nodes[i], sg_node_edge(g->nodes[i], k));
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, edgeData, numEdges);
+    return finish(&l, numEdges);
 }
 
 CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
@@ -95,13 +103,14 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
     SG_NODE(n, hNode);
     if (!numDependencies)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {dependencies, NULL, dependencies ? *numDependencies : 0, 0};
+    struct list l = {.a = dependencies, .room = dependencies ? *numDependencies : 0,
+                     .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t k = 0; k < n->ndeps; k++)
-        put(&l, n->deps[k], NULL);
+        put(&l, n->deps[k], NULL, sg_node_edge(n, k));
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, edgeData, numDependencies);
+    return finish(&l, numDependencies);
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
@@ -117,17 +126,18 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
     SG_NODE(n, hNode);
     if (!numDependentNodes)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {dependentNodes, NULL, dependentNodes ? *numDependentNodes : 0, 0};
+    struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0,
+                     .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t i = 0; n->graph && i < n->graph->n; i++) {
         for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
             if (n->graph->nodes[i]->deps[k] == n)
-                put(&l, n->graph->nodes[i], NULL);
+                put(&l, n->graph->nodes[i], NULL, sg_node_edge(n->graph->nodes[i], k));
         }
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, edgeData, numDependentNodes);
+    return finish(&l, numDependentNodes);
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
@@ -145,6 +155,28 @@ bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n)
     return true;
 }
 
+/* What cuda.h says about edge data. */
+static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const CUgraphEdgeData *e)
+{
+    for (size_t i = 0; i < sizeof(e->reserved); i++) {
+        if (e->reserved[i])
+            return false;
+    }
+    if (e->to_port)
+        return false;
+    if (e->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+        return e->from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+    return e->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+           (e->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+            e->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER) &&
+           from->type == CU_GRAPH_NODE_TYPE_KERNEL && to->type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+static bool same_edge(CUgraphEdgeData a, CUgraphEdgeData b)
+{
+    return a.type == b.type && a.from_port == b.from_port;
+}
+
 static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *edge, size_t n, bool remove)
 {
@@ -154,8 +186,6 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     SG_GRAPH(g, hGraph);
     if (n && (!from || !to))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_edges_ordinary(edge, n))
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "programmatic graph edges");
     pthread_mutex_lock(&sg_graph_lock);
     if (remove && n && g->has_memory)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");
@@ -170,11 +200,14 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
             k++;
         bool there = k < b[i]->ndeps;
 
-        if (a[i] == b[i] || there != remove)
+        const CUgraphEdgeData *data = edge ? &edge[i] : &ordinary;
+
+        if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data) ||
+            (remove && !same_edge(sg_node_edge(b[i], k), *data)))
             r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
         else if (remove)
-            b[i]->deps[k] = b[i]->deps[--b[i]->ndeps];
-        else if (!sg_node_add_dep(b[i], a[i]))
+            sg_node_drop_dep(b[i], k);
+        else if (!sg_node_add_edge(b[i], a[i], data))
             r = CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_unlock(&sg_graph_lock);

@@ -56,6 +56,7 @@ static void node_free(struct sg_obj *obj)
         pthread_mutex_unlock(&sg_graph_lock);
     }
     free(n->deps);
+    free(n->edge);
     free(n->kernel_params);
     free(n->attrs);
     if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
@@ -76,10 +77,46 @@ bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep)
         if (!grown)
             return false;
         n->deps = grown;
+        if (n->edge) {
+            CUgraphEdgeData *edges = realloc(n->edge, cap * sizeof(*edges));
+
+            if (!edges)
+                return false;
+            n->edge = edges;
+        }
         n->cap_deps = cap;
     }
+    if (n->edge)
+        n->edge[n->ndeps] = (CUgraphEdgeData){0};
     n->deps[n->ndeps++] = dep;
     return true;
+}
+
+bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge)
+{
+    if (!sg_node_add_dep(n, dep))
+        return false;
+    if (sg_edges_ordinary(edge, 1))
+        return true;
+    if (!n->edge && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge)))) {
+        sg_node_drop_dep(n, n->ndeps - 1);
+        return false;
+    }
+    n->edge[n->ndeps - 1] = *edge;
+    return true;
+}
+
+void sg_node_drop_dep(struct sg_node *n, size_t k)
+{
+    n->ndeps--;
+    n->deps[k] = n->deps[n->ndeps];
+    if (n->edge)
+        n->edge[k] = n->edge[n->ndeps];
+}
+
+CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
+{
+    return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
 }
 
 /* What cuda.h allows in the graphs of a conditional node. */
@@ -155,8 +192,11 @@ void sg_node_remove(struct sg_node *n)
         size_t kept = 0;
 
         for (size_t k = 0; k < o->ndeps; k++) {
-            if (o->deps[k] != n)
-                o->deps[kept++] = o->deps[k];
+            if (o->deps[k] == n)
+                continue;
+            if (o->edge)
+                o->edge[kept] = o->edge[k];
+            o->deps[kept++] = o->deps[k];
         }
         o->ndeps = kept;
     }
@@ -347,8 +387,11 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, unsigned
     sg_gop_get(n->gop);
     sg_gmem_get(n->mem);
     n->pos = at;
-    for (size_t k = 0; k < n->ndeps; k++)
-        st->edges += mix(n->deps[k]->pos - first + 1); /* in whatever order they are listed */
+    for (size_t k = 0; k < n->ndeps; k++) { /* in whatever order they are listed */
+        CUgraphEdgeData e = sg_node_edge(n, k);
+
+        st->edges += mix((n->deps[k]->pos - first + 1) << 16 | e.type << 8 | e.from_port);
+    }
     if (n->cond) {
         st->cond = n->cond->cond;
         st->cond_type = n->cond->type;

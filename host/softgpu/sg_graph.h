@@ -26,6 +26,7 @@ struct sg_node {
     struct sg_gop *gop;
     struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
     struct sg_node **deps;  /* nodes of the same graph */
+    CUgraphEdgeData *edge;  /* of each of deps; NULL: all ordinary. They run as ordinary ones */
     size_t ndeps, cap_deps, index;
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
@@ -148,6 +149,10 @@ struct sg_graph *sg_graph_new(void); /* registered, with a reference for the cal
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
                      struct sg_node *const *deps, size_t ndeps, struct sg_node **out);
 bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep); /* once; false: no memory */
+/* The same with edge data; and taking an edge away. */
+bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge);
+void sg_node_drop_dep(struct sg_node *n, size_t k);
+CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k);
 void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r);
 void sg_node_remove(struct sg_node *n); /* out of its graph, with its edges */
 /* 1: a cycle, or what a body may not have; *why (may be NULL) and *bad: the node, or 0. */
@@ -286,7 +291,7 @@ void sg_set_describe(struct sg_op *op, CUDA_MEMSET_NODE_PARAMS *p);
 void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p);
 /* paramArray is malloc'd. False: no memory. */
 bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
-/* Edge data that says no more than none does; the others are not offered. */
+/* Edge data that says no more than none does. */
 bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n);
 /* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
 CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
@@ -302,6 +307,8 @@ bool sg_event_node_wait(struct sg_op *node, struct sg_op *op);
 CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
                       CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
                       struct sg_node **node_out);
+/* Removes a node that was just added, whatever its graph has. */
+void sg_graph_take_back(CUgraphNode hNode);
 /* As cuGraphAddChildGraphNode, but the child itself becomes the node's. */
 CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
                        CUgraph childGraph);

@@ -631,3 +631,67 @@ CASE(graph_dot, CF_CTX)
     cf_true("edges", strstr(text, "->") != NULL);
     OK("destroy", cuGraphDestroy(g));
 }
+
+/* Edges that let a kernel begin early: what they are is kept, told, and not lost in silence. */
+CASE(graph_programmatic, CF_CTX)
+{
+    const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC},
+                          order = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER,
+                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC},
+                          plain = {0};
+    CUgraphEdgeData bad, data[4];
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    unsigned n = N, v = 1;
+    void *add[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = kernel("k_add", add);
+    CUgraphNodeParams kp = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    CUgraphNode a = NULL, b = NULL, c = NULL, e = NULL, x[4], y[4];
+    CUgraph g = NULL, clone = NULL;
+    size_t count = 4;
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddKernelNode(&a, g, NULL, 0, &k));
+    NEED(cuGraphAddKernelNode(&b, g, NULL, 0, &k));
+    NEED(cuGraphAddEmptyNode(&e, g, NULL, 0));
+    OK("add", cuGraphAddDependencies(g, &a, &b, &early, 1));
+    RC("add_twice", cuGraphAddDependencies(g, &a, &b, &early, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("add_to_empty", cuGraphAddDependencies(g, &b, &e, &early, 1), CUDA_ERROR_INVALID_VALUE);
+    bad = early;
+    bad.type = 7;
+    RC("type", cuGraphAddDependencies(g, &b, &a, &bad, 1), CUDA_ERROR_INVALID_VALUE);
+    bad = early;
+    bad.to_port = 1;
+    RC("to_port", cuGraphAddDependencies(g, &b, &a, &bad, 1), CUDA_ERROR_INVALID_VALUE);
+    bad = early;
+    bad.reserved[2] = 1;
+    RC("reserved", cuGraphAddDependencies(g, &b, &a, &bad, 1), CUDA_ERROR_INVALID_VALUE);
+    memcpy(&kp.kernel, &k, sizeof(k));
+    OK("node", cuGraphAddNode(&c, g, &b, &order, 1, &kp));
+    OK("edges", cuGraphGetEdges(g, x, y, data, &count));
+    cf_u64("edges_count", count, 2);
+    cf_true("edges_right", data[0].from_port == early.from_port && data[0].type == early.type &&
+                               data[1].from_port == order.from_port && data[1].type == order.type);
+    count = 4;
+    RC("edges_lossy", cuGraphGetEdges(g, x, y, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
+    count = 4;
+    RC("dependencies_lossy", cuGraphNodeGetDependencies(c, x, NULL, &count),
+       CUDA_ERROR_LOSSY_QUERY);
+    count = 4;
+    OK("dependents", cuGraphNodeGetDependentNodes(a, x, data, &count));
+    cf_true("dependents_right", count == 1 && x[0] == b && data[0].type == early.type);
+    OK("clone", cuGraphClone(&clone, g));
+    count = 4;
+    RC("clone_lossy", cuGraphGetEdges(clone, x, y, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
+    OK("run", run(g, s, 2));
+    cf_true("ran", cf_filled(p, 1, 6));
+    RC("remove_other", cuGraphRemoveDependencies(g, &a, &b, &plain, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("remove", cuGraphRemoveDependencies(g, &a, &b, &early, 1));
+    OK("remove_2", cuGraphRemoveDependencies(g, &b, &c, &order, 1));
+    count = 4;
+    OK("edges_none", cuGraphGetEdges(g, x, y, NULL, &count));
+    cf_u64("edges_none_count", count, 0);
+    OK("destroy", cuGraphDestroy(g));
+    OK("destroy_clone", cuGraphDestroy(clone));
+}
