@@ -173,7 +173,7 @@ CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevi
 }
 
 /* ---- notifications ----
- * There is one, of a budget of device memory that was exceeded. A quota here refuses the allocation,
+ * There is one, of a budget of device memory that was exceeded. A quota refuses the allocation here,
  * so it cannot happen: who registers is remembered, and never called. */
 
 struct CUasyncCallbackEntry_st {
@@ -297,4 +297,129 @@ CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
     r = own_process("cuCheckpointProcessGetRestoreThreadId", pid);
     return r == CUDA_SUCCESS ? no("cuCheckpointProcessGetRestoreThreadId", no_checkpoint)
                              : r;
+}
+
+/* ---- green contexts: multiprocessors are not divided: there is none, and no handle is one ---- */
+
+#define SPLIT_FLAGS                                                                                \
+    (CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |                                             \
+     CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
+
+static CUresult no_resource(const char *call, const CUdevResource *resource, CUdevResourceType type)
+{
+    if (!resource)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    return no(call, "multiprocessors cannot be partitioned");
+}
+
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource,
+                                        CUdevResourceType type)
+{
+    SG_INIT();
+    if (!known_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return no_resource("cuDeviceGetDevResource", resource, type);
+}
+
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource,
+                                     CUdevResourceType type)
+{
+    CUdevice device;
+    CUresult r = cuCtxGetDevice_v2(&device, hCtx);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    return no_resource("cuCtxGetDevResource", resource, type);
+}
+
+/* The resource that a caller could pass came from nowhere: its type is not that of one. */
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                             const CUdevResource *input, CUdevResource *remaining,
+                                             unsigned int useFlags, unsigned int minCount)
+{
+    SG_INIT();
+    (void)result;
+    (void)remaining;
+    (void)minCount;
+    if (!nbGroups || !input || (useFlags & ~(unsigned)SPLIT_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+}
+
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+                                           unsigned int nbResources)
+{
+    SG_INIT();
+    if (!phDesc || !resources || nbResources == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+}
+
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                  unsigned int flags)
+{
+    SG_INIT();
+    if (!known_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!phCtx || !desc || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+        return CUDA_ERROR_INVALID_VALUE;
+    return no("cuGreenCtxCreate", "multiprocessors cannot be partitioned");
+}
+
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    SG_INIT();
+    (void)hCtx;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    SG_INIT();
+    (void)hCtx;
+    return pContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
+                                          CUdevResourceType type)
+{
+    SG_INIT();
+    (void)hCtx;
+    (void)type;
+    return resource ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    SG_INIT();
+    (void)hCtx;
+    (void)hEvent;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    SG_INIT();
+    (void)hCtx;
+    (void)hEvent;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                        int priority)
+{
+    SG_INIT();
+    (void)greenCtx;
+    (void)flags;
+    (void)priority;
+    return phStream ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    SG_INIT();
+    (void)greenCtx;
+    return greenCtxId ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
 }

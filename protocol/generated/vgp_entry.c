@@ -9391,6 +9391,199 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *e
     return r;
 }
 
+#define body_cuCtxFromGreenCtx vcu_cuCtxFromGreenCtx
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCtxFromGreenCtx(pContext, hCtx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCtxFromGreenCtx", r, t0, "*pContext=%p hCtx=%p",
+                       r == CUDA_SUCCESS && pContext ? (void *)*pContext : NULL,
+                       (void *)(uintptr_t)hCtx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxFromGreenCtx", r);
+    return r;
+}
+
+#define body_cuCtxGetDevResource vcu_cuCtxGetDevResource
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuCtxGetDevResource(hCtx, resource, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
+                       (void *)(uintptr_t)hCtx,
+                       (const void *)resource,
+                       (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuCtxGetDevResource", r);
+    return r;
+}
+
+#define body_cuDevResourceGenerateDesc vcu_cuDevResourceGenerateDesc
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDevResourceGenerateDesc(phDesc, resources, nbResources);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDevResourceGenerateDesc", r, t0, "*phDesc=%p resources=%p nbResources=%u",
+                       r == CUDA_SUCCESS && phDesc ? (void *)*phDesc : NULL,
+                       (const void *)resources,
+                       (unsigned)nbResources);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevResourceGenerateDesc", r);
+    return r;
+}
+
+#define body_cuDevSmResourceSplitByCount vcu_cuDevSmResourceSplitByCount
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDevSmResourceSplitByCount(result, nbGroups, input, remaining, useFlags, minCount);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDevSmResourceSplitByCount", r, t0, "result=%p *nbGroups=%u input=%p remaining=%p useFlags=%u minCount=%u",
+                       (const void *)result,
+                       r == CUDA_SUCCESS && nbGroups ? (unsigned)*nbGroups : 0u,
+                       (const void *)input,
+                       (const void *)remaining,
+                       (unsigned)useFlags,
+                       (unsigned)minCount);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevSmResourceSplitByCount", r);
+    return r;
+}
+
+#define body_cuDeviceGetDevResource vcu_cuDeviceGetDevResource
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuDeviceGetDevResource(device, resource, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuDeviceGetDevResource", r, t0, "device=%d resource=%p type=%d",
+                       (int)device,
+                       (const void *)resource,
+                       (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDeviceGetDevResource", r);
+    return r;
+}
+
+#define body_cuGreenCtxCreate vcu_cuGreenCtxCreate
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxCreate(phCtx, desc, dev, flags);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxCreate", r, t0, "*phCtx=%p desc=%p dev=%d flags=%u",
+                       r == CUDA_SUCCESS && phCtx ? (void *)*phCtx : NULL,
+                       (void *)(uintptr_t)desc,
+                       (int)dev,
+                       (unsigned)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxCreate", r);
+    return r;
+}
+
+#define body_cuGreenCtxDestroy vcu_cuGreenCtxDestroy
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxDestroy(hCtx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxDestroy", r, t0, "hCtx=%p",
+                       (void *)(uintptr_t)hCtx);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxDestroy", r);
+    return r;
+}
+
+#define body_cuGreenCtxGetDevResource vcu_cuGreenCtxGetDevResource
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxGetDevResource(hCtx, resource, type);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
+                       (void *)(uintptr_t)hCtx,
+                       (const void *)resource,
+                       (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxGetDevResource", r);
+    return r;
+}
+
+#define body_cuGreenCtxGetId vcu_cuGreenCtxGetId
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxGetId(greenCtx, greenCtxId);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxGetId", r, t0, "greenCtx=%p *greenCtxId=%#llx",
+                       (void *)(uintptr_t)greenCtx,
+                       r == CUDA_SUCCESS && greenCtxId ? (unsigned long long)*greenCtxId : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxGetId", r);
+    return r;
+}
+
+#define body_cuGreenCtxRecordEvent vcu_cuGreenCtxRecordEvent
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxRecordEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxRecordEvent", r);
+    return r;
+}
+
+#define body_cuGreenCtxStreamCreate vcu_cuGreenCtxStreamCreate
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxStreamCreate", r, t0, "*phStream=%p greenCtx=%p flags=%u priority=%d",
+                       r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
+                       (void *)(uintptr_t)greenCtx,
+                       (unsigned)flags,
+                       (int)priority);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxStreamCreate", r);
+    return r;
+}
+
+#define body_cuGreenCtxWaitEvent vcu_cuGreenCtxWaitEvent
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxWaitEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxWaitEvent", r);
+    return r;
+}
+
+#define body_cuStreamGetGreenCtx vcu_cuStreamGetGreenCtx
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuStreamGetGreenCtx(hStream, phCtx);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuStreamGetGreenCtx", r, t0, "hStream=%p *phCtx=%p",
+                       (void *)(uintptr_t)hStream,
+                       r == CUDA_SUCCESS && phCtx ? (void *)*phCtx : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetGreenCtx", r);
+    return r;
+}
+
 #define body_cuLogsCurrent vcu_cuLogsCurrent
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {

@@ -30,37 +30,6 @@ static int refuse(const char *name, const char *why)
 static const char why_graphs[] = "graph nodes of external semaphores are not served: there is no external semaphore to give them";
 static const char why_graphics[] = "needs a display or media API (OpenGL, EGL, VDPAU, Direct3D, NvSci), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
-static const char why_partition[] = "green contexts and device partitioning are not served by this version";
-
-int cuCtxFromGreenCtx(void);
-int cuCtxFromGreenCtx(void)
-{
-    return refuse("cuCtxFromGreenCtx", why_partition);
-}
-
-int cuCtxGetDevResource(void);
-int cuCtxGetDevResource(void)
-{
-    return refuse("cuCtxGetDevResource", why_partition);
-}
-
-int cuDevResourceGenerateDesc(void);
-int cuDevResourceGenerateDesc(void)
-{
-    return refuse("cuDevResourceGenerateDesc", why_partition);
-}
-
-int cuDevSmResourceSplitByCount(void);
-int cuDevSmResourceSplitByCount(void)
-{
-    return refuse("cuDevSmResourceSplitByCount", why_partition);
-}
-
-int cuDeviceGetDevResource(void);
-int cuDeviceGetDevResource(void)
-{
-    return refuse("cuDeviceGetDevResource", why_partition);
-}
 
 int cuDeviceGetNvSciSyncAttributes(void);
 int cuDeviceGetNvSciSyncAttributes(void)
@@ -374,58 +343,10 @@ int cuGraphicsVDPAURegisterVideoSurface(void)
     return refuse("cuGraphicsVDPAURegisterVideoSurface", why_graphics);
 }
 
-int cuGreenCtxCreate(void);
-int cuGreenCtxCreate(void)
-{
-    return refuse("cuGreenCtxCreate", why_partition);
-}
-
-int cuGreenCtxDestroy(void);
-int cuGreenCtxDestroy(void)
-{
-    return refuse("cuGreenCtxDestroy", why_partition);
-}
-
-int cuGreenCtxGetDevResource(void);
-int cuGreenCtxGetDevResource(void)
-{
-    return refuse("cuGreenCtxGetDevResource", why_partition);
-}
-
-int cuGreenCtxGetId(void);
-int cuGreenCtxGetId(void)
-{
-    return refuse("cuGreenCtxGetId", why_partition);
-}
-
-int cuGreenCtxRecordEvent(void);
-int cuGreenCtxRecordEvent(void)
-{
-    return refuse("cuGreenCtxRecordEvent", why_partition);
-}
-
-int cuGreenCtxStreamCreate(void);
-int cuGreenCtxStreamCreate(void)
-{
-    return refuse("cuGreenCtxStreamCreate", why_partition);
-}
-
-int cuGreenCtxWaitEvent(void);
-int cuGreenCtxWaitEvent(void)
-{
-    return refuse("cuGreenCtxWaitEvent", why_partition);
-}
-
 int cuMemGetHandleForAddressRange(void);
 int cuMemGetHandleForAddressRange(void)
 {
     return refuse("cuMemGetHandleForAddressRange", why_vmm);
-}
-
-int cuStreamGetGreenCtx(void);
-int cuStreamGetGreenCtx(void)
-{
-    return refuse("cuStreamGetGreenCtx", why_partition);
 }
 
 int cuVDPAUCtxCreate(void);

@@ -197,7 +197,7 @@ CUresult vcu_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice d
 }
 
 /* ---- notifications ----
- * There is one, of a budget of device memory that was exceeded. A quota here refuses the allocation,
+ * There is one, of a budget of device memory that was exceeded. A quota refuses the allocation here,
  * so it cannot happen: who registers is remembered, and never called. */
 
 struct CUasyncCallbackEntry_st {
@@ -328,4 +328,176 @@ CUresult vcu_cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
         r = own_process("cuCheckpointProcessGetRestoreThreadId", pid);
     return r == CUDA_SUCCESS ? no("cuCheckpointProcessGetRestoreThreadId", no_checkpoint)
                              : r;
+}
+
+/* ---- green contexts: multiprocessors are not divided: there is none, and no handle is one ---- */
+
+#define SPLIT_FLAGS                                                                                \
+    (CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |                                             \
+     CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
+
+static CUresult no_resource(const char *call, const CUdevResource *resource, CUdevResourceType type)
+{
+    if (!resource)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    return no(call, "multiprocessors cannot be partitioned");
+}
+
+CUresult vcu_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource,
+                                    CUdevResourceType type)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!known_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return no_resource("cuDeviceGetDevResource", resource, type);
+}
+
+CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (vcu_context_find(hCtx) == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return no_resource("cuCtxGetDevResource", resource, type);
+}
+
+/* The resource that a caller could pass came from nowhere: its type is not that of one. */
+CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                         const CUdevResource *input, CUdevResource *remaining,
+                                         unsigned int useFlags, unsigned int minCount)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)result;
+    (void)remaining;
+    (void)minCount;
+    if (!nbGroups || !input || (useFlags & ~(unsigned)SPLIT_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+}
+
+CUresult vcu_cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+                                       unsigned int nbResources)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!phDesc || !resources || nbResources == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+}
+
+CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                              unsigned int flags)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!known_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!phCtx || !desc || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+        return CUDA_ERROR_INVALID_VALUE;
+    return no("cuGreenCtxCreate", "multiprocessors cannot be partitioned");
+}
+
+CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phCtx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *phCtx = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)hCtx;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult vcu_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)hCtx;
+    return pContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
+                                      CUdevResourceType type)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)hCtx;
+    (void)type;
+    return resource ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)hCtx;
+    (void)hEvent;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult vcu_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)hCtx;
+    (void)hEvent;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult vcu_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                    int priority)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)greenCtx;
+    (void)flags;
+    (void)priority;
+    return phStream ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    CUresult r = vcu_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    (void)greenCtx;
+    return greenCtxId ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
 }
