@@ -16,6 +16,7 @@ struct gexec {
     struct sg_graph *only; /* a reference: the graph that may have no other; or NULL */
     struct sg_stream *last; /* of the last launch, a reference; under sg_graph_lock */
     uint64_t last_seq;
+    struct sg_ghold hold; /* under sg_graph_lock */
 };
 
 #define SG_GEXEC(var, h)                                                                           \
@@ -385,7 +386,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
                     "conditional nodes");
     else if (o->program->memory)
         r = sg_gclaim_new(o->program, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
-                          &o->claim);
+                          &x->hold, &o->claim);
     pthread_mutex_unlock(&sg_graph_lock);
     if (r != CUDA_SUCCESS) {
         graph_drop(&o->op);

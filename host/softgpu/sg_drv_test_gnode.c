@@ -55,7 +55,8 @@ static void test_peak(void **state)
     CUgraphExec x, y, z;
     CUgraphNode n;
     CUdeviceptr p, q;
-    CUstream s;
+    CUstream s, t;
+    struct gate gate = GATE_INIT;
     size_t left, total, big;
 
     (void)state;
@@ -73,11 +74,19 @@ static void test_peak(void **state)
     add_alloc(kept, NULL, big, &p);
     add_alloc(kept, NULL, big, &q);
     OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
     OK(cuGraphInstantiateWithFlags(&x, one, 0));
     OK(cuGraphInstantiateWithFlags(&y, both, 0));
     OK(cuGraphInstantiateWithFlags(&z, kept, 0));
+    /* Launches of one executable graph follow each other: they share what they need. */
+    OK(cuLaunchHostFunc(s, gate_wait, &gate));
     OK(cuGraphLaunch(x, s));
+    OK(cuGraphLaunch(x, t));
+    OK(cuGraphLaunch(x, s));
+    assert_true(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) < 2 * big);
+    gate_open(&gate);
     OK(cuStreamSynchronize(s));
+    OK(cuStreamSynchronize(t));
     IS(cuGraphLaunch(y, s), OUT_OF_MEMORY);
     IS(cuGraphLaunch(z, s), OUT_OF_MEMORY);
     OK(cuStreamSynchronize(s));

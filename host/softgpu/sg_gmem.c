@@ -187,30 +187,58 @@ static void find_peak(const struct sg_program *p, uint64_t peak[SG_MAX_DEVICES])
     }
 }
 
-CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_gclaim **out)
+/* Raises what is held to the peak of one more launch. False: not enough memory, nothing changed. */
+static bool hold_peak(struct sg_ghold *h, const uint64_t peak[SG_MAX_DEVICES])
+{
+    uint64_t more[SG_MAX_DEVICES];
+    int d;
+
+    for (d = 0; d < SG_MAX_DEVICES; d++) {
+        more[d] = peak[d] > h->held[d] ? peak[d] - h->held[d] : 0;
+        if (more[d] && !take(d, more[d]))
+            break;
+    }
+    if (d < SG_MAX_DEVICES) {
+        while (d-- > 0)
+            give(d, more[d]);
+        return false;
+    }
+    for (d = 0; d < SG_MAX_DEVICES; d++)
+        h->held[d] += more[d];
+    h->pending++;
+    return true;
+}
+
+static void let_peak_go(struct sg_ghold *h)
+{
+    if (--h->pending)
+        return;
+    for (int d = 0; d < SG_MAX_DEVICES; d++) {
+        give(d, h->held[d]);
+        h->held[d] = 0;
+    }
+}
+
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold,
+                       struct sg_gclaim **out)
 {
     struct sg_gclaim *c = calloc(1, sizeof(*c));
+    uint64_t peak[SG_MAX_DEVICES] = {0};
     CUresult r = CUDA_SUCCESS;
-    int d = 0;
 
     if (!c || !(c->taken = calloc(p->n + 1, sizeof(*c->taken)))) {
         free(c);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    find_peak(p, c->peak);
+    c->hold = hold;
+    find_peak(p, peak);
     for (size_t i = 0; i < p->n && r == CUDA_SUCCESS; i++) {
         if (p->step[i].mem)
             r = announce(p, i, again, c);
     }
-    for (; d < SG_MAX_DEVICES && r == CUDA_SUCCESS; d++) {
-        if (c->peak[d] && !take(d, c->peak[d])) {
-            r = CUDA_ERROR_OUT_OF_MEMORY;
-            break;
-        }
-    }
+    if (r == CUDA_SUCCESS && !hold_peak(hold, peak))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
-        while (d-- > 0)
-            give(d, c->peak[d]);
         revoke(p, c);
         free(c->taken);
         free(c);
@@ -255,8 +283,7 @@ void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c)
         if (st->other == SIZE_MAX || st->other < c->done)
             unclaim(st->mem);
     }
-    for (int d = 0; d < SG_MAX_DEVICES; d++)
-        give(d, c->peak[d]);
+    let_peak_go(c->hold);
     pthread_mutex_unlock(&sg_graph_lock);
     free(c->taken);
     free(c);

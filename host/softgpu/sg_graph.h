@@ -189,15 +189,22 @@ extern _Atomic unsigned sg_gmem_live; /* objects; 0: no memory can be dormant */
 bool sg_gmem_dormant(uint64_t addr);  /* takes no lock of ours */
 /* An operation meets such memory: the context fails. */
 CUresult sg_gmem_fault(struct sg_stream *s, const char *what);
+/* Bytes for what launches free themselves, of an executable graph: those run one after the other, so
+ * it is the most that one of those under way needs. */
+struct sg_ghold {
+    unsigned pending;
+    uint64_t held[SG_MAX_DEVICES];
+};
 /* What a launch does to the memory of its program, in the order of calls. */
 struct sg_gclaim {
-    uint64_t peak[SG_MAX_DEVICES]; /* bytes of what is freed by the launch itself */
+    struct sg_ghold *hold;
     bool *taken;  /* by step: claimed, or its free announced, by this launch */
     bool issued;  /* else nothing of it happens */
     size_t done;  /* steps that have been run */
 };
 /* 1: allocated and not freed; 2. `again`: auto-free on launch. *out is malloc'd. */
-CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_gclaim **out);
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold,
+                       struct sg_gclaim **out);
 void sg_gclaim_step(const struct sg_program *p, size_t step); /* takes the lock */
 void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c); /* frees c; takes the lock */
 /* cuMemFreeAsync and cuMemFree: 1 when it is not the caller's to free now. */
