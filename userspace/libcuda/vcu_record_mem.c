@@ -53,7 +53,7 @@ static struct {
 } recorded[EVENTS];
 static unsigned next_recorded;
 static struct {
-    uint64_t from, to;
+    uint64_t from, to, stream, context;
 } copies[COPIES]; /* to host memory, under way */
 static unsigned copy_count;
 static unsigned captures; /* a captured copy is not under way, however often its graph is launched */
@@ -78,11 +78,27 @@ static void region_add(uint32_t id, uint64_t va, uint64_t length)
     regions = r;
 }
 
+/* The copies of a stream that is idle, or those into memory that goes. */
+static void forget_copies(const struct busy *of, const struct region *into)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < copy_count; i++) {
+        bool gone = of != NULL ? copies[i].stream == of->stream && copies[i].context == of->context
+                               : copies[i].from < into->va + into->length && into->va < copies[i].to;
+
+        if (!gone)
+            copies[kept++] = copies[i];
+    }
+    copy_count = kept;
+}
+
 static void region_drop(uint32_t id)
 {
     for (struct region **pp = &regions, *r; (r = *pp) != NULL; pp = &r->next) {
         if (r->id == id) {
             *pp = r->next;
+            forget_copies(NULL, r); /* the address may come again */
             if (r->shadow != NULL)
                 followed -= r->length;
             free(r->shadow);
@@ -236,8 +252,10 @@ static void work(const struct vgp_record *record, uint64_t stream)
 
 static void idle(struct busy *b)
 {
-    if (b != NULL)
-        *b = busy[--busy_count];
+    if (b == NULL)
+        return;
+    forget_copies(b, NULL);
+    *b = busy[--busy_count];
 }
 
 static void note_event(const struct vgp_record *record, uint64_t event, uint64_t stream)
@@ -280,13 +298,15 @@ static bool waits(uint16_t call)
            call == VGP_cuEventSynchronize || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
 }
 
-static void note_copy(const struct vgp_args_vgpCopy *a)
+static void note_copy(const struct vgp_record *record, const struct vgp_args_vgpCopy *a)
 {
     uint64_t extent = vgp_copy_row(a->height * a->depth - 1, a->dstPitch, a->dstHeight, a->height) +
                       a->widthBytes;
 
     if (a->dstKind != VGP_COPY_HOST || copy_count == COPIES || captures != 0)
         return;
+    copies[copy_count].stream = a->stream;
+    copies[copy_count].context = record->context;
     copies[copy_count].from = a->dst;
     copies[copy_count++].to = a->dst + extent;
 }
@@ -324,7 +344,7 @@ void vcu_record_mem_call(const struct vgp_record *record)
         look(VGP_EVENT_HOST_WRITE);
         work(record, stream);
         if (record->call == VGP_vgpCopy)
-            note_copy((const void *)args);
+            note_copy(record, (const void *)args);
     } else if (waits(record->call) && (busy_count != 0 || lost_count)) {
         look(VGP_EVENT_HOST_EITHER); /* a flag that a kernel waits for, or a kernel's result */
     } else if (record->call == VGP_cuEventRecord || record->call == VGP_cuEventRecordWithFlags) {
