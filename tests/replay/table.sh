@@ -84,6 +84,9 @@ rows()
         echo '```'
         cut -c1-200 "$work/differences"
         echo '```'
+        echo
+        echo "Two are expected: a GPU of capability 9.0 grants a kernel more shared memory than the recorded one had; and an"
+        echo "access far outside of any memory meets the block that --move has taken, where it is no error."
     else
         echo "None."
     fi
