@@ -550,6 +550,51 @@ static const char *wild_images(void)
     return what;
 }
 
+/* Texture references that are of another type, another's to destroy, or gone with their module. */
+static const char *wild_texrefs(void)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.global .texref t;\n"
+                              ".visible .entry k()\n{\nret;\n}\n";
+    const uint64_t module = VGP_HANDLE(VGP_H_MODULE, 1, 1), ref = VGP_HANDLE(VGP_H_TEXTURE, 1, 1);
+    struct {
+        struct vgp_args_vgpModuleLoad a;
+        uint8_t image[160];
+    } load = {.a = {.module = module, .image_size = sizeof(ptx), .image_len = sizeof(ptx)}};
+    struct {
+        struct vgp_args_vgpModuleGetTexRef a;
+        char name[8];
+    } get = {.a = {.ref = ref, .module = module, .name_len = 2}, .name = "t"};
+    struct vgp_args_cuTexRefSetArray bind = {.hTexRef = ref, .hArray = module, .Flags = 1};
+    struct vgp_args_cuTexRefDestroy destroy = {.hTexRef = ref};
+    struct vgp_args_cuTexRefGetFlags flags = {.hTexRef = module};
+    struct vgp_args_cuModuleUnload unload = {.hmod = module};
+    struct vgp_ret_cuTexRefGetFlags got;
+    struct raw r;
+    const char *what = with_context(&r);
+    const size_t load_size = (sizeof(load.a) + sizeof(ptx) + 15) / 16 * 16;
+
+    memcpy(load.image, ptx, sizeof(ptx));
+    if (!what && raw_call(&r, VGP_vgpModuleLoad, &load, (uint32_t)load_size, NULL, 0))
+        what = "no module";
+    if (!what && raw_call(&r, VGP_vgpModuleGetTexRef, &get, sizeof(get), NULL, 0))
+        what = "no reference";
+    if (!what && raw_call(&r, VGP_cuTexRefSetArray, &bind, sizeof(bind), NULL, 0) != 400)
+        what = "a module bound as an array";
+    if (!what && raw_call(&r, VGP_cuTexRefDestroy, &destroy, sizeof(destroy), NULL, 0) != 1)
+        what = "a module's reference destroyed";
+    if (!what && raw_call(&r, VGP_cuTexRefGetFlags, &flags, sizeof(flags), &got, sizeof(got)) != 1)
+        what = "a module taken for a reference";
+    if (!what && raw_call(&r, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, 0))
+        what = "the module is not unloaded";
+    flags.hTexRef = ref;
+    if (!what && raw_call(&r, VGP_cuTexRefGetFlags, &flags, sizeof(flags), &got, sizeof(got)) != 1)
+        what = "a reference outlives its module";
+    if (!what && raw_is_dead(&r))
+        what = "the worker died of it";
+    raw_close(&r);
+    return what;
+}
+
 static bool wanted(const char *name, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
@@ -590,6 +635,7 @@ int main(int argc, char **argv)
     if (wanted("wild", argc, argv)) {
         result("wild_copies", wild_copies());
         result("wild_images", wild_images());
+        result("wild_texrefs", wild_texrefs());
     }
     result("last", alive());
     printf("fuzz: %u passed, %u failed, 0 skipped\n", passed, failed);
