@@ -187,11 +187,41 @@ static void many_errors(void)
     tm_free_all();
 }
 
+/* The watchdog and an abort end the whole tree, also one that would never end. */
+static void endless(void)
+{
+    static const char text[] =
+        HEAD ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
+        "mov.u32 %r5, 0;\nL:\n" BUFFER("parent", "1", "1", "0")
+        "setp.eq.u64 %p1, %rd9, 0;\n@%p1 bra END;\nst.global.u64 [%rd9], %rd1;\n" LAUNCH("0")
+        "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 8;\n@%p1 bra L;\nEND:\nret;\n}\n";
+    uint32_t *out = tm_alloc(4096);
+    struct sg_fault f = {0};
+    struct tk t;
+    int r = -1;
+
+    if (tk_open(&t, text, "parent")) {
+        t_watchdog = 20000;
+        r = tk_run(&t, 1, 1, &out, &f);
+        t_watchdog = 0;
+        t_result("the watchdog counts all grids", r == 702, "%d: %s", r, f.message);
+        t_abort = 1;
+        r = tk_run(&t, 1, 1, &out, &f);
+        t_abort = 0;
+        t_result("an abort ends them", r == 719, "%d: %s", r, f.message);
+        tk_close(&t);
+    } else {
+        t_result("endless", false, "%s", t.diag.message);
+    }
+    tm_free_all();
+}
+
 int main(void)
 {
     order();
     memory();
     wrong();
     many_errors();
+    endless();
     return t_end("softgpu nested launches");
 }

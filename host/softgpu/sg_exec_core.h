@@ -224,6 +224,8 @@ struct sg_cta {
 
 /* ---- sg_exec_ops_cdp.c: kernels that launch kernels ---- */
 typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
+/* Counts what a grid took: the watchdog's limit is one for a launch and all that comes of it. */
+void sg_tree_count(const struct sg_launch *l, uint64_t instructions);
 /* Runs a grid and what its threads launch; returns what the first that fails returns. */
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
 

@@ -51,6 +51,7 @@ struct sg_children {
     struct child *first, **last;
     u32 n, nerrors, depth;
     u32 *total; /* atomic: `n` of all grids of the tree */
+    uint64_t *taken; /* warp instructions of the whole tree */
     uint64_t streams;
 };
 
@@ -469,8 +470,27 @@ const struct sg_opdef sg_ops_cdp[] = {
     {NULL, NULL},
 };
 
+void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
+{
+    *l->children->taken += instructions + 1;
+}
+
+/* May what a grid launched begin? Once a grid runs, it looks itself. */
+static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken)
+{
+    bool late = l->max_instructions && taken >= l->max_instructions;
+
+    if (!late && !(l->abort_flag && *l->abort_flag))
+        return 0;
+    memset(fault, 0, sizeof(*fault));
+    fault->result = late ? SG_ERR_TIMEOUT : SG_ERR_FAILED;
+    snprintf(fault->message, sizeof(fault->message), "%s, before what a kernel launched began",
+             late ? "the launch took too many instructions" : "the launch was aborted");
+    return fault->result;
+}
+
 static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-               u32 *total);
+               u32 *total, uint64_t *taken);
 
 static bool reach(const struct sg_launch *l, u64 at, u64 n, bool write)
 {
@@ -513,6 +533,9 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
 
         if (c->tail != tail)
             continue;
+        r = may_go_on(l, fault, *k->taken);
+        if (r)
+            break;
         if (!c->kernel) {
             r = run_memory(l, fault, c);
             continue;
@@ -523,21 +546,23 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         one.dynamic_shared = c->dynamic;
         one.params = c->params;
         one.cooperative = false;
-        r = run(&one, fault, grid, k->depth + 1, k->total);
+        r = run(&one, fault, grid, k->depth + 1, k->total, k->taken);
     }
     return r;
 }
 
 static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-               u32 *total)
+               u32 *total, uint64_t *taken)
 {
-    struct sg_children k = {.depth = depth, .total = total};
+    struct sg_children k = {.depth = depth, .total = total, .taken = taken};
     struct sg_launch with = *l;
     int r;
 
     k.last = &k.first;
     pthread_mutex_init(&k.lock, NULL);
     with.children = &k;
+    if (l->max_instructions) /* the caller has seen that something is left */
+        with.max_instructions = l->max_instructions - *taken;
     r = grid(&with, fault);
     if (!r && k.first)
         r = run_children(l, fault, grid, &k, false);
@@ -558,7 +583,8 @@ static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *g
 
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid)
 {
+    uint64_t taken = 0;
     u32 total = 0;
 
-    return run(l, fault, grid, 0, &total);
+    return run(l, fault, grid, 0, &total, &taken);
 }

@@ -280,6 +280,7 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
     run_all(&run);
     if (begin)
         sg_profile_launch(l->kernel, run.total, run.icount, sg_profile_now() - begin);
+    sg_tree_count(l, run.icount);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);
     if (run.faulted)
