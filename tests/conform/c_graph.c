@@ -684,6 +684,11 @@ CASE(graph_programmatic, CF_CTX)
     OK("clone", cuGraphClone(&clone, g));
     count = 4;
     RC("clone_lossy", cuGraphGetEdges(clone, x, y, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
+    CUgraphNodeParams none = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+    RC("empty_set", cuGraphNodeSetParams(e, &none), CUDA_ERROR_NOT_SUPPORTED);
+    RC("node_bad_edge", cuGraphAddNode(&c, g, &e, &early, 1, &kp), CUDA_ERROR_INVALID_VALUE);
+    OK("nodes", cuGraphGetNodes(g, NULL, &count));
+    cf_u64("nodes_count", count, 4);
     OK("run", run(g, s, 2));
     cf_true("ran", cf_filled(p, 1, 6));
     RC("remove_other", cuGraphRemoveDependencies(g, &a, &b, &plain, 1), CUDA_ERROR_INVALID_VALUE);

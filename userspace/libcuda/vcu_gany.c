@@ -523,7 +523,7 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
         return any_child(call, w, &p->graph, node);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         if (w->op != VGP_NODE_ADD)
-            return CUDA_ERROR_INVALID_VALUE;
+            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "an empty node has no parameters");
         return vgp_call_vgpGraphEmptyNode(VCU_WHERE(w), node);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return vcu_event_node(w, p->eventWait.event, true, node);

@@ -332,7 +332,9 @@ CUresult vgb_do_vgpGraphNodeEnabled(struct vgb_call *c,
         return r;
     if (!vgb_provider.cuGraphNodeSetEnabled || !vgb_provider.cuGraphNodeGetEnabled)
         return vgb_missing(c, "cuGraphNodeSetEnabled");
-    if (n->cookie && n->in == n->out) {
+    if (n->cookie && n->in == n->out && !a->set) {
+        enabled = 1; /* it cannot be switched off */
+    } else if (n->cookie && n->in == n->out) {
         vgb_notify_detail(c->w, "a copy between pageable memories cannot be switched off");
         r = CUDA_ERROR_NOT_SUPPORTED;
     } else if (!a->set) {

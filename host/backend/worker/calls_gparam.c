@@ -22,6 +22,16 @@ static CUresult kernel_node(struct vgb_call *c, struct vgb_where *w,
         return vgb_provider.cuGraphExecKernelNodeSetParams_v2(w->exec, w->target->object, p);
     if (w->op != VGP_NODE_ADD)
         return vgb_malformed(c, "launches are captured by other calls");
+    if (w->edges && vgb_provider.cuGraphAddNode_v2) { /* all at once: a node cannot always be removed */
+        CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+
+        _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
+        memcpy(&any.kernel, p, sizeof(*p));
+        r = vgb_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps,
+                                           &any);
+        w->edges = NULL;
+        return vgb_added(c, w, r, node, handle);
+    }
     r = vgb_provider.cuGraphAddKernelNode_v2(&node, w->graph->object, w->deps, vgb_where_n(w), p);
     return vgb_added(c, w, r, node, handle);
 }
