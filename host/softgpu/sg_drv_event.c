@@ -258,6 +258,21 @@ bool sg_event_node_wait(struct sg_op *node, struct sg_op *op)
     return !event_state(((struct node_op *)node)->event, &s, &seq) || sg_op_add_dep(op, s, seq);
 }
 
+static struct record_op *record_new(struct sg_event *e)
+{
+    struct record_op *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return NULL;
+    o->op.run = record_run;
+    o->op.node_type = -1;
+    o->op.issued = record_issued;
+    o->op.drop = record_drop;
+    sg_obj_get(&e->obj);
+    o->event = e;
+    return o;
+}
+
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -281,16 +296,8 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
         return sg_capture_event(s, hEvent, false);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_record(s, e, &r))
         return r;
-    o = calloc(1, sizeof(*o));
-    if (!o)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    o->op.run = record_run;
-    o->op.node_type = -1;
-    o->op.issued = record_issued;
-    o->op.drop = record_drop;
-    sg_obj_get(&e->obj);
-    o->event = e;
-    return sg_issue(s, &o->op, SG_ISSUE_INLINE);
+    o = record_new(e);
+    return o ? sg_issue(s, &o->op, SG_ISSUE_INLINE) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -462,27 +469,13 @@ static CUresult wait_remote(struct sg_stream *s, struct sg_event *e, uint64_t n)
     return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
 }
 
-CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+/* What is issued on s from now on waits for what e stands for now. */
+static CUresult wait_event(struct sg_stream *s, struct sg_event *e)
 {
-    SG_AUTO struct sg_stream *s = NULL, *from = NULL;
+    SG_AUTO struct sg_stream *from = NULL;
     struct sg_op *op;
     uint64_t seq;
-    CUresult r = sg_stream_get_any(hStream, &s);
 
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    r = (CUresult)atomic_load(&s->ctx->sticky);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_EVENT(e, hEvent);
-    if (Flags) /* only meaningful in a capture, where it makes an event node */
-        return sg_capture_event(s, hEvent, true);
-    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
-        return r;
     if (recorded_elsewhere(e, &seq))
         return wait_remote(s, e, seq);
     if (!event_state(e, &from, &seq) || from == s || atomic_load(&from->completed) >= seq)
@@ -500,7 +493,126 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     return sg_issue(s, op, SG_ISSUE_INLINE);
 }
 
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r = sg_stream_get_any(hStream, &s);
+
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, hEvent);
+    if (Flags) /* only meaningful in a capture, where it makes an event node */
+        return sg_capture_event(s, hEvent, true);
+    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
+        return r;
+    return wait_event(s, e);
+}
+
 CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     return cuStreamWaitEvent(SG_PTSZ(hStream), hEvent, Flags);
+}
+
+/* ---- all streams of a context ---- */
+
+/* op begins when everything that was issued in ctx is complete. False: out of memory. */
+static bool after_all(struct sg_op *op, struct sg_ctx *ctx)
+{
+    bool ok;
+
+    pthread_mutex_lock(&ctx->issue);
+    ok = sg_op_add_dep(op, ctx->legacy, atomic_load(&ctx->legacy->submitted));
+    for (struct sg_stream *s = ctx->streams; s && ok; s = s->next)
+        ok = sg_op_add_dep(op, s, atomic_load(&s->submitted));
+    pthread_mutex_unlock(&ctx->issue);
+    return ok;
+}
+
+/* A context that may be asked for its work; INVALID_CONTEXT, its error, what a capture forbids. */
+static CUresult ctx_get(CUcontext h, struct sg_ctx **out)
+{
+    CUresult r = sg_check_init();
+
+    *out = NULL;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *out = SG_LOOKUP(h, SG_T_CTX);
+    if (!*out)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    r = (CUresult)atomic_load(&(*out)->sticky);
+    return r != CUDA_SUCCESS ? r : sg_capture_check_ctx(*out);
+}
+
+/* The event is recorded on a stream of its own, which waits for the others and is gone then. */
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    struct sg_stream *s;
+    struct record_op *o;
+    CUresult r = ctx_get(hCtx, &c);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_EVENT(e, hEvent);
+    if (e->obj.owner != c)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = sg_stream_new(c, CU_STREAM_NON_BLOCKING, 0, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = record_new(e);
+    if (!o) {
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (!after_all(&o->op, c)) {
+        record_drop(&o->op);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        r = sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+    }
+    sg_stream_retire(s);
+    sg_obj_put(&s->obj);
+    return r;
+}
+
+/* Reaches the streams that there are, and through the legacy stream the blocking ones to come. */
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    struct sg_stream **all = NULL;
+    size_t n = 0, cap = 1;
+    CUresult r = ctx_get(hCtx, &c);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    pthread_mutex_lock(&c->issue);
+    for (struct sg_stream *s = c->streams; s; s = s->next)
+        cap++;
+    all = malloc(cap * sizeof(*all));
+    if (all) {
+        sg_obj_get(&c->legacy->obj);
+        all[n++] = c->legacy;
+        for (struct sg_stream *s = c->streams; s; s = s->next) {
+            sg_obj_get(&s->obj);
+            all[n++] = s;
+        }
+    }
+    pthread_mutex_unlock(&c->issue);
+    if (!all)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        if (r == CUDA_SUCCESS)
+            r = wait_event(all[i], e);
+        sg_obj_put(&all[i]->obj);
+    }
+    free(all);
+    return r;
 }

@@ -194,3 +194,44 @@ CASE(absent_green, CF_CTX | CF_UB)
     NEED(cuStreamDestroy(s));
     NEED(cuEventDestroy(e));
 }
+
+/* An event of all that a context does, and a context that waits for an event. */
+CASE(context_event, CF_CTX | CF_UB)
+{
+    CUcontext c = NULL;
+    CUstream s[2] = {NULL, NULL};
+    CUevent e = NULL;
+    struct cf_gate *g[2];
+    CUdeviceptr p = 0;
+
+    NEED(cuCtxGetCurrent(&c));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 2; i++)
+        NEED(cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING));
+    RC("record_context", cuCtxRecordEvent((CUcontext)&c, e), CUDA_ERROR_INVALID_CONTEXT);
+    RC("record_event", cuCtxRecordEvent(c, NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("wait_context", cuCtxWaitEvent((CUcontext)&c, e), CUDA_ERROR_INVALID_CONTEXT);
+    RC("wait_event", cuCtxWaitEvent(c, NULL), CUDA_ERROR_INVALID_HANDLE);
+    for (int i = 0; i < 2; i++)
+        g[i] = cf_gate_put(s[i]);
+    OK("record", cuCtxRecordEvent(c, e));
+    RC("both_busy", cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    cf_gate_open(g[0]);
+    OK("one_ready", cuStreamSynchronize(s[0]));
+    RC("other_busy", cuEventQuery(e), CUDA_ERROR_NOT_READY);
+    cf_gate_open(g[1]);
+    OK("all_ready", cuEventSynchronize(e));
+
+    g[0] = cf_gate_put(s[0]);
+    OK("record_one", cuEventRecord(e, s[0]));
+    OK("wait", cuCtxWaitEvent(c, e));
+    OK("behind", cuMemsetD32Async(p, 5, 1024, s[1]));
+    RC("waits", cuStreamQuery(s[1]), CUDA_ERROR_NOT_READY);
+    cf_gate_open(g[0]);
+    OK("after", cuStreamSynchronize(s[1]));
+    for (int i = 0; i < 2; i++)
+        NEED(cuStreamDestroy(s[i]));
+    NEED(cuEventDestroy(e));
+    NEED(cuMemFree(p));
+}
