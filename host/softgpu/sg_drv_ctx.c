@@ -182,8 +182,7 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
     SG_INIT();
     if (ctxCreateParams && ctxCreateParams->cigParams)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
-    if (ctxCreateParams && (ctxCreateParams->execAffinityParams ||
-                            ctxCreateParams->numExecAffinityParams))
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     return ctx_create(pctx, flags, dev, 3020);
 }

@@ -208,7 +208,9 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
     SG_INIT();
     if (!nodeParams)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_memop_op(nodeParams, &op);
+    r = check_ctx(nodeParams->ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_memop_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
                          CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op, NULL, &n);
@@ -246,7 +248,9 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
     SG_INIT();
     if (!hNode || !nodeParams)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_memop_op(nodeParams, &op);
+    r = check_ctx(nodeParams->ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_memop_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
         r = replace_op(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op, &n);
     if (r == CUDA_SUCCESS) {

@@ -195,7 +195,7 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
 
     if (!l)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!data || !size)
+    if (!data || !size || size > UINT32_MAX) /* no program is that large */
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_jit_parse(numOptions, options, optionValues, &jit);
     return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);

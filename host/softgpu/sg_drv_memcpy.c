@@ -18,6 +18,7 @@
 #define SG_INLINE_BYTES (1u << 20)
 /* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
 #define SG_STAGE_BYTES (16u << 20)
+#define SG_ASK_ABOVE (64u << 20)
 #define SG_STAGE_TOTAL (64u << 20) /* bytes staged in the process at a time; beyond: waited for */
 
 static _Atomic size_t staged_total;
@@ -170,8 +171,9 @@ static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool
     if (place == DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
-    /* That there is memory is asked of the kernel where the call does not say so. */
-    if (place == ANY && !sg_host_mapped(addr, span))
+    /* That there is memory is asked of the kernel where the call does not say so, or where the
+     * question costs nothing beside the copy. */
+    if ((place == ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
                        (unsigned long long)addr);
     *pageable = true;
@@ -411,7 +413,11 @@ static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool wr
     if (!s->base || !extent(s, w, h, d, &offset, &span, slice) ||
         __builtin_add_overflow(s->base, offset, addr))
         return CUDA_ERROR_INVALID_VALUE;
-    return check_place(place, *addr, span, write, pageable);
+    r = check_place(place, *addr, span, write, pageable);
+    if (r == CUDA_SUCCESS && *pageable && offset >= SG_ASK_ABOVE && !sg_host_mapped(*addr, span))
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
+                    (unsigned long long)*addr);
+    return r;
 }
 
 /* On success c has references to arrays, which copy_done() drops. */

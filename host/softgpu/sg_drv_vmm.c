@@ -73,6 +73,8 @@ static CUresult check_prop(const CUmemAllocationProp *p)
 {
     if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_location_ok(&p->location))
+        return CUDA_ERROR_INVALID_VALUE;
     if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "physical memory of the host");
     SG_CHECK_DEVICE(p->location.id);
@@ -86,9 +88,12 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
     CUresult r;
 
     SG_INIT();
-    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED || !prop ||
+        (unsigned)prop->requestedHandleTypes >= 2u * CU_MEM_HANDLE_TYPE_FABRIC)
         return CUDA_ERROR_INVALID_VALUE;
     r = check_prop(prop);
+    if (r == CUDA_SUCCESS && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "only descriptors can be exported");
     if (r == CUDA_SUCCESS)
         *granularity = SG_GRANULARITY;
     return r;

@@ -221,6 +221,12 @@ void sg_mem_set_sync(uint64_t addr, bool on);
 bool sg_mem_charge(int device, uint64_t size);
 void sg_mem_uncharge(int device, uint64_t size);
 
+/* A place of a kind that cuda.h names. */
+static inline bool sg_location_ok(const CUmemLocation *l)
+{
+    return l->type > CU_MEM_LOCATION_TYPE_INVALID && l->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 /* A reserved address (sg_drv_vmm.c): the reservation, and the mapping in it; map_size 0: none. */
 struct sg_vmm_info {
     uint64_t base, size, map_base, map_size;

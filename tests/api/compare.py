@@ -55,6 +55,11 @@ class Rules:
         return (self.valid(self.direct, name) == self.valid(self.socket, name) ==
                 'CUDA_ERROR_NOT_SUPPORTED')
 
+    def stated_limit(self, name, phase, label, a, b):
+        """our libcuda does not offer it at all (its README says so), the provider alone does"""
+        return b in ('CUDA_ERROR_NOT_SUPPORTED', 'CUDA_ERROR_INVALID_DEVICE') and \
+            b == self.valid(self.socket, name)
+
     def several_are_wrong(self, name, phase, label, a, b):
         """several arguments are bad at once: which is told first is not documented"""
         more = label == 'all zero' or self.valid(self.socket, name) != 'CUDA_SUCCESS'
@@ -68,7 +73,8 @@ class Rules:
         """without a current context: the soft GPU takes the handle's, our libcuda wants a current one"""
         return phase == 'no-context' and b == 'CUDA_ERROR_INVALID_CONTEXT'
 
-    NAMES = ('described_as_refused', 'provider_lacks_it', 'device_lacks_it', 'several_are_wrong',
+    NAMES = ('described_as_refused', 'provider_lacks_it', 'device_lacks_it', 'stated_limit',
+             'several_are_wrong',
              'handle_in_struct', 'handle_brings_context')
 
     def why(self, key, a, b):

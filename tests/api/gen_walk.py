@@ -54,6 +54,14 @@ class Writer:
             return 'WK_PTR', 0
         raise hdr.HeaderError(f'what is a {ctype!r}?')
 
+    def valid_enum(self, ctype):
+        """0 where it means something, else the smallest value that does."""
+        values = self.h.enums[self.h.resolve(ctype.removeprefix('const '))]
+        for name, v in values.items():
+            if v == 0 and not name.endswith(('_INVALID', '_NONE', '_IGNORE')):
+                return 0
+        return min(v for v in values.values() if v > 0)
+
     def struct(self, name):
         if name not in self.structs:
             self.structs[name] = len(self.structs)
@@ -84,6 +92,8 @@ class Writer:
         if sub == 'char':
             return 'WK_STRING', 0, None
         what, extra = self.kind_of(sub)
+        if what == 'WK_ENUM':
+            extra = self.valid_enum(sub)
         return what, extra, sub
 
     def row(self, ctype, name, where):
@@ -91,6 +101,8 @@ class Writer:
         size = f'sizeof({ctype})'
         const = 0
         sub, sub_extra, sub_type = 'WK_INT', 0, None
+        if what == 'WK_ENUM':
+            sub_extra = self.valid_enum(ctype)
         if what == 'WK_PTR':
             sub, sub_extra, sub_type = self.element(ctype)
             const = int(ctype.startswith('const ') and not ctype.endswith('**'))

@@ -17,7 +17,7 @@
 enum wk_what {
     WK_INT,
     WK_FLOAT,
-    WK_ENUM,     /* extra: the largest value that cuda.h names */
+    WK_ENUM,     /* extra: the largest value that cuda.h names; sub_extra: one that is valid */
     WK_DEVICE,   /* an ordinal */
     WK_DEVPTR,
     WK_HANDLE,   /* extra: index of wk_kinds */
@@ -91,6 +91,13 @@ struct wk_vector {
 /* Makes device 0's primary context current and prepares the objects that others are made from.
  * False: the library does not work any more. */
 bool wk_live_start(void);
+/* What follows is for one call of that entry point: graphs, nodes and memory are what it wants. */
+void wk_live_begin(const char *entry);
+/* Pinned host memory: of cuMemHostAlloc, or registered. */
+uint64_t wk_pinned_memory(bool registered);
+/* Device 0's. */
+const char *wk_bus_id(void);
+#define WK_MAPPING ((size_t)2 << 20) /* bytes of a mapping of cuMemMap */
 /* A new object of a kind; 0 when this library cannot make one. */
 uint64_t wk_live_handle(unsigned kind);
 /* A handle of a kind whose object is gone again; 0 as above. */

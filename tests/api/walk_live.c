@@ -93,9 +93,62 @@ bool wk_live_start(void)
            cuLibraryLoadData(&library, wk_ptx, NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS;
 }
 
+static const char *entry = "";
+
+static bool entry_has(const char *part)
+{
+    return strstr(entry, part) != NULL;
+}
+
+/* An address of cuMemAddressReserve: with memory behind it unless the call is to put it there. */
+static CUdeviceptr mapping(void)
+{
+    CUmemAccessDesc rw = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                          .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr p = 0;
+
+    if (cuMemAddressReserve(&p, WK_MAPPING, 0, 0, 0) != CUDA_SUCCESS)
+        return 0;
+    if (!entry_has("cuMemMap") && !entry_has("AddressFree") &&
+        cuMemCreate(&h, WK_MAPPING, &prop, 0) == CUDA_SUCCESS) {
+        cuMemMap(p, WK_MAPPING, 0, h, 0);
+        cuMemSetAccess(p, WK_MAPPING, &rw, 1);
+        cuMemRelease(h);
+    }
+    return p;
+}
+
+uint64_t wk_pinned_memory(bool registered)
+{
+    void *p = NULL;
+
+    if (!registered)
+        return cuMemHostAlloc(&p, MEMORY, 0) == CUDA_SUCCESS ? (uint64_t)(uintptr_t)p : 0;
+    p = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p != MAP_FAILED && cuMemHostRegister(p, MEMORY, 0) == CUDA_SUCCESS ? (uint64_t)(uintptr_t)p : 0;
+}
+
+const char *wk_bus_id(void)
+{
+    static char id[32];
+
+    return cuDeviceGetPCIBusId(id, sizeof(id), 0) == CUDA_SUCCESS ? id : "";
+}
+
 uint64_t wk_live_memory(void)
 {
     CUdeviceptr p = 0;
+
+    if (entry_has("cuMemMap") || entry_has("cuMemUnmap") || entry_has("cuMemSetAccess") ||
+        entry_has("cuMemGetAccess") || entry_has("cuMemAddress"))
+        return mapping();
+    if ((entry_has("Advise") || entry_has("Prefetch") || entry_has("RangeGet") ||
+         entry_has("AttachMem") || entry_has("Discard")) &&
+        cuMemAllocManaged(&p, MEMORY, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS)
+        return p;
 
     /* Memory of its own each time: the call may free it. */
     if (cuMemAlloc(&p, MEMORY) != CUDA_SUCCESS)
@@ -130,11 +183,84 @@ typedef bool (*make_fn)(uint64_t *out);
 static const CUDA_ARRAY_DESCRIPTOR small_array = {256, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
 static const CUDA_ARRAY3D_DESCRIPTOR small_mipmap = {16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
 
-static CUresult make_node(CUgraphNode *node, CUgraph *graph)
-{
-    CUresult r = cuGraphCreate(graph, 0);
+/* The graph of one call: nodes and executable graphs are of it. */
+static CUgraph call_graph;
+static CUgraphNode call_node;
 
-    return r == CUDA_SUCCESS ? cuGraphAddEmptyNode(node, *graph, NULL, 0) : r;
+static CUgraph the_graph(void)
+{
+    if (call_graph == NULL)
+        cuGraphCreate(&call_graph, 0);
+    return call_graph;
+}
+
+/* A node of the type that the entry point is about. */
+static CUresult make_typed(CUgraphNode *node, CUgraph g)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
+                                      .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = ones, .elementSize = 4, .width = 1, .height = 1, .value = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = ones,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = ones + 4096,
+                          .WidthInBytes = 64, .Height = 1, .Depth = 1};
+    CUDA_HOST_NODE_PARAMS host = {.fn = nothing};
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = 4096};
+    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                                  .address = ones, .value = 1}};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = context, .count = 1, .paramArray = &op};
+    CUgraph child;
+    CUevent event;
+
+    if (entry_has("KernelNode") || entry_has("NodeSetParams") || entry_has("NodeSetEnabled") ||
+        entry_has("NodeGetEnabled"))
+        if (!entry_has("Memset") && !entry_has("Memcpy") && !entry_has("Host") &&
+            !entry_has("ChildGraph") && !entry_has("BatchMem"))
+            return cuModuleGetFunction(&kernel.func, module, "k_none") == CUDA_SUCCESS
+                       ? cuGraphAddKernelNode(node, g, NULL, 0, &kernel)
+                       : CUDA_ERROR_UNKNOWN;
+    if (entry_has("MemsetNode"))
+        return cuGraphAddMemsetNode(node, g, NULL, 0, &set, context);
+    if (entry_has("MemcpyNode"))
+        return cuGraphAddMemcpyNode(node, g, NULL, 0, &copy, context);
+    if (entry_has("HostNode"))
+        return cuGraphAddHostNode(node, g, NULL, 0, &host);
+    if (entry_has("BatchMemOpNode"))
+        return cuGraphAddBatchMemOpNode(node, g, NULL, 0, &batch);
+    if (entry_has("MemAllocNode"))
+        return cuGraphAddMemAllocNode(node, g, NULL, 0, &alloc);
+    if (entry_has("ChildGraphNode"))
+        return cuGraphCreate(&child, 0) == CUDA_SUCCESS
+                   ? cuGraphAddChildGraphNode(node, g, NULL, 0, child)
+                   : CUDA_ERROR_UNKNOWN;
+    if (entry_has("EventRecordNode") || entry_has("EventWaitNode")) {
+        if (cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+            return CUDA_ERROR_UNKNOWN;
+        return entry_has("Wait") ? cuGraphAddEventWaitNode(node, g, NULL, 0, event)
+                                 : cuGraphAddEventRecordNode(node, g, NULL, 0, event);
+    }
+    return cuGraphAddEmptyNode(node, g, NULL, 0);
+}
+
+/* The first one is the call's; further ones (of lists, and to be destroyed) are empty nodes. */
+static CUresult make_node(CUgraphNode *node)
+{
+    if (call_node != NULL)
+        return cuGraphAddEmptyNode(node, the_graph(), NULL, 0);
+    if (make_typed(&call_node, the_graph()) != CUDA_SUCCESS &&
+        cuGraphAddEmptyNode(&call_node, the_graph(), NULL, 0) != CUDA_SUCCESS)
+        call_node = NULL;
+    *node = call_node;
+    return call_node != NULL ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+void wk_live_begin(const char *name)
+{
+    entry = name;
+    call_graph = NULL;
+    call_node = NULL;
 }
 
 static CUresult make_pool(CUmemoryPool *pool)
@@ -169,7 +295,6 @@ static CUresult view_of_array(CUtexObject *texture, CUsurfObject *surface)
                            : cuSurfObjectCreate(surface, &resource);
 }
 
-static CUgraph a_graph;
 MAKE(stream, CUstream, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING))
 MAKE(event, CUevent, cuEventCreate(&made, CU_EVENT_DEFAULT))
 MAKE(module, CUmodule, cuModuleLoadData(&made, wk_ptx))
@@ -182,8 +307,7 @@ MAKE(texref, CUtexref, cuModuleGetTexRef(&made, module, "t_ref"))
 MAKE(surfref, CUsurfref, cuModuleGetSurfRef(&made, module, "s_ref"))
 MAKE(texture, CUtexObject, view_of_array(&made, NULL))
 MAKE(surface, CUsurfObject, view_of_array(NULL, &made))
-MAKE(graph, CUgraph, cuGraphCreate(&made, 0))
-MAKE(node_of_graph, CUgraphNode, make_node(&made, &a_graph))
+MAKE(node_of_graph, CUgraphNode, make_node(&made))
 MAKE(pool_handle, CUmemoryPool, make_pool(&made))
 MAKE(object, CUuserObject,
      cuUserObjectCreate(&made, NULL, nothing, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
@@ -196,13 +320,29 @@ static bool make_context(uint64_t *out)
     return true;
 }
 
+static bool make_graph(uint64_t *out)
+{
+    *out = (uint64_t)(uintptr_t)the_graph();
+    return *out != 0;
+}
+
+static bool make_dead_graph(uint64_t *out)
+{
+    CUgraph g;
+
+    if (cuGraphCreate(&g, 0) != CUDA_SUCCESS || cuGraphDestroy(g) != CUDA_SUCCESS)
+        return false;
+    *out = (uint64_t)(uintptr_t)g;
+    return true;
+}
+
 static bool make_exec(uint64_t *out)
 {
     CUgraphNode node;
     CUgraphExec exec = NULL;
 
-    if (make_node(&node, &a_graph) != CUDA_SUCCESS ||
-        cuGraphInstantiate(&exec, a_graph, 0) != CUDA_SUCCESS)
+    if ((call_node == NULL && make_node(&node) != CUDA_SUCCESS) ||
+        cuGraphInstantiate(&exec, the_graph(), 0) != CUDA_SUCCESS)
         return false;
     *out = (uint64_t)(uintptr_t)exec;
     return true;
@@ -225,7 +365,6 @@ END(array, cuArrayDestroy(AS(CUarray)))
 END(mipmap, cuMipmappedArrayDestroy(AS(CUmipmappedArray)))
 END(texture, cuTexObjectDestroy(h))
 END(surface, cuSurfObjectDestroy(h))
-END(graph, cuGraphDestroy(AS(CUgraph)))
 END(node, cuGraphDestroyNode(AS(CUgraphNode)))
 END(exec, cuGraphExecDestroy(AS(CUgraphExec)))
 END(pool, cuMemPoolDestroy(AS(CUmemoryPool)))
@@ -286,7 +425,7 @@ static const struct {
     {"CUsurfref", make_surfref, NULL, NULL},
     {"CUtexObject", make_texture, NULL, end_texture},
     {"CUsurfObject", make_surface, NULL, end_surface},
-    {"CUgraph", make_graph, NULL, end_graph},
+    {"CUgraph", make_graph, make_dead_graph, NULL},
     {"CUgraphNode", make_node_of_graph, NULL, end_node},
     {"CUgraphExec", make_exec, NULL, end_exec},
     {"CUmemoryPool", make_pool_handle, NULL, end_pool},

@@ -56,9 +56,51 @@ static bool name_has(const char *name, const char *part)
     return false;
 }
 
+static bool is_one_of(const char *name, const char *list)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += n) {
+        if (at[n] == ' ' && (at == list || at[-1] == ' '))
+            return true;
+    }
+    return false;
+}
+
+static const struct wk_entry *entry; /* the one whose vectors are made */
+
+/* Where the type and the name of a parameter do not say what is valid. */
+static const struct {
+    const char *entry, *param; /* parts of their names */
+    uint64_t value;
+} special[] = {
+    {"cuMemAllocManaged", "flags", CU_MEM_ATTACH_GLOBAL},
+    {"cuStreamAttachMem", "flags", CU_MEM_ATTACH_SINGLE},
+    {"cuStreamAttachMem", "length", 0},
+    {"cuUserObjectCreate", "flags", CU_USER_OBJECT_NO_DESTRUCTOR_SYNC},
+    {"cuIpcOpenMemHandle", "flags", CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS},
+    {"cuMemAddressReserve", "size", WK_MAPPING},
+    {"cuMemAddressReserve", "alignment", 0},
+    {"cuMemAddressFree", "size", WK_MAPPING},
+    {"cuMemCreate", "size", WK_MAPPING},
+    {"cuMemMap", "size", WK_MAPPING},
+    {"cuMemUnmap", "size", WK_MAPPING},
+    {"cuMemSetAccess", "size", WK_MAPPING},
+    {"cuMemSetAccess", "flags", CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    {"cuDeviceSetGraphMemAttribute", "attr", CU_GRAPH_MEM_ATTR_USED_MEM_HIGH},
+    {"cuFuncSetAttribute", "attrib", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
+    {"cuKernelSetAttribute", "attrib", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
+    {"cuLinkAdd", "type", CU_JIT_INPUT_PTX},
+};
+
 /* A number that is plausible for a parameter of that name. */
 static uint64_t plausible(const struct wk_param *p)
 {
+    if (name_has(p->name, "index") || name_has(p->name, "ordinal") || name_has(p->name, "level") ||
+        name_has(p->name, "plane") || p->size == 1 || name_has(p->name, "location.id") || strcmp(p->name, "id") == 0 || name_has(p->name, "XInBytes") || is_one_of(p->name, "srcY dstY srcZ dstZ "))
+        return 0;
+    if (name_has(p->name, "elementsize"))
+        return 4;
     if (name_has(p->name, "flag") || name_has(p->name, "reserved") || name_has(p->name, "offset") ||
         name_has(p->name, "padding") || name_has(p->name, "LOD"))
         return 0;
@@ -84,7 +126,12 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
     uint64_t value;
 
     if (p->sub == WK_STRING) {
-        strcpy((char *)b, wk_name);
+        strcpy((char *)b, name_has(entry->name, "GetGlobal")      ? "g_words"
+                          : name_has(entry->name, "TexRef")       ? "t_ref"
+                          : name_has(entry->name, "SurfRef")      ? "s_ref"
+                          : name_has(entry->name, "GetProc")      ? "cuInit"
+                          : name_has(entry->name, "ByPCIBusId")   ? wk_bus_id()
+                                                                  : wk_name);
     } else if (p->sub == WK_VOID && (name_has(p->name, "image") || name_has(p->name, "code") ||
                                      name_has(p->name, "cubin") || strcmp(p->name, "data") == 0)) {
         strcpy((char *)b, wk_ptx);
@@ -102,8 +149,11 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
         store(b, p->sub_size, value);
     } else if (p->sub == WK_STRUCT && depth < 3) {
         fill_struct(p->sub_extra, b, live, depth + 1);
-    } else if (p->sub == WK_INT) {
-        store(b, p->sub_size, 1);
+    } else if (p->sub == WK_INT || p->sub == WK_ENUM) {
+        store(b, p->sub_size, p->sub == WK_INT ? 1 : p->sub_extra);
+    } else if (p->sub == WK_VOID && live && strcmp(p->name, "p") == 0 &&
+               name_has(entry->name, "Host") && !name_has(entry->name, "HostRegister")) {
+        return (void *)(uintptr_t)wk_pinned_memory(name_has(entry->name, "Unregister"));
     }
     return b;
 }
@@ -111,12 +161,23 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
 /* A valid value; before cuInit and for handles that cannot be made here, an invented one. */
 static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
 {
+    for (unsigned i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
+        if ((p->what == WK_INT || p->what == WK_ENUM) && name_has(entry->name, special[i].entry) &&
+            strcasecmp(p->name, special[i].param) == 0)
+            return special[i].value;
+    }
     switch (p->what) {
+    case WK_ENUM:
+        return p->sub_extra;
     case WK_INT:
         return plausible(p);
     case WK_HANDLE:
+        if (strcmp(p->name, "kern") == 0) /* a kernel node has a function or a kernel */
+            return 0;
         return live ? wk_live_handle(p->extra) : 0x123456789ab0;
     case WK_DEVPTR:
+        if (name_has(entry->name, "cuMemAddressReserve"))
+            return 0; /* no wish */
         return live ? wk_live_memory() : 0x10000;
     case WK_CALLBACK:
         return wk_callback();
@@ -127,8 +188,11 @@ static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
         return (uint64_t)(uintptr_t)b;
     }
     case WK_PTR: /* a launch takes kernelParams or extra, not both */
-        return strcmp(p->name, "extra") == 0 ? 0 : (uint64_t)(uintptr_t)buffer_for(p, live, depth);
-    default: /* floats, enums, devices */
+        if (strcmp(p->name, "extra") == 0 || name_has(p->name, "reserved") ||
+            strcmp(p->name, "cigParams") == 0)
+            return 0;
+        return (uint64_t)(uintptr_t)buffer_for(p, live, depth);
+    default: /* floats, devices */
         return 0;
     }
 }
@@ -225,6 +289,8 @@ bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, s
 
     memset(v, 0, sizeof(*v));
     wk_arena_reset();
+    entry = e;
+    wk_live_begin(e->name);
     if (n == 0) {
         strcpy(v->label, "all zero");
         v->how = "zero";

@@ -30,6 +30,36 @@ CASE(trap_wild_address, CF_CTX | CF_UB)
     OK("free", cuMemFree(p));
 }
 
+/* Offsets, pitches and heights of copies of rows that lead anywhere else than they seem. */
+CASE(trap_wild_rows, CF_CTX)
+{
+    uint32_t h[1024] = {0};
+    CUdeviceptr p = 0;
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = 256,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = 256,
+                       .WidthInBytes = 64, .Height = 4};
+
+    NEED(cuMemAlloc(&p, 4096));
+    c.dstDevice = p;
+    OK("as_it_should_be", cuMemcpy2D(&c));
+    c.srcXInBytes = (size_t)-64; /* wraps to memory in front */
+    RC("x_wraps", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c.srcXInBytes = 0;
+    c.srcY = (size_t)-1;
+    RC("y_wraps", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c.srcY = 0;
+    c.dstXInBytes = 200; /* 64 bytes there do not fit the pitch */
+    RC("x_past_pitch", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c.dstXInBytes = 192;
+    OK("x_up_to_pitch", cuMemcpy2D(&c));
+    c.dstXInBytes = 0;
+    c.Height = 1;
+    c.dstPitch = (size_t)1 << 40;
+    RC("pitch_too_large", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    OK("pitch_unaligned", cuMemcpy2DUnaligned(&c)); /* which has no limit */
+    OK("free", cuMemFree(p));
+}
+
 /* Memory of cuMemAlloc may be freed in a stream's order; what was freed once is gone. */
 CASE(trap_free_async_of_plain_memory, CF_CTX)
 {

@@ -23,8 +23,6 @@
 #define IN_FLIGHT 4
 /* Copies up to this size travel in the record. A record is copied once more than a staged piece,
    but an asynchronous copy needs no reply then. */
-/* From this many bytes on it is checked that what a call says is host memory is mapped. */
-#define ASK_ABOVE (64u << 20)
 #define INLINE_SYNC 512u
 #define INLINE_ASYNC (8u << 10)
 
@@ -395,9 +393,9 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
 
 /* An address of no known sort counts as host memory: that there is some is asked of the kernel. Where
    the call says that it is host memory, only for copies that cost more than the question. */
-static bool host_side_ok(const struct vcu_copy_end *e, uint64_t extent)
+bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent)
 {
-    if (e->device || (!e->guessed && extent < ASK_ABOVE))
+    if (e->device || (!e->guessed && extent < VCU_ASK_ABOVE))
         return true;
     return vcu_memory_mapped((const void *)(uintptr_t)e->addr, extent);
 }
@@ -426,7 +424,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     res = vcu_copy_check(call, c, &to, &from);
     if (res != CUDA_SUCCESS || to == 0)
         return res;
-    if (!host_side_ok(&c->dst, to) || !host_side_ok(&c->src, from))
+    if (!vcu_copy_host_ok(&c->dst, to) || !vcu_copy_host_ok(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
                           "neither device memory nor memory of this process");
     if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from))

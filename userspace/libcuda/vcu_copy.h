@@ -5,6 +5,9 @@
 
 #include "vcu_memory.h"
 
+/* From this many bytes on it is checked that what a call says is host memory is mapped. */
+#define VCU_ASK_ABOVE (64u << 20)
+
 struct vcu_copy_end {
     bool device;
     uint64_t addr;   /* of the first byte that is copied */
@@ -58,6 +61,8 @@ uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 /* What is refused at once: simplifies, and finds both extents. CUDA_SUCCESS with *to == 0: nothing to
    copy. */
 CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from);
+/* False: a host side is not mapped, as far as that is asked. extent: of that side. */
+bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent);
 /* The normal form of a 3D copy, with the checks of its parameters. */
 CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c);
 /* vcu_gcopy.c: captures a copy that touches pageable memory. */

@@ -378,9 +378,11 @@ CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
             to[1] = q->flushRemoteWrites.flags;
             to[2] = to[3] = 0;
             break;
-        default:
+        case CU_STREAM_MEM_OP_BARRIER:
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                               "memory operation %d is not served", (int)q->operation);
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
         }
     }
     return vgp_call_vgpGraphBatchMemOpNode(VCU_WHERE(w), p->ctx, p->flags, words, 4 * p->count,

@@ -223,13 +223,15 @@ CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_M
 
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (w->op != VGP_NODE_SET && vcu_context_find(ctx) == NULL)
+    if (w->op != VGP_NODE_SET && (ctx == NULL || vcu_context_find(ctx) == NULL))
         return CUDA_ERROR_INVALID_CONTEXT;
     res = vcu_copy_from_3d(call, p, &c);
     if (res == CUDA_SUCCESS && (c.width == 0 || c.height == 0 || c.depth == 0))
         res = CUDA_ERROR_INVALID_VALUE; /* a node must copy something */
     if (res == CUDA_SUCCESS)
         res = vcu_copy_check(call, &c, &to, &from);
+    if (res == CUDA_SUCCESS && (!vcu_copy_host_ok(&c.dst, to) || !vcu_copy_host_ok(&c.src, from)))
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res != CUDA_SUCCESS)
         return res;
     if ((c.dst.device || vcu_memory_in_place(c.dst.addr, to)) &&

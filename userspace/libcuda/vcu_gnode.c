@@ -240,6 +240,8 @@ CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
     f = vcu_func_find(func);
     if (f == NULL)
         return func == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    if (p->ctx != NULL && vcu_context_find(p->ctx) == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
     l = (struct vcu_launch){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
                              .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
                              .shared = p->sharedMemBytes };

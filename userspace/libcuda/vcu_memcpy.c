@@ -121,19 +121,39 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
     }
 }
 
-/* Where on that side the copy begins. */
-static void advance(struct vcu_copy_end *e, uint64_t x, uint64_t y, uint64_t z)
+/* Where on that side the copy begins. False: that is nowhere, or its rows are longer than its pitch. */
+static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t y, uint64_t z)
 {
-    if (!e->array) {
-        e->addr += (z * e->height + y) * e->pitch + x;
-        return;
+    uint64_t rows, bytes;
+
+    if (e->array) {
+        e->x = x;
+        e->y = y;
+        e->z = z;
+        return true;
     }
-    e->x = x;
-    e->y = y;
-    e->z = z;
+    if (__builtin_mul_overflow(z, e->height, &rows) || __builtin_add_overflow(rows, y, &rows) ||
+        __builtin_mul_overflow(rows, e->pitch, &bytes) || __builtin_add_overflow(bytes, x, &bytes) ||
+        __builtin_add_overflow(e->addr, bytes, &e->addr) ||
+        __builtin_mul_overflow(e->pitch, e->height, &rows) ||
+        __builtin_add_overflow(x, width, &x) || (e->pitch != width && x > e->pitch))
+        return false;
+    if (bytes >= VCU_ASK_ABOVE) /* where that leads to is asked */
+        e->guessed = true;
+    return true;
 }
 
-static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, CUstream stream, bool async)
+/* The limit of cuMemcpy2D and cuMemcpy2DAsync; cuMemcpy2DUnaligned has none. */
+static bool pitch_ok(CUmemorytype type, size_t pitch)
+{
+    const struct vcu_context *c = vcu_context_find(NULL);
+
+    return type == CU_MEMORYTYPE_ARRAY || c == NULL ||
+           pitch <= (size_t)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH];
+}
+
+static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream,
+                        bool async)
 {
     struct vcu_copy c = { .depth = 1, .stream = vcu_stream(stream), .async = async };
     CUresult res = vcu_check_context();
@@ -152,26 +172,29 @@ static CUresult copy_2d(const char *call, const CUDA_MEMCPY2D *p, CUstream strea
     c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
     c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c.src.height = c.dst.height = p->Height;
+    if (limited && (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
     if (c.src.addr == 0 || c.dst.addr == 0)
         return c.width == 0 || c.height == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    advance(&c.src, p->srcXInBytes, p->srcY, 0);
-    advance(&c.dst, p->dstXInBytes, p->dstY, 0);
+    if (!advance(&c.src, c.width, p->srcXInBytes, p->srcY, 0) ||
+        !advance(&c.dst, c.width, p->dstXInBytes, p->dstY, 0))
+        return CUDA_ERROR_INVALID_VALUE;
     return vcu_copy_run(call, &c);
 }
 
 CUresult vcu_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    return copy_2d("cuMemcpy2D", pCopy, NULL, false);
+    return copy_2d("cuMemcpy2D", pCopy, true, NULL, false);
 }
 
 CUresult vcu_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    return copy_2d("cuMemcpy2DUnaligned", pCopy, NULL, false);
+    return copy_2d("cuMemcpy2DUnaligned", pCopy, false, NULL, false);
 }
 
 CUresult vcu_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    return copy_2d("cuMemcpy2DAsync", pCopy, hStream, true);
+    return copy_2d("cuMemcpy2DAsync", pCopy, true, hStream, true);
 }
 
 CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c)
@@ -198,9 +221,10 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 
         return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    advance(&c->src, p->srcXInBytes, p->srcY, p->srcZ);
-    advance(&c->dst, p->dstXInBytes, p->dstY, p->dstZ);
-    return CUDA_SUCCESS;
+    return advance(&c->src, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
+                   advance(&c->dst, c->width, p->dstXInBytes, p->dstY, p->dstZ)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUstream stream, bool async)

@@ -19,6 +19,11 @@ static uint64_t number(CUmemGenericAllocationHandle h)
     return (uint64_t)h;
 }
 
+/* All that cuda.h names. */
+#define HANDLE_TYPES                                                                               \
+    (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |                         \
+     CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC)
+
 CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                            CUmemAllocationGranularity_flags option)
 {
@@ -27,7 +32,7 @@ CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (granularity == NULL || prop == NULL)
+    if (granularity == NULL || prop == NULL || (unsigned)prop->requestedHandleTypes > HANDLE_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpMemGetGranularity(prop->type, prop->requestedHandleTypes,
                                         prop->location.type, prop->location.id, option, &g);
