@@ -81,6 +81,21 @@ CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
     return begin(hStream, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, 0);
 }
 
+/* Captures have ordinary edges only; a number that no graph has is not read. */
+static CUresult check_edges(const CUgraphEdgeData *edge, size_t n)
+{
+    if (n > SG_EDGES_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].to_port || edge[i].from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER ||
+            edge[i].type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return sg_edges_ordinary(edge, n)
+               ? CUDA_SUCCESS
+               : sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a capture that begins with programmatic edges");
+}
+
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                              const CUgraphNode *dependencies,
                                              const CUgraphEdgeData *dependencyData,
@@ -94,9 +109,9 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
 
     if (!g || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_edges_ordinary(dependencyData, numDependencies))
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "cuStreamBeginCaptureToGraph: programmatic graph edges");
+    r = check_edges(dependencyData, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
     r = sg_nodes_get(g, dependencies, numDependencies, &deps);
     if (r == CUDA_SUCCESS)
         r = begin(hStream, g, mode, deps, numDependencies);
@@ -267,15 +282,14 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
     }
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_edges_ordinary(dependencyData, numDependencies))
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "cuStreamUpdateCaptureDependencies: programmatic graph edges");
     pthread_mutex_lock(&sg_graph_lock);
     struct sg_capture *c = s->front->capture;
 
     if (!c)
         r = CUDA_ERROR_ILLEGAL_STATE;
     else
+        r = check_edges(dependencyData, numDependencies);
+    if (r == CUDA_SUCCESS)
         r = sg_nodes_get_locked(c->graph, dependencies, numDependencies, &nodes);
     if (r == CUDA_SUCCESS && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         r = sg_front_set(s->front, c, nodes, numDependencies);

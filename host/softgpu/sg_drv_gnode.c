@@ -419,7 +419,7 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
-    if (numDependencies && !dependencies)
+    if ((numDependencies && !dependencies) || numDependencies > SG_EDGES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_edges_ordinary(dependencyData, numDependencies))
         return add_with_edges(out, hGraph, dependencies, dependencyData, numDependencies, nodeParams);

@@ -300,6 +300,7 @@ void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p);
 bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 /* Edge data that says no more than none does. */
 bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n);
+#define SG_EDGES_MAX ((size_t)1 << 24) /* more are a mistake */
 /* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
 CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
 bool sg_launch_cooperative(struct sg_op *op);
