@@ -204,6 +204,37 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
+/* A usage count, which CUDA had before cuCtxDestroy was said to end a context whatever it is. */
+CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    SG_CTX(ctx);
+    if (!pctx || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ctx->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    atomic_fetch_add(&ctx->attached, 1);
+    *pctx = SG_HANDLE(CUcontext, ctx);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!c || c->primary || !t->depth || t->stack[t->depth - 1] != c)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    for (unsigned n = atomic_load(&c->attached); n;) {
+        if (atomic_compare_exchange_weak(&c->attached, &n, n - 1))
+            return CUDA_SUCCESS;
+    }
+    return cuCtxDestroy_v2(ctx);
+}
+
 /* The versions of CUDA 2 and 3 differ in nothing that this implementation does. */
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
 {

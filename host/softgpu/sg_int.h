@@ -281,6 +281,7 @@ struct sg_ctx {
     _Atomic bool alive;
     unsigned flags;
     unsigned api_version;
+    _Atomic unsigned attached; /* cuCtxAttach, beyond the creation itself */
     /*
      * CUresult of the first device-side error, 0: none. It stops the work of all streams when it
      * happens, and is told to the caller (sticky) from the first call on that waits for work or asks

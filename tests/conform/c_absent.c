@@ -235,3 +235,22 @@ CASE(context_event, CF_CTX | CF_UB)
     NEED(cuEventDestroy(e));
     NEED(cuMemFree(p));
 }
+
+/* The usage count of a context that is not the primary one. */
+CASE(context_attach, CF_CTX | CF_UB)
+{
+    CUcontext c = NULL, same = NULL, now = NULL;
+
+    RC("primary", cuCtxAttach(&c, 0), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxCreate(&c, NULL, 0, 0));
+    RC("flags", cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuCtxAttach(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    OK("attach", cuCtxAttach(&same, 0));
+    cf_true("same", same == c);
+    OK("detach", cuCtxDetach(c));
+    OK("still_there", cuCtxSynchronize());
+    OK("detach_last", cuCtxDetach(c));
+    OK("current", cuCtxGetCurrent(&now));
+    cf_true("primary_again", now != NULL && now != c);
+    RC("gone", cuCtxDetach(c), CUDA_ERROR_INVALID_CONTEXT);
+}
