@@ -160,6 +160,20 @@ else
     bad "--json" "not one difference, or no JSON" "$work/result.json"
 fi
 
+# The lowest bit of a float that cuBLAS has computed.
+floats=$(ls -S "$work"/blas.vgr* 2> /dev/null | head -n 1)
+if [ -n "$floats" ]; then
+    call=$("${tool[@]}" copy "$floats")
+    "${tool[@]}" alter "$floats" "$work/float.vgr" "$call" byte=0
+    wrong "the last bit of a float is found" float.log "^different: call $call vgpCopy: .*1 of " \
+        "$vgpu" replay --gpu soft "$work/float.vgr"
+    if timeout 300 "$vgpu" replay --gpu soft --tolerance 1e-2 "$work/float.vgr" > "$work/near.log" 2>&1; then
+        ok "--tolerance takes it"
+    else
+        bad "--tolerance" "status $?" "$work/near.log"
+    fi
+fi
+
 size=$(stat -c %s "$file")
 "${tool[@]}" cut "$file" "$work/inside.vgr" $((size - 100))
 refused "a file that was cut off inside of an event" ": byte [0-9]*: cut off" --gpu soft "$work/inside.vgr"
