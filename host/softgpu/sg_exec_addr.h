@@ -124,6 +124,39 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 
 #define AT(T, x) (*(const volatile T *)(uintptr_t)(x))
 #define PUT(T, x) (*(volatile T *)(uintptr_t)(x))
+
+/*
+ * Elements of one access, 8 or 16 aligned bytes together, are read and written at once, as a GPU does:
+ * CUB publishes a value and its status that way. (16 bytes: one access on processors with AVX.)
+ */
+typedef u64 sg_two_words __attribute__((vector_size(16), may_alias));
+static inline void sg_read_whole(void *to, const void *at, size_t size)
+{
+    if (size == 16) {
+        const sg_two_words v = *(const volatile sg_two_words *)at;
+
+        memcpy(to, &v, 16);
+    } else {
+        const u64 v = *(const volatile u64 *)at;
+
+        memcpy(to, &v, 8);
+    }
+}
+
+static inline void sg_write_whole(void *at, const void *from, size_t size)
+{
+    if (size == 16) {
+        sg_two_words v;
+
+        memcpy(&v, from, 16);
+        *(volatile sg_two_words *)at = v;
+    } else {
+        u64 v;
+
+        memcpy(&v, from, 8);
+        *(volatile u64 *)at = v;
+    }
+}
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /*

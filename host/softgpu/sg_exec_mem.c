@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory accesses one lane at a time: every check, every fault, every address space. */
-#include "sg_exec_op.h"
+#include "sg_exec_addr.h"
 #include "sg_heap.h"
 #include "sg_jit.h"
 
@@ -266,6 +266,8 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
     const uint32_t esize = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux);
     const uint32_t reg[4] = {in->d, in->b, in->c, in->e};
     const enum sg_space sp = (enum sg_space)SG_AUX_SPACE(in->aux);
+    uint8_t whole[16] __attribute__((aligned(16)));
+    bool at_once;
 
     if (in->aux & SG_AUX_SPIN)
         w->spin = true;
@@ -279,6 +281,10 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
 
         if (!p)
             return SG_FAULTED;
+        at_once = !local && n > 1 && (esize * n == 8 || esize * n == 16) &&
+                  !((uintptr_t)p & (esize * n - 1));
+        if (at_once && !write)
+            sg_read_whole(whole, p, esize * n);
         for (uint32_t k = 0; k < n; k++) {
             void *r = write ? (void *)(uintptr_t)sg_src_ptr(w, reg[k]) : w->base[0] + reg[k];
             void *slot = (uint8_t *)r + lane * (esize == 8 ? 8 : 4);
@@ -287,6 +293,8 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
                 memcpy(&v, slot, esize == 8 ? 8 : 4);
             if (local)
                 local_copy(w, lane, local - 1 + k * esize, (uint8_t *)&v, esize, write);
+            else if (at_once)
+                element(whole + k * esize, (uint8_t *)&v, esize, write);
             else
                 element(p + k * esize, (uint8_t *)&v, esize, write);
             if (write)
@@ -297,6 +305,8 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
             memcpy(slot, &v, esize == 8 ? 8 : 4);
             v = 0;
         }
+        if (at_once && write)
+            sg_write_whole(p, whole, esize * n);
     }
     return SG_NEXT;
 }

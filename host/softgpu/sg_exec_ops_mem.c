@@ -98,8 +98,12 @@
             return sg_ld_slow(w, in);                                        \
         if (in->aux & SG_AUX_SPIN)                                           \
             w->spin = true;                                                  \
-        EACH(m) for (int k = 0; k < N; k++)                                  \
-            d[k][i] = AT(T, ad[i] + (u64)k * sizeof(T));                     \
+        EACH(m) {                                                            \
+            T v[N];                                                          \
+            sg_read_whole(v, (const void *)(uintptr_t)ad[i], sizeof(v));     \
+            for (int k = 0; k < N; k++)                                      \
+                d[k][i] = v[k];                                              \
+        }                                                                    \
         return SG_NEXT;                                                      \
     }
 
@@ -116,8 +120,12 @@
         } else if (global_addresses(w, in, ad),                              \
                    UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \
             return sg_st_slow(w, in);                                        \
-        EACH(m) for (int k = 0; k < N; k++)                                  \
-            PUT(T, ad[i] + (u64)k * sizeof(T)) = s[k][i];                    \
+        EACH(m) {                                                            \
+            T v[N];                                                          \
+            for (int k = 0; k < N; k++)                                      \
+                v[k] = s[k][i];                                              \
+            sg_write_whole((void *)(uintptr_t)ad[i], v, sizeof(v));          \
+        }                                                                    \
         return SG_NEXT;                                                      \
     }
 

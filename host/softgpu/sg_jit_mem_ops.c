@@ -433,6 +433,8 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
+    if (bytes > 8 && (in->aux & SG_AUX_SPIN))
+        return false; /* what others wait for is read at once: sg_read_whole */
     if (sg_jit_flat(j, in->a))
         return load_flat(j, in, arg);
     for (u32 h = 0; h < 4; h++)
@@ -488,6 +490,8 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
+    if (n > 1 && (in->aux & SG_AUX_SPIN))
+        return false; /* what others wait for is written at once: sg_write_whole */
     for (u32 h = 0; h < 4; h++)
         ad[h] = sg_jv_get(j, in->a, h);
     for (u32 k = 0; k < n; k++)
