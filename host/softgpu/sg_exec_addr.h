@@ -127,14 +127,25 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 
 /*
  * Elements of one access, 8 or 16 aligned bytes together, are read and written at once, as a GPU does:
- * CUB publishes a value and its status that way. (16 bytes: one access on processors with AVX.)
+ * CUB publishes a value and its status that way. 16 bytes are one access on x86 processors with AVX;
+ * in assembler, because the compiler takes a vector apart, volatile or not.
  */
 typedef u64 sg_two_words __attribute__((vector_size(16), may_alias));
+#if defined(__AVX__)
+#define SG_MOVE_16 "vmovdqa %1, %0"
+#elif defined(__SSE2__)
+#define SG_MOVE_16 "movdqa %1, %0"
+#endif
 static inline void sg_read_whole(void *to, const void *at, size_t size)
 {
     if (size == 16) {
-        const sg_two_words v = *(const volatile sg_two_words *)at;
+        sg_two_words v;
 
+#ifdef SG_MOVE_16
+        __asm__ volatile(SG_MOVE_16 : "=x"(v) : "m"(*(const sg_two_words *)at));
+#else
+        v = *(const volatile sg_two_words *)at;
+#endif
         memcpy(to, &v, 16);
     } else {
         const u64 v = *(const volatile u64 *)at;
@@ -149,7 +160,11 @@ static inline void sg_write_whole(void *at, const void *from, size_t size)
         sg_two_words v;
 
         memcpy(&v, from, 16);
+#ifdef SG_MOVE_16
+        __asm__ volatile(SG_MOVE_16 : "=m"(*(sg_two_words *)at) : "x"(v));
+#else
         *(volatile sg_two_words *)at = v;
+#endif
     } else {
         u64 v;
 

@@ -41,6 +41,24 @@ static const char *const wait_text = HEAD
     "ld.param.u64 %rd1, [p];\nL: ld.volatile.global.u32 %r3, [%rd1];\nsetp.eq.u32 %p1, %r3, 0;\n"
     "@%p1 bra L;\nret;\n}\n";
 
+/*
+ * Block 0 writes vectors of equal elements, block 1 reads them and counts those that are not equal.
+ * %s: head, registers; the vector's type, then its registers; the last compares the outer elements.
+ */
+static const char *const pair_text =
+    "%s.visible .entry t(.param .u64 p)\n{\n%s"
+    "ld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%ctaid.x;\nmov.u32 %%r2, %%tid.x;\nmul.wide.u32 %%rd2, %%r2, 16;\n"
+    "add.u64 %%rd3, %%rd1, %%rd2;\nmov.u32 %%r9, 0;\nsetp.ne.u32 %%p1, %%r1, 0;\n@%%p1 bra R;\n"
+    "W: add.u32 %%r9, %%r9, 1;\nmov.u32 %%r4, %%r9;\ncvt.u64.u32 %%rd4, %%r9;\n"
+    "st.volatile.global.%s [%%rd3], %s;\nsetp.lt.u32 %%p2, %%r9, 40000;\n@%%p2 bra W;\nret;\n"
+    "R: add.u32 %%r9, %%r9, 1;\nld.volatile.global.%s %s, [%%rd3];\n%s\n"
+    "@%%p3 atom.global.add.u32 %%r8, [%%rd1 + 512], 1;\nsetp.lt.u32 %%p2, %%r9, 40000;\n@%%p2 bra R;\nret;\n}\n";
+static const char *const pair_forms[][4] = {
+    {"v2.u32", "{%r4, %r4}", "{%r5, %r6}", "setp.ne.u32 %p3, %r5, %r6;"},
+    {"v4.u32", "{%r4, %r4, %r4, %r4}", "{%r5, %r10, %r11, %r6}", "setp.ne.u32 %p3, %r5, %r6;"},
+    {"v2.u64", "{%rd4, %rd4}", "{%rd5, %rd6}", "setp.ne.u64 %p3, %rd5, %rd6;"},
+};
+
 static const unsigned counts[] = {1, 2, 5};
 
 static void same_bits(const char *name, const char *text, unsigned blocks)
@@ -64,6 +82,28 @@ static void same_bits(const char *name, const char *text, unsigned blocks)
         ok &= !memcmp(first, p, 4096);
     }
     t_result(name, ok && !r && first[0], "result %d %s", r, f.message);
+    tk_close(&t);
+}
+
+/* A vector is one access: no reader sees a part of one. */
+static void whole_vectors(const char *const form[4])
+{
+    uint32_t *p = tm_alloc(4096);
+    struct sg_fault f = {0};
+    char text[4096], name[64];
+    struct tk t;
+    int r;
+
+    snprintf(text, sizeof(text), pair_text, HEAD, REGS, form[0], form[1], form[0], form[2], form[3]);
+    snprintf(name, sizeof(name), "%s is read and written at once", form[0]);
+    if (!tk_open(&t, text, "t")) {
+        t_result(name, false, "%s", t.diag.message);
+        return;
+    }
+    sg_exec_set_threads(2);
+    memset(p, 0, 4096);
+    r = tk_run(&t, 2, 32, &p, &f);
+    t_result(name, !r && p[128] == 0 && p[0] == 40000, "result %d %s, %u torn", r, f.message, p[128]);
     tk_close(&t);
 }
 
@@ -143,6 +183,8 @@ int main(void)
 {
     same_bits("float atomics, 1, 2 and 5 threads", sum_text, 200);
     same_bits("reduction without atomics, 1, 2 and 5 threads", tree_text, 1000);
+    for (int i = 0; i < 3; i++)
+        whole_vectors(pair_forms[i]);
     for (int i = 0; i < 3; i++)
         side_by_side(counts[i]);
     tm_free_all();
