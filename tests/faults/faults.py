@@ -497,15 +497,14 @@ def test_shared_ends(s):
     for who in ("maker", "maker's worker", "opener", "opener's worker", "both"):
         maker = sharer(s, "make", path, "6")
         says(maker, "sharer: ready")
-        of_maker = set(children(s.backend.pid))
+        of_maker = [p for p in children(s.backend.pid) if is_busy(p)] # now: the opener gets a spare one
         s.settle()
         opener = sharer(s, "open", path)
         says(opener, "sharer: ready 10 of 10")
         need(shared(s.backend.pid) == 10, "%d pieces are shared, not 10" % shared(s.backend.pid))
         if who.startswith("maker"):
-            for pid in ([maker.pid] if who == "maker" else
-                        [p for p in of_maker if is_busy(p)][:1] or [maker.pid]):
-                os.kill(pid, signal.SIGKILL)
+            need(len(of_maker) == 1, "%d workers are busy, not the maker's alone" % len(of_maker))
+            os.kill(maker.pid if who == "maker" else of_maker[0], signal.SIGKILL)
             if who != "maker":
                 maker.kill()
             maker.wait()
