@@ -140,6 +140,21 @@ assert_line() {
     fi
 }
 
+# The software GPU's own log is a file that workers write to, although they may write to no other.
+soft_log() {
+    log=$out/soft_log
+    rm -f "$log.file"
+    VGPU_SOFT_LOG=$log.file timeout 60 "$vgpu" run --gpu soft "$build/conform" external_refused array_bad_handle >"$log" 2>&1
+    status=$?
+    if [ $status = 0 ] && [ "$(grep -c '^libcuda-soft: ' "$log.file")" -gt 2 ]; then
+        echo "soft_log: $(wc -l <"$log.file") lines of the software GPU's log are in its file"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: soft_log: status $status: $(tail -n 1 "$log"); $(wc -l <"$log.file") lines in the file"
+        failed=$((failed + 1))
+    fi
+}
+
 # NAME COMMAND...: the suite once more in other circumstances; its output must be that of the socket.
 again() {
     log=$out/$1
@@ -219,6 +234,7 @@ case $ways in
 *socket*)
     trace
     assert_line
+    [ "$gpu" != soft ] || soft_log
     # Every system call may be interrupted, every call is traced.
     again disturbed env CONFORM_ALARM=1 VGPU_TRACE="$out/disturbed.trace"
     # All threads and the worker share one processor: a lost wake-up shows as a case that takes long.

@@ -14,6 +14,7 @@
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,11 +185,24 @@ static void limit(int what, rlim_t value)
     setrlimit(what, &r);
 }
 
+/* The log that was asked for may grow so far, in bytes. Lines beyond are lost, nothing else. */
+#define SOFT_LOG_MAX (64u << 20)
+
+/* The software GPU's log, opened before: the only file that a worker may make longer. */
+static bool has_log_file(void)
+{
+    const char *log = getenv("VGPU_SOFT_LOG");
+
+    return log && *log && strcmp(log, "stderr");
+}
+
 int vgb_sandbox_enter(bool soft, char *err, size_t err_size)
 {
     limit(RLIMIT_CORE, 0);
+    signal(SIGXFSZ, SIG_IGN);
     if (soft) {
-        limit(RLIMIT_FSIZE, 0); /* no file grows; pipes and shared mappings are not files here */
+        /* Pipes and shared mappings are not files here. */
+        limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
         limit(RLIMIT_NOFILE, 64);
     } else {
         limit(RLIMIT_NOFILE, 1024);

@@ -96,6 +96,30 @@ static int do_socket(void)
     return r < 0 && errno == EPERM ? 3 : 1;
 }
 
+/* A thread may choose among the processors for itself, for nobody else. */
+static int do_affinity(void)
+{
+    unsigned long cpus[16];
+    long n = syscall(SYS_sched_getaffinity, 0, sizeof(cpus), cpus);
+
+    return n > 0 && !syscall(SYS_sched_setaffinity, 0, n, cpus) ? 8 : 1;
+}
+
+static int do_affinity_of_another(void)
+{
+    unsigned long cpus[16] = {1};
+
+    syscall(SYS_sched_setaffinity, getppid(), sizeof(cpus), cpus);
+    return 1;
+}
+
+/* A file that was open before does not grow, unless it is the log. */
+static int file;
+static int do_write_file(void)
+{
+    return write(file, "x", 1) == 1 ? 2 : errno == EFBIG ? 3 : 1;
+}
+
 static int do_nr(long nr)
 {
     syscall(nr, 0, 0, 0, 0, 0, 0);
@@ -124,6 +148,26 @@ static void test_soft(void **state)
     assert_int_equal(in_sandbox(true, do_exec_memory), KILLED);
     assert_int_equal(in_sandbox(true, do_fork), KILLED);
     assert_int_equal(in_sandbox(true, do_socket), KILLED);
+    assert_int_equal(in_sandbox(true, do_affinity), 8);
+    assert_int_equal(in_sandbox(true, do_affinity_of_another), KILLED);
+}
+
+static void test_soft_files(void **state)
+{
+    char name[] = "/tmp/vgb-sandbox-test.XXXXXX";
+
+    (void)state;
+    file = mkstemp(name);
+    assert_true(file >= 0);
+    unlink(name);
+    unsetenv("VGPU_SOFT_LOG");
+    assert_int_equal(in_sandbox(true, do_write_file), 3);
+    setenv("VGPU_SOFT_LOG", "stderr", 1);
+    assert_int_equal(in_sandbox(true, do_write_file), 3);
+    setenv("VGPU_SOFT_LOG", name, 1);
+    assert_int_equal(in_sandbox(true, do_write_file), 2);
+    unsetenv("VGPU_SOFT_LOG");
+    close(file);
 }
 
 static int do_exec(void)
@@ -196,7 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_soft),
+        cmocka_unit_test(test_soft), cmocka_unit_test(test_soft_files),
         cmocka_unit_test(test_nvidia),
         cmocka_unit_test(test_forbidden_in_both),
         cmocka_unit_test(test_bad_policies),
