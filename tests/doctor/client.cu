@@ -4,7 +4,7 @@
  *   (none)    a kernel, its result
  *   oom       more memory than any GPU has; the program gives up
  *   fallback  the same; the program goes on with less
- *   refused   a call that is not served (memory of a graphics API)
+ *   refused   a call that is not served (a resource of a graphics API)
  *   kernel    a kernel that writes where no memory is
  *   nothing   no call of CUDA at all
  *   fails     a kernel, its result, and exit status 7
@@ -41,18 +41,6 @@ static int compute(int *where, const int *result)
     return value != 42;
 }
 
-/* Memory of a graphics API, by a file descriptor that is none. */
-static cudaError_t import_memory(void)
-{
-    cudaExternalMemoryHandleDesc form = {};
-    cudaExternalMemory_t memory;
-
-    form.type = cudaExternalMemoryHandleTypeOpaqueFd;
-    form.handle.fd = 0;
-    form.size = 4096;
-    return cudaImportExternalMemory(&memory, &form);
-}
-
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";
@@ -76,7 +64,8 @@ int main(int argc, char **argv)
     if (end_with("cudaMalloc", cudaMalloc(&p, sizeof(*p))))
         return 1;
     if (strcmp(way, "refused") == 0)
-        return end_with("cudaImportExternalMemory", import_memory());
+        return end_with("cudaGraphicsUnregisterResource",
+                        cudaGraphicsUnregisterResource((cudaGraphicsResource_t)&n));
     if (strcmp(way, "kernel") == 0)
         return compute((int *)16, p);
     n = compute(p, p);

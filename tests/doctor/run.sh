@@ -87,7 +87,7 @@ echo "# after the start"
 verdict "machine code only" no-usable-code 40 "PTX" $doctor "$out/client_sass"
 verdict "out of device memory" out-of-memory 43 "cuMemAlloc" $doctor "$out/client" oom
 verdict "out of memory, and the program goes on" ok 0 "went on" $doctor "$out/client" fallback
-verdict "a call that is not served" call-refused 42 "cuImportExternalMemory" $doctor "$out/client" refused
+verdict "a call that is not served" call-refused 42 "cuGraphicsUnregisterResource" $doctor "$out/client" refused
 verdict "a kernel that writes out of bounds" kernel-failed 44 "ILLEGAL_ADDRESS" $doctor "$out/client" kernel
 verdict "the program fails by itself" program-failed 50 "status 7" $doctor "$out/client" fails
 verdict "no CUDA in it" libcuda-not-asked-for 22 "never asked" $doctor "$out/client" nothing
