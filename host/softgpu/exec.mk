@@ -8,18 +8,67 @@
 .DEFAULT_GOAL := all
 SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
-SG_EXEC_C := sg_ptx_lex.c sg_ptx_decl.c sg_ptx_module.c sg_ptx_link.c sg_ptx_init.c sg_ptx_kernel.c sg_sass.c \
-	sg_ptx_body.c sg_ptx_call.c sg_ptx_emit.c sg_ptx_opnd.c sg_ptx_flow.c sg_ptx_hoist.c sg_ptx_sel_int.c sg_ptx_sel_flt.c \
-	sg_ptx_sel_mem.c sg_ptx_sel_mma.c sg_ptx_sel_warp.c sg_ptx_sel_ctl.c sg_ptx_sel_bulk.c sg_ptx_sel_cdp.c sg_ptx_sel_video.c \
-	sg_ptx_sel_tex.c sg_tex_fetch.c sg_exec_warp.c sg_exec_cta.c \
-	sg_exec_pool.c sg_profile.c sg_exec_mem.c sg_heap.c sg_printf.c sg_jit.c sg_jit_regs.c sg_jit_live.c sg_jit_flow.c sg_exec_block.c \
-	sg_jit_ops.c sg_jit_ops_cmp.c sg_jit_ops_half.c sg_jit_mem_ops.c sg_jit_shm_ops.c sg_jit_mem.c
+SG_EXEC_C := \
+	sg_exec_block.c \
+	sg_exec_cta.c \
+	sg_exec_mem.c \
+	sg_exec_pool.c \
+	sg_exec_warp.c \
+	sg_heap.c \
+	sg_jit.c \
+	sg_jit_flow.c \
+	sg_jit_live.c \
+	sg_jit_mem.c \
+	sg_jit_mem_ops.c \
+	sg_jit_ops.c \
+	sg_jit_ops_cmp.c \
+	sg_jit_ops_half.c \
+	sg_jit_regs.c \
+	sg_jit_shm_ops.c \
+	sg_printf.c \
+	sg_profile.c \
+	sg_ptx_body.c \
+	sg_ptx_call.c \
+	sg_ptx_decl.c \
+	sg_ptx_emit.c \
+	sg_ptx_flow.c \
+	sg_ptx_hoist.c \
+	sg_ptx_init.c \
+	sg_ptx_kernel.c \
+	sg_ptx_lex.c \
+	sg_ptx_link.c \
+	sg_ptx_module.c \
+	sg_ptx_opnd.c \
+	sg_ptx_sel_bulk.c \
+	sg_ptx_sel_cdp.c \
+	sg_ptx_sel_ctl.c \
+	sg_ptx_sel_flt.c \
+	sg_ptx_sel_int.c \
+	sg_ptx_sel_mem.c \
+	sg_ptx_sel_mma.c \
+	sg_ptx_sel_tex.c \
+	sg_ptx_sel_video.c \
+	sg_ptx_sel_warp.c \
+	sg_sass.c \
+	sg_tex_fetch.c
 # handlers compiled once
-SG_EXEC_OPS := sg_exec_ops_ctl.c sg_exec_ops_warp.c sg_exec_ops_atom.c sg_exec_ops_cold.c \
-	sg_exec_ops_cvt.c sg_exec_ops_bulk.c sg_exec_ops_cdp.c sg_exec_ops_mma2.c \
-	sg_exec_ops_tex.c sg_exec_ops_surf.c
+SG_EXEC_OPS := \
+	sg_exec_ops_atom.c \
+	sg_exec_ops_bulk.c \
+	sg_exec_ops_cdp.c \
+	sg_exec_ops_cold.c \
+	sg_exec_ops_ctl.c \
+	sg_exec_ops_cvt.c \
+	sg_exec_ops_mma2.c \
+	sg_exec_ops_surf.c \
+	sg_exec_ops_tex.c \
+	sg_exec_ops_warp.c
 # handlers compiled per instruction set
-SG_EXEC_ISA_OPS := sg_exec_ops_int.c sg_exec_ops_flt.c sg_exec_ops_mem.c sg_exec_ops_half.c \
+SG_EXEC_ISA_OPS := \
+	sg_exec_ops_flt.c \
+	sg_exec_ops_half.c \
+	sg_exec_ops_int.c \
+	sg_exec_ops_mem.c \
 	sg_exec_ops_mma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
@@ -62,14 +111,34 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 # ---- tests, and the tool that lists what a PTX file needs ----
 
 # The names say what is on: the plain ones test native code where the processor has AVX-512.
-SG_EXEC_TESTS := sg_ptx_fuzz_test sg_exec_op_test sg_exec_op_avx512_test sg_exec_op_avx2_test \
-	sg_exec_op_base_test sg_exec_opf_test sg_exec_opf_avx512_test sg_exec_opf_avx2_test \
-	sg_exec_opf_base_test sg_exec_run_test sg_exec_run_avx512_test \
-	sg_exec_fault_test sg_exec_fault_avx512_test sg_exec_nvcc_test \
-	sg_sass_test sg_exec_call_test sg_exec_order_test sg_exec_bulk_test sg_exec_mma2_test \
+SG_EXEC_TESTS := \
+	sg_exec_bulk_test \
+	sg_exec_call_test \
+	sg_exec_cdp_test \
+	sg_exec_fault_avx512_test \
+	sg_exec_fault_test \
+	sg_exec_ldst_avx2_test \
+	sg_exec_ldst_base_test \
 	sg_exec_ldst_test \
-	sg_exec_ldst_avx2_test sg_exec_ldst_base_test sg_exec_mat_test \
-	sg_exec_sync_test sg_profile_test sg_ptx_link_test sg_exec_cdp_test
+	sg_exec_mat_test \
+	sg_exec_mma2_test \
+	sg_exec_nvcc_test \
+	sg_exec_op_avx2_test \
+	sg_exec_op_avx512_test \
+	sg_exec_op_base_test \
+	sg_exec_op_test \
+	sg_exec_opf_avx2_test \
+	sg_exec_opf_avx512_test \
+	sg_exec_opf_base_test \
+	sg_exec_opf_test \
+	sg_exec_order_test \
+	sg_exec_run_avx512_test \
+	sg_exec_run_test \
+	sg_exec_sync_test \
+	sg_profile_test \
+	sg_ptx_fuzz_test \
+	sg_ptx_link_test \
+	sg_sass_test
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
@@ -78,13 +147,9 @@ SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(
 
 $(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
-$(O)/sg_ptx_fuzz_test $(O)/sg_exec_op_test $(O)/sg_exec_opf_test $(O)/sg_exec_run_test \
-		$(O)/sg_exec_fault_test $(O)/sg_exec_nvcc_test \
-		$(O)/sg_sass_test $(O)/sg_exec_call_test $(O)/sg_exec_order_test $(O)/sg_exec_bulk_test \
-		$(O)/sg_exec_mma2_test \
-		$(O)/sg_exec_ldst_test $(O)/sg_exec_mat_test $(O)/sg_exec_sync_test $(O)/sg_profile_test \
-		$(O)/sg_ptx_link_test $(O)/sg_exec_cdp_test: $(O)/%: $(O)/%.o \
-		$(O)/sg_exec_test.o $(SG_EXEC_OBJS)
+# Those of another instruction set are links to the plain ones.
+SG_EXEC_PLAIN_TESTS := $(filter-out %_avx512_test %_avx2_test %_base_test,$(SG_EXEC_TESTS))
+$(SG_EXEC_PLAIN_TESTS:%=$(O)/%): $(O)/%: $(O)/%.o $(O)/sg_exec_test.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
 $(O)/sg_exec_op_avx512_test $(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
