@@ -6,6 +6,7 @@
 #   licence   every file says its licence, the one of its folder
 #   layers    a folder includes only what the design lets it depend on
 #   words     no unfinished work, no paths of somebody's machine
+#   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   shape     no file of more than 900 lines (generated ones aside), no trailing blanks, no tabs in C
 #             outside kernel/
 # Prints each breach as FILE: RULE: what; exit status 1 when there is one.
@@ -84,6 +85,9 @@ layer userspace/libnvidia-ml 'protocol/|userspace/libcuda/vcu_(ring|trace|transp
 layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|userspace/libcuda/vcu_(ring|ring_int|transport)\.h'
 layer host/backend 'protocol/|kernel/vgpu_drv/uapi/'
 layer host/softgpu 'host/softgpu/'
+
+rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scripts/lint_rules.py)
+[ -z "$rules" ] || { echo "$rules"; breaches=$((breaches + $(wc -l <<< "$rules"))); }
 
 if [ $breaches = 0 ]; then
     echo "lint: ${#files[@]} files, no breach"

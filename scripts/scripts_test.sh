@@ -148,6 +148,13 @@ says "kconfig: wrong use" 1 "sync BUILD" "$here/kconfig.py" fly
 "$here/lint.sh"
 check "lint" $?
 
+# A rule that may be the first of a parallel make, and one that is not.
+printf '$(O)/words: $(SRC)/a.c\n\tsort $< > $@\n' > "$work/first.mk"
+says "lint: a rule without its folder" 1 "first.mk: rules: line 1: .(O)/words" "$here/lint_rules.py" "$work/first.mk"
+printf '$(O)/words: $(SRC)/a.c | $(O)\n\tsort $< > $@\n$(O)/more: $(O)/words\n\tsort $< > $@\n' > "$work/first.mk"
+"$here/lint_rules.py" "$work/first.mk"
+check "lint: rules with their folder" $?
+
 # Summing.
 sum()
 {
