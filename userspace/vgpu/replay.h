@@ -222,6 +222,14 @@ int rp_run(struct rp_run *r);
 /* The layout of a function's parameters; NULL: not known. */
 const struct rp_layout *rp_layout_find(const struct rp_run *r, uint64_t handle);
 void rp_layout_set(struct rp_run *r, uint64_t handle, const uint32_t *params, uint32_t count);
+/* Bytes from ADDRESS to the next word of 8. */
+static inline unsigned rp_skew(uint64_t address)
+{
+    return (unsigned)(8 - address % 8) % 8;
+}
+
+/* args of CALL, changed in place to what is to be sent here. False: holds a token of another process. */
+bool rp_patch(struct rp_run *r, uint16_t call, uint8_t *args);
 
 /* ---- rp_host.c: memory that both sides write ------------------------------------------------------ */
 

@@ -131,147 +131,6 @@ static bool wait_reply(struct rp_run *r, struct vcu_call *c)
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-const struct rp_layout *rp_layout_find(const struct rp_run *r, uint64_t handle)
-{
-    for (size_t i = r->layout_count; i > 0; i--) { /* a number may be given again: the newest counts */
-        if (r->layouts[i - 1].handle == handle)
-            return &r->layouts[i - 1];
-    }
-    return NULL;
-}
-
-void rp_layout_set(struct rp_run *r, uint64_t handle, const uint32_t *params, uint32_t count)
-{
-    struct rp_layout *l = (struct rp_layout *)rp_layout_find(r, handle);
-    uint32_t *copy = vgpu_cli_alloc(count * sizeof(*params));
-
-    memcpy(copy, params, count * sizeof(*params));
-    if (l != NULL) {
-        free(l->params);
-    } else {
-        if (r->layout_count == r->layout_room) {
-            r->layout_room = r->layout_room == 0 ? 64 : 2 * r->layout_room;
-            r->layouts = realloc(r->layouts, r->layout_room * sizeof(*r->layouts));
-            if (r->layouts == NULL)
-                vgpu_cli_die("out of memory");
-        }
-        l = &r->layouts[r->layout_count++];
-    }
-    *l = (struct rp_layout){ handle, (uint16_t)count, copy };
-}
-
-/* Bytes that the worker gave out, taken back; the newest of equal ones counts. False: not known. */
-static bool patch_opaque(const struct rp_run *r, uint8_t *bytes, uint32_t size)
-{
-    for (size_t i = r->opaque_count; i > 0; i--) {
-        const struct rp_opaque *o = &r->opaque[i - 1];
-
-        if (o->size == size && memcmp(bytes, o->recorded, size) == 0) {
-            memcpy(bytes, o->here, size);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A tensor map that is passed to a kernel is known by its bytes. */
-static void patch_tensor_maps(const struct rp_run *r, uint8_t *params, uint32_t size)
-{
-    for (uint32_t at = 0; r->opaque_count != 0 && at + 128 <= size; at += 64)
-        patch_opaque(r, params + at, 128);
-}
-
-/*
- * Texture and surface objects. A driver may number them from 1, so a small number counts only as a
- * parameter of its own of 8 bytes; where the layout is not known, large ones do.
- */
-static void patch_textures(struct rp_run *r, uint8_t *params, uint32_t size, bool alone)
-{
-    for (uint32_t at = 0; r->map.textures.used != 0 && at + 8 <= size; at += 8) {
-        uint64_t v;
-
-        memcpy(&v, params + at, 8);
-        if ((alone || v >> 32 != 0) && rp_pairs_find(&r->map.textures, v, &v))
-            memcpy(params + at, &v, 8);
-    }
-}
-
-/* Addresses in kernel parameters: words of parameters that are large enough to hold one. */
-static void patch_params(struct rp_run *r, uint64_t func, uint8_t *params, uint32_t size)
-{
-    const struct rp_layout *l = rp_layout_find(r, func);
-
-    patch_tensor_maps(r, params, size);
-    if (l == NULL) {
-        patch_textures(r, params, size, false);
-        rp_map_words(&r->map, params, size, 0);
-        return;
-    }
-    for (uint32_t i = 0; i < l->count; i++) {
-        uint32_t at = l->params[i] >> 16, n = l->params[i] & 0xffff, skew = (8 - at % 8) % 8;
-
-        if (n < 8 + skew || at > size || n > size - at)
-            continue;
-        patch_textures(r, params + at + skew, n - skew, n == 8);
-        rp_map_words(&r->map, params + at, n, skew);
-    }
-}
-
-static void patch_words(uint8_t *p, uint64_t count, const struct rp_run *r, uint8_t meaning)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t v;
-        bool known;
-
-        memcpy(&v, p + 8 * i, 8);
-        v = meaning == VGP_MEANS_HANDLE ? rp_map_handle(&r->map, v)
-                                        : rp_map_address(&r->map, v, &known);
-        memcpy(p + 8 * i, &v, 8);
-    }
-}
-
-static unsigned skew_of(uint64_t address)
-{
-    return (unsigned)(8 - address % 8) % 8;
-}
-
-/* The arguments as they are to be sent here. False: a token of another process. */
-static bool patch(struct rp_run *r, uint16_t call, uint8_t *args)
-{
-    const struct vgp_call_fields *f = vgp_fields_of(call);
-    uint64_t at = f->args_fixed, func = 0, dst = 0;
-    bool own = true;
-
-    if (call == VGP_vgpLaunch)
-        func = ((const struct vgp_args_vgpLaunch *)(const void *)args)->func;
-    else if (call == VGP_vgpGraphKernelNode)
-        func = ((const struct vgp_args_vgpGraphKernelNode *)(const void *)args)->func;
-    else if (call == VGP_vgpCopy)
-        dst = ((const struct vgp_args_vgpCopy *)(const void *)args)->dst;
-    for (uint32_t i = 0; i < f->in_count; i++) {
-        const struct vgp_field *x = &f->in[i];
-        bool words = (x->meaning == VGP_MEANS_HANDLE || x->meaning == VGP_MEANS_ADDR) && x->size == 8;
-        uint32_t n;
-
-        if (x->form < VGP_FORM_ARRAY) {
-            if (words)
-                patch_words(args + x->offset, 1, r, x->meaning);
-            continue;
-        }
-        memcpy(&n, args + x->offset, sizeof(n));
-        if (words)
-            patch_words(args + at, n, r, x->meaning);
-        else if (x->meaning == VGP_MEANS_OPAQUE && n != 0)
-            own &= patch_opaque(r, args + at, n);
-        else if (x->meaning == VGP_MEANS_WORDS && call != VGP_vgpCopy)
-            patch_params(r, func, args + at, n);
-        else if (x->meaning == VGP_MEANS_WORDS && !r->options.keep_words)
-            r->map.data_words += rp_map_words(&r->map, args + at, n, skew_of(dst));
-        at += vgp_pad_to_8((uint64_t)n * x->size);
-    }
-    return own;
-}
-
 /* What must be done here before a call is sent. False: it cannot be sent. */
 static bool prepare(struct rp_run *r, const struct rp_event *e, uint8_t *args)
 {
@@ -330,7 +189,7 @@ static void put_staging(struct rp_run *r, const struct rp_event *e)
 
         memcpy(row, e->data + i * c->widthBytes, c->widthBytes);
         if (!r->options.keep_words && c->dstKind == VGP_COPY_DEVICE)
-            r->map.data_words += rp_map_words(&r->map, row, c->widthBytes, skew_of(c->dst));
+            r->map.data_words += rp_map_words(&r->map, row, c->widthBytes, rp_skew(c->dst));
     }
 }
 
@@ -410,7 +269,7 @@ static bool on_call(struct rp_run *r, const struct rp_event *e)
     memcpy(args, e->args, e->args_size);
     if (!prepare(r, e, args))
         return skip(r, e, "what it needs could not be made here");
-    if (e->record->call != VGP_vgpRegionRegister && !patch(r, e->record->call, args))
+    if (e->record->call != VGP_vgpRegionRegister && !rp_patch(r, e->record->call, args))
         return skip(r, e, "what it takes was given out by another process");
     if (e->data_size != 0)
         put_staging(r, e);
@@ -441,7 +300,7 @@ static CUresult ask_again(struct rp_run *r, const struct rp_event *e, CUresult r
     int64_t until = deadline(r);
 
     memcpy(args, c->fixed, sizeof(c->fixed));
-    patch(r, e->call->call, (uint8_t *)args);
+    rp_patch(r, e->call->call, (uint8_t *)args);
     while (res == CUDA_ERROR_NOT_READY && (int64_t)now_ns() < until) {
         const void *payload;
         struct vcu_call again;
