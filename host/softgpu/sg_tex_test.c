@@ -7,7 +7,7 @@
 #include <math.h>
 #include <sched.h>
 
-#include "sg_drv_test.h"
+#include "sg_tex_ref.h"
 
 #define N 700
 
@@ -35,250 +35,6 @@ static int teardown(void **state)
 {
     (void)state;
     return cuCtxDestroy_v2(context) != CUDA_SUCCESS;
-}
-
-/* ---- a texture with its contents, and the reference ---- */
-
-struct ref {
-    size_t w, h, d; /* of level 0; d: slices, layers or faces */
-    int dims, channels, levels;
-    bool layered, cube;
-    CUarray_format format;
-    float *data[8]; /* what the elements are, as floats before normalization: 4 channels each */
-    CUtexObject tex;
-    CUDA_TEXTURE_DESC t;
-    CUmipmappedArray mip;
-    CUarray array;
-};
-
-static uint32_t seed = 12345;
-
-static uint32_t rnd(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return seed >> 8;
-}
-
-static float rndf(float lo, float hi)
-{
-    return lo + (hi - lo) * (float)(rnd() & 0xffff) / 65535.0f;
-}
-
-static size_t bytes_of(CUarray_format f)
-{
-    return f == CU_AD_FORMAT_UNSIGNED_INT8 || f == CU_AD_FORMAT_SIGNED_INT8 ? 1
-           : f == CU_AD_FORMAT_FLOAT || f == CU_AD_FORMAT_UNSIGNED_INT32 ||
-                   f == CU_AD_FORMAT_SIGNED_INT32
-               ? 4
-               : 2;
-}
-
-static double half_value(uint16_t h)
-{
-    int e = h >> 10 & 31, m = h & 1023;
-    double v = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
-
-    return h & 0x8000 ? -v : v;
-}
-
-/* A random element in p, and what it is worth in the texture's read mode. */
-static float element(const struct ref *r, uint8_t *p)
-{
-    bool as_int = r->t.flags & CU_TRSF_READ_AS_INTEGER;
-    uint32_t u = rnd();
-    uint16_t h = (uint16_t)u;
-    float f;
-
-    switch (r->format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-        *p = (uint8_t)u;
-        return as_int ? *p : *p / 255.0f;
-    case CU_AD_FORMAT_SIGNED_INT8:
-        *p = (uint8_t)u;
-        return as_int ? (int8_t)*p : fmaxf((float)(int8_t)*p / 127.0f, -1.0f);
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-        memcpy(p, &h, 2);
-        return as_int ? h : h / 65535.0f;
-    case CU_AD_FORMAT_SIGNED_INT16:
-        memcpy(p, &h, 2);
-        return as_int ? (int16_t)h : fmaxf((float)(int16_t)h / 32767.0f, -1.0f);
-    case CU_AD_FORMAT_HALF:
-        h &= 0xbfff; /* finite */
-        memcpy(p, &h, 2);
-        return (float)half_value(h);
-    case CU_AD_FORMAT_FLOAT:
-        f = rndf(-8, 8);
-        memcpy(p, &f, 4);
-        return f;
-    default: /* 32-bit integers, small enough for floats */
-        u &= 0xffff;
-        memcpy(p, &u, 4);
-        return (float)u;
-    }
-}
-
-static size_t at_level(size_t n, int l)
-{
-    return n >> l ? n >> l : 1;
-}
-
-static void fill(struct ref *r, int l, CUarray a)
-{
-    size_t w = at_level(r->w, l), h = at_level(r->h, l),
-           d = r->layered || r->cube ? r->d : at_level(r->d, l);
-    size_t eb = bytes_of(r->format), elem = eb * (size_t)r->channels;
-    uint8_t *raw = calloc(w * h * d, elem);
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = raw,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
-                       .WidthInBytes = w * elem, .Height = h, .Depth = d};
-
-    r->data[l] = calloc(w * h * d, 4 * sizeof(float));
-    for (size_t i = 0; i < w * h * d; i++) {
-        for (int c = 0; c < 4; c++)
-            r->data[l][i * 4 + (size_t)c] =
-                c < r->channels ? element(r, raw + i * elem + (size_t)c * eb) : c == 3 ? 1.0f : 0;
-    }
-    OK(cuMemcpy3D_v2(&m));
-    free(raw);
-}
-
-static void make(struct ref *r)
-{
-    CUDA_ARRAY3D_DESCRIPTOR d = {r->w, r->dims > 1 ? r->h : 0,
-                                 r->dims > 2 || r->layered || r->cube ? r->d : 0, r->format,
-                                 (unsigned)r->channels,
-                                 (r->layered ? CUDA_ARRAY3D_LAYERED : 0) |
-                                     (r->cube ? CUDA_ARRAY3D_CUBEMAP : 0)};
-    CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY};
-
-    if (r->levels > 1) {
-        OK(cuMipmappedArrayCreate(&r->mip, &d, (unsigned)r->levels));
-        for (int l = 0; l < r->levels; l++) {
-            OK(cuMipmappedArrayGetLevel(&r->array, r->mip, (unsigned)l));
-            fill(r, l, r->array);
-        }
-        res.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
-        res.res.mipmap.hMipmappedArray = r->mip;
-    } else {
-        OK(cuArray3DCreate_v2(&r->array, &d));
-        fill(r, 0, r->array);
-        res.res.array.hArray = r->array;
-    }
-    OK(cuTexObjectCreate(&r->tex, &res, &r->t, NULL));
-}
-
-static void drop(struct ref *r)
-{
-    OK(cuTexObjectDestroy(r->tex));
-    if (r->levels > 1)
-        OK(cuMipmappedArrayDestroy(r->mip));
-    else
-        OK(cuArrayDestroy(r->array));
-    for (int l = 0; l < 8; l++)
-        free(r->data[l]);
-    memset(r->data, 0, sizeof(r->data));
-}
-
-/* The element that coordinate x (of an element's middle, in elements) names; -1: border. */
-static long by_coordinate(const struct ref *r, int k, double x, size_t n)
-{
-    CUaddress_mode m = r->t.addressMode[k];
-    double u = x / (double)n;
-
-    if (!(r->t.flags & CU_TRSF_NORMALIZED_COORDINATES) && m != CU_TR_ADDRESS_MODE_BORDER)
-        m = CU_TR_ADDRESS_MODE_CLAMP;
-    if (r->cube)
-        m = CU_TR_ADDRESS_MODE_CLAMP;
-    if (m == CU_TR_ADDRESS_MODE_WRAP)
-        u -= floor(u);
-    else if (m == CU_TR_ADDRESS_MODE_MIRROR)
-        u = fmod(fabs(floor(u)), 2) < 0.5 ? u - floor(u) : 1 - (u - floor(u));
-    else if (m == CU_TR_ADDRESS_MODE_BORDER && (x < 0 || x >= (double)n))
-        return -1;
-    x = u * (double)n;
-    return x < 0 ? 0 : x >= (double)n ? (long)n - 1 : (long)floor(x);
-}
-
-static void texel(const struct ref *r, int l, const double x[3], size_t slice, double out[4])
-{
-    size_t w = at_level(r->w, l), h = r->dims > 1 ? at_level(r->h, l) : 1,
-           d = r->dims > 2 ? at_level(r->d, l) : 1;
-    long i = by_coordinate(r, 0, x[0], w), j = r->dims > 1 ? by_coordinate(r, 1, x[1], h) : 0,
-         k = r->dims > 2 ? by_coordinate(r, 2, x[2], d) : 0;
-
-    for (int c = 0; c < 4; c++) {
-        if (i < 0 || j < 0 || k < 0)
-            out[c] = c < r->channels ? r->t.borderColor[c] : c == 3;
-        else
-            out[c] = r->data[l][((((size_t)k + slice) * h + (size_t)j) * w + (size_t)i) * 4 +
-                                (size_t)c];
-    }
-}
-
-/* The value at one level: x in elements of that level. */
-static void one_level(const struct ref *r, int l, const double x[3], size_t slice, double out[4])
-{
-    double sum[4] = {0}, v[4], p[3], frac[3], base[3];
-
-    if (r->t.filterMode == CU_TR_FILTER_MODE_POINT) {
-        for (int k = 0; k < 3; k++)
-            p[k] = floor(x[k]) + 0.5;
-        texel(r, l, p, slice, out);
-        return;
-    }
-    for (int k = 0; k < 3; k++) {
-        base[k] = floor(x[k] - 0.5);
-        frac[k] = rint((x[k] - 0.5 - base[k]) * 256) / 256; /* ties are not specified */
-    }
-    for (int i = 0; i < 1 << r->dims; i++) {
-        double w = 1;
-
-        for (int k = 0; k < 3; k++) {
-            int b = i >> k & 1;
-
-            p[k] = base[k] + b + 0.5;
-            if (k < r->dims)
-                w *= b ? frac[k] : 1 - frac[k];
-        }
-        texel(r, l, p, slice, v);
-        for (int c = 0; c < 4; c++)
-            sum[c] += w * v[c];
-    }
-    memcpy(out, sum, sizeof(sum));
-}
-
-static void position(const struct ref *r, int l, const float s[4], double x[3])
-{
-    const double n[3] = {(double)at_level(r->w, l), (double)at_level(r->h, l),
-                         (double)at_level(r->d, l)};
-
-    for (int k = 0; k < 3; k++)
-        x[k] = r->t.flags & CU_TRSF_NORMALIZED_COORDINATES ? s[k] * n[k] : s[k];
-}
-
-static void expected(const struct ref *r, const float s[4], double lod, size_t slice, double out[4])
-{
-    double x[3], hi[4], w;
-    int l;
-
-    lod = fmin(fmax(lod + r->t.mipmapLevelBias, r->t.minMipmapLevelClamp), r->t.maxMipmapLevelClamp);
-    lod = fmin(fmax(lod, 0), r->levels - 1);
-    if (r->t.mipmapFilterMode == CU_TR_FILTER_MODE_POINT) {
-        l = (int)floor(lod + 0.5);
-        position(r, l, s, x);
-        one_level(r, l, x, slice, out);
-        return;
-    }
-    l = (int)floor(lod);
-    w = rint((lod - l) * 256) / 256;
-    position(r, l, s, x);
-    one_level(r, l, x, slice, out);
-    if (w == 0)
-        return;
-    position(r, l + 1, s, x);
-    one_level(r, l + 1, x, slice, hi);
-    for (int c = 0; c < 4; c++)
-        out[c] = (1 - w) * out[c] + w * hi[c];
 }
 
 /* ---- running a kernel over N samples ---- */
@@ -313,7 +69,7 @@ static void close_to(const char *what, int i, const float *s, const float got[4]
 
 enum fourth { NOTHING, LAYER, LOD };
 
-static void compare(struct ref *r, const char *kernel, enum fourth w)
+static void compare(struct tex_ref *r, const char *kernel, enum fourth w)
 {
     bool norm = r->t.flags & CU_TRSF_NORMALIZED_COORDINATES;
     static float s[N][4], got[N][4];
@@ -325,18 +81,18 @@ static void compare(struct ref *r, const char *kernel, enum fourth w)
         for (int k = 0; k < 3; k++) {
             float size = norm ? 1.0f : (float)n[k];
 
-            s[i][k] = rndf(-1.5f * size, 2.5f * size);
+            s[i][k] = ref_rndf(-1.5f * size, 2.5f * size);
             if (i % 7 == 0) /* middles and edges of elements */
-                s[i][k] = (float)((int)(rnd() % (2 * (unsigned)n[k] + 1))) * 0.5f /
+                s[i][k] = (float)((int)(ref_rnd() % (2 * (unsigned)n[k] + 1))) * 0.5f /
                           (norm ? (float)n[k] : 1.0f);
         }
-        s[i][3] = w == LOD ? rndf(-1, (float)r->levels + 1) : (float)(int)(rnd() % (r->d + 2)) - 1;
+        s[i][3] = w == LOD ? ref_rndf(-1, (float)r->levels + 1) : (float)(int)(ref_rnd() % (r->d + 2)) - 1;
     }
     run(kernel, r->tex, &s[0][0], got);
     for (int i = 0; i < N; i++) {
         float layer = fminf(fmaxf(s[i][3], 0), (float)r->d - 1);
 
-        expected(r, s[i], w == LOD ? s[i][3] : 0,
+        ref_expected(r, s[i], w == LOD ? s[i][3] : 0,
                  w == LAYER ? (size_t)layer : w == LOD && r->layered ? 1 : 0, want);
         close_to(kernel, i, s[i], got[i], want);
     }
@@ -354,7 +110,7 @@ static void test_modes(void **state)
     (void)state;
     for (int dims = 1; dims <= 3; dims++) {
         for (unsigned m = 0; m < 16; m++) {
-            struct ref r = {.w = 13, .h = dims > 1 ? 6 : 1, .d = dims > 2 ? 5 : 1, .dims = dims,
+            struct tex_ref r = {.w = 13, .h = dims > 1 ? 6 : 1, .d = dims > 2 ? 5 : 1, .dims = dims,
                             .levels = 1, .channels = 1 << m % 3,
                             .format = float_formats[(m + (unsigned)dims) % 6]};
 
@@ -364,11 +120,11 @@ static void test_modes(void **state)
             r.t.flags = m & 8 ? CU_TRSF_NORMALIZED_COORDINATES : 0;
             for (int c = 0; c < 4; c++)
                 r.t.borderColor[c] = 0.25f * (float)c - 0.5f;
-            make(&r);
+            ref_make(&r);
             compare(&r, kernels[dims - 1], NOTHING);
             if (dims == 2)
                 compare(&r, "t2_resident", NOTHING);
-            drop(&r);
+            ref_drop(&r);
         }
     }
 }
@@ -378,14 +134,14 @@ static void test_layers(void **state)
     (void)state;
     for (int dims = 1; dims <= 2; dims++) {
         for (int lin = 0; lin < 2; lin++) {
-            struct ref r = {.w = 9, .h = dims > 1 ? 7 : 1, .d = 4, .dims = dims, .levels = 1,
+            struct tex_ref r = {.w = 9, .h = dims > 1 ? 7 : 1, .d = 4, .dims = dims, .levels = 1,
                             .channels = 2, .layered = true, .format = CU_AD_FORMAT_FLOAT};
 
             r.t.filterMode = (CUfilter_mode)lin;
             r.t.flags = CU_TRSF_NORMALIZED_COORDINATES;
-            make(&r);
+            ref_make(&r);
             compare(&r, dims == 1 ? "ta1" : "ta2", LAYER);
-            drop(&r);
+            ref_drop(&r);
         }
     }
 }
@@ -398,7 +154,7 @@ static void test_levels(void **state)
     for (int which = 0; which < 4; which++) {
         for (unsigned m = 0; m < 8; m++) {
             int dims = which == 3 ? 2 : which + 1;
-            struct ref r = {.w = 24, .h = dims > 1 ? 16 : 1, .d = which == 3 ? 3 : dims > 2 ? 8 : 1,
+            struct tex_ref r = {.w = 24, .h = dims > 1 ? 16 : 1, .d = which == 3 ? 3 : dims > 2 ? 8 : 1,
                             .dims = dims, .levels = 4, .channels = 4, .layered = which == 3,
                             .format = float_formats[m % 6]};
 
@@ -408,9 +164,9 @@ static void test_levels(void **state)
             r.t.minMipmapLevelClamp = m & 4 ? 0.6f : 0;
             r.t.mipmapLevelBias = m & 4 ? -0.25f : 0;
             r.t.flags = CU_TRSF_NORMALIZED_COORDINATES;
-            make(&r);
+            ref_make(&r);
             compare(&r, kernels[which], LOD);
-            drop(&r);
+            ref_drop(&r);
         }
     }
 }
@@ -420,24 +176,24 @@ static void test_gradients(void **state)
 {
     static float s[N][4], got[N][4];
     double want[4];
-    struct ref r = {.w = 32, .h = 32, .d = 1, .dims = 2, .levels = 5, .channels = 1,
+    struct tex_ref r = {.w = 32, .h = 32, .d = 1, .dims = 2, .levels = 5, .channels = 1,
                     .format = CU_AD_FORMAT_FLOAT,
                     .t = {.flags = CU_TRSF_NORMALIZED_COORDINATES, .maxMipmapLevelClamp = 10}};
 
     (void)state;
-    make(&r);
+    ref_make(&r);
     for (int i = 0; i < N; i++) {
-        s[i][0] = rndf(0, 1);
-        s[i][1] = rndf(0, 1);
+        s[i][0] = ref_rndf(0, 1);
+        s[i][1] = ref_rndf(0, 1);
         s[i][2] = (float)(1 << i % 7) / 64; /* half an element to a whole side */
         s[i][3] = (float)(1 << i / 7 % 7) / 64;
     }
     run("t2_grad", r.tex, &s[0][0], got);
     for (int i = 0; i < N; i++) {
-        expected(&r, s[i], log2(fmax(s[i][2], s[i][3]) * 32), 0, want);
+        ref_expected(&r, s[i], log2(fmax(s[i][2], s[i][3]) * 32), 0, want);
         close_to("t2_grad", i, s[i], got[i], want);
     }
-    drop(&r);
+    ref_drop(&r);
 }
 
 /* Face and place on it: the table in CUDA C++ Programming Guide, "Cubemap Textures". */
@@ -471,17 +227,17 @@ static void test_cubes(void **state)
     (void)state;
     for (unsigned m = 0; m < 4; m++) {
         bool layered = m & 2;
-        struct ref r = {.w = 8, .h = 8, .d = layered ? 18 : 6, .dims = 2, .levels = 1,
+        struct tex_ref r = {.w = 8, .h = 8, .d = layered ? 18 : 6, .dims = 2, .levels = 1,
                         .channels = 4, .layered = layered, .cube = true,
                         .format = CU_AD_FORMAT_FLOAT,
                         .t = {.filterMode = (CUfilter_mode)(m & 1),
                               .flags = CU_TRSF_NORMALIZED_COORDINATES}};
 
-        make(&r);
+        ref_make(&r);
         for (int i = 0; i < N; i++) {
             for (int k = 0; k < 3; k++)
-                s[i][k] = rndf(-3, 3);
-            s[i][3] = (float)(int)(rnd() % 5) - 1;
+                s[i][k] = ref_rndf(-3, 3);
+            s[i][3] = (float)(int)(ref_rnd() % 5) - 1;
         }
         run(layered ? "tacube" : "tcube", r.tex, &s[0][0], got);
         for (int i = 0; i < N; i++) {
@@ -489,10 +245,10 @@ static void test_cubes(void **state)
             size_t slice = face_of(s[i], &p[0], &p[1]) + (layered ? 6 * (size_t)layer : 0);
             double x[3] = {p[0] * 8, p[1] * 8, 0};
 
-            one_level(&r, 0, x, slice, want);
+            ref_one_level(&r, 0, x, slice, want);
             close_to("cube", i, s[i], got[i], want);
         }
-        drop(&r);
+        ref_drop(&r);
     }
 }
 
@@ -528,11 +284,11 @@ static void test_seamless(void **state)
     OK(cuMemcpy3D_v2(&m));
     OK(cuTexObjectCreate(&tex, &res, &t, NULL));
     for (int i = 0; i < N; i++) { /* around the edge between +x and +z, and near corners */
-        float e = rndf(-0.06f, 0.06f);
+        float e = ref_rndf(-0.06f, 0.06f);
 
         s[i][0] = e < 0 ? 1 : 1 - e;
         s[i][2] = e < 0 ? 1 + e : 1;
-        s[i][1] = i % 3 ? rndf(-0.9f, 0.9f) : rndf(0.95f, 1) * (i & 1 ? 1.0f : -1.0f);
+        s[i][1] = i % 3 ? ref_rndf(-0.9f, 0.9f) : ref_rndf(0.95f, 1) * (i & 1 ? 1.0f : -1.0f);
     }
     run("tcube", tex, &s[0][0], got);
     for (int i = 0; i < N; i++) {
@@ -555,16 +311,16 @@ static void test_gather(void **state)
     static const int corner[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
     static float s[N][4], got[N][4];
     double v[4], want[4];
-    struct ref r = {.w = 9, .h = 5, .d = 1, .dims = 2, .levels = 1, .channels = 4,
+    struct tex_ref r = {.w = 9, .h = 5, .d = 1, .dims = 2, .levels = 1, .channels = 4,
                     .format = CU_AD_FORMAT_FLOAT,
                     .t = {.addressMode = {CU_TR_ADDRESS_MODE_WRAP, CU_TR_ADDRESS_MODE_MIRROR},
                           .flags = CU_TRSF_NORMALIZED_COORDINATES}};
 
     (void)state;
-    make(&r);
+    ref_make(&r);
     for (int i = 0; i < N; i++) {
-        s[i][0] = rndf(-1, 2);
-        s[i][1] = rndf(-1, 2);
+        s[i][0] = ref_rndf(-1, 2);
+        s[i][1] = ref_rndf(-1, 2);
     }
     for (int comp = 0; comp < 4; comp += 3) {
         run(comp ? "g3" : "g0", r.tex, &s[0][0], got);
@@ -573,13 +329,13 @@ static void test_gather(void **state)
                 double p[3] = {floor(s[i][0] * 9.0 - 0.5) + corner[k][0] + 0.5,
                                floor(s[i][1] * 5.0 - 0.5) + corner[k][1] + 0.5, 0};
 
-                texel(&r, 0, p, 0, v);
+                ref_texel(&r, 0, p, 0, v);
                 want[k] = v[comp];
             }
             close_to("gather", i, s[i], got[i], want);
         }
     }
-    drop(&r);
+    ref_drop(&r);
 }
 
 /* Integers that stay integers, of every width and sign. */
@@ -594,23 +350,23 @@ static void test_integers(void **state)
 
     (void)state;
     for (int f = 0; f < 6; f++) {
-        struct ref r = {.w = 11, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 4,
+        struct tex_ref r = {.w = 11, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 4,
                         .format = formats[f], .t = {.flags = CU_TRSF_READ_AS_INTEGER}};
 
         r.t.addressMode[0] = CU_TR_ADDRESS_MODE_BORDER;
         r.t.borderColor[1] = 7;
-        make(&r);
+        ref_make(&r);
         for (int i = 0; i < N; i++) {
-            s[i][0] = rndf(-4, 15);
-            s[i][1] = rndf(-4, 8);
+            s[i][0] = ref_rndf(-4, 15);
+            s[i][1] = ref_rndf(-4, 8);
         }
         run(f & 1 ? "t2_i" : "t2_u", r.tex, &s[0][0], got);
         for (int i = 0; i < N; i++) {
-            expected(&r, s[i], 0, 0, want);
+            ref_expected(&r, s[i], 0, 0, want);
             for (int c = 0; c < 4; c++)
                 assert_int_equal(got[i][c], (int32_t)want[c]);
         }
-        drop(&r);
+        ref_drop(&r);
     }
 }
 
@@ -679,7 +435,7 @@ static void surface(const char *kernel, CUDA_ARRAY3D_DESCRIPTOR d, size_t eb)
     d.Flags |= CUDA_ARRAY3D_SURFACE_LDST;
     OK(cuArray3DCreate_v2(&res.res.array.hArray, &d));
     for (size_t i = 0; i < n * eb * d.NumChannels; i++)
-        in[i] = (uint8_t)rnd();
+        in[i] = (uint8_t)ref_rnd();
     CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
                        .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = res.res.array.hArray,
                        .WidthInBytes = d.Width * eb * d.NumChannels, .Height = h, .Depth = z};
@@ -793,17 +549,17 @@ static void bad_handle(CUtexObject h)
 
 static void test_handles(void **state)
 {
-    struct ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
+    struct tex_ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
                     .format = CU_AD_FORMAT_FLOAT};
 
     (void)state;
     bad_handle(0);
     bad_handle(~0ull);
     bad_handle((CUtexObject)(uintptr_t)&r);
-    make(&r);
+    ref_make(&r);
     bad_handle(r.tex); /* of another context */
     bad_handle((CUtexObject)(uintptr_t)r.array);
-    drop(&r);
+    ref_drop(&r);
     bad_handle(r.tex);
 }
 
@@ -817,7 +573,7 @@ static void CUDA_CB until_open(void *flag)
 static void test_destroyed_later(void **state)
 {
     static float s[N][4], got[N][4];
-    struct ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
+    struct tex_ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
                     .format = CU_AD_FORMAT_FLOAT};
     CUDA_TEXTURE_DESC t;
     CUdeviceptr c, o;
@@ -827,7 +583,7 @@ static void test_destroyed_later(void **state)
     void *args[] = {&r.tex, &c, &o, &n};
 
     (void)state;
-    make(&r);
+    ref_make(&r);
     for (int i = 0; i < N; i++)
         s[i][0] = s[i][1] = (float)(i % 4) + 0.5f;
     OK(cuModuleGetFunction(&f, module, "t2"));
