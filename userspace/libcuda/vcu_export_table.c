@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cuGetExportTable: tables of functions without names that NVIDIA's own libraries ask for by UUID.
- * Only what the runtime 13.0, cuBLAS and cublasLt were measured to use is served; every other slot
+ * Only what the runtime 13.0, cuBLAS, cublasLt and cuFFT were measured to use is served; every other slot
  * refuses and says so on the trace. Names are those that public projects use.
  */
 #include "vcu.h"
@@ -338,6 +338,43 @@ static const void *const sm_groups_table[] = {
     SIZE_WORD(8), REFUSED, REFUSED, REFUSED, (const void *)sm_groups, REFUSED, REFUSED, REFUSED,
 };
 
+/* ---- 6e163fbe: TOOLS_MODULE; cuFFT asks slot 7 for the kernel of a module it has linked itself - */
+
+/*
+ * Calls visit(user, function) for each function of MODULE. What the public
+ * cuModuleEnumerateFunctions tells; the caller takes 1 for done, anything else for a failure.
+ */
+static int module_functions(CUcontext ctx, CUmodule module,
+                            int (*visit)(void *user, CUfunction function), void *user)
+{
+    CUfunction *all = NULL;
+    CUcontext was;
+    unsigned n = 0;
+    CUresult res = visit != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+    if (res == CUDA_SUCCESS && ctx != NULL)
+        res = vcu_cuCtxPushCurrent_v2(ctx);
+    if (res != CUDA_SUCCESS)
+        return 0;
+    res = vcu_cuModuleGetFunctionCount(&n, module);
+    if (res == CUDA_SUCCESS && n > 0) {
+        all = calloc(n, sizeof(*all));
+        res = all != NULL ? vcu_cuModuleEnumerateFunctions(all, n, module)
+                          : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (ctx != NULL)
+        vcu_cuCtxPopCurrent_v2(&was);
+    for (unsigned i = 0; res == CUDA_SUCCESS && i < n; i++)
+        visit(user, all[i]);
+    free(all);
+    return res == CUDA_SUCCESS;
+}
+
+static const void *const tools_module_table[] = {
+    SIZE_WORD(8), REFUSED, REFUSED, REFUSED,
+    REFUSED,      REFUSED, REFUSED, (const void *)module_functions,
+};
+
 /* ---- f8cff951: no public name; the runtime's own error log
  * --------------------------------------- */
 
@@ -387,6 +424,9 @@ static const struct {
     { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
         0xca },
       sm_groups_table },
+    { { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+        0x1e },
+      tools_module_table },
     { { 0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
         0xd9 },
       runtime_log_table },

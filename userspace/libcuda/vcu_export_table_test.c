@@ -38,7 +38,7 @@ static void test_sizes(void **state)
         { "42d85a8123f6cb478298f6e78a3aecdc", 4 },  { "c693336e1121df11a8c368f355d89593", 0 },
         { "263e88607cd2614392f6bbd5006dfa7e", 4 },  { "d4082055bde6704b8d34ba123c66e1f2", 3 },
         { "21318c60971432488ca641ff7324c8f2", 95 }, { "1734dc26800d47458726c0f1e7dd8bca", 8 },
-        { "f8cff95121468b4eb9e2fb469e7c0dd9", 8 },
+        { "f8cff95121468b4eb9e2fb469e7c0dd9", 8 },  { "6e163fbeb958444d835ce182aff1991e", 8 },
     };
 
     (void)state;
@@ -83,6 +83,32 @@ static void test_before_init(void **state)
     assert_int_equal(((int (*)(void **, CUcontext, void *))table(
                          "c693336e1121df11a8c368f355d89593")[2])(&value, NULL, &ctx),
                      CUDA_ERROR_NOT_INITIALIZED);
+}
+
+static int seen;
+
+static int count_function(void *user, CUfunction function)
+{
+    (void)user;
+    (void)function;
+    return ++seen;
+}
+
+/* 1 stands for done: what cannot be walked is not 1, and nothing is visited. */
+static void test_module_functions(void **state)
+{
+    int (*walk)(CUcontext, CUmodule, int (*)(void *, CUfunction), void *) =
+        (int (*)(CUcontext, CUmodule, int (*)(void *, CUfunction), void *))table(
+            "6e163fbeb958444d835ce182aff1991e")[7];
+
+    (void)state;
+    seen = 0;
+    assert_int_equal(walk(NULL, NULL, count_function, NULL), 0);
+    assert_int_equal(walk((CUcontext)(uintptr_t)0x1234, (CUmodule)(uintptr_t)0x5678,
+                          count_function, NULL),
+                     0);
+    assert_int_equal(walk(NULL, NULL, NULL, NULL), 0);
+    assert_int_equal(seen, 0);
 }
 
 static int destroyed;
@@ -219,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),       cmocka_unit_test(test_hooks),
         cmocka_unit_test(test_before_init), cmocka_unit_test(test_local_storage),
+        cmocka_unit_test(test_module_functions),
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
         cmocka_unit_test(test_md2),         cmocka_unit_test(test_hmac),
         cmocka_unit_test(test_validity),
