@@ -28,6 +28,8 @@ refuse() { # name, sed script over the description
     fi
 }
 refuse "a number used twice is refused" 's/^call 0x0002 /call 0x0001 /'
+refuse "a new call without its version is refused" 's/^call 0x0006 vgpPing/call 0x0a6f vgpPing/'
+refuse "a version of another major number is refused" 's/ since=1\.1$/ since=2.1/'
 refuse "an unknown class is refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing later/'
 refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync noctx/call 0x0006 vgpPing/'
 refuse "a string without maximum is refused" 's/in str label max=64/in str label/'

@@ -42,6 +42,7 @@ struct vgp_dispatch {
     uint32_t args_fixed; /* smallest args_size */
     uint32_t args_max;   /* largest args_size, before rounding to 16 */
     uint32_t flags;
+    unsigned since; /* the minor version of the protocol that brought the call */
 };
 /* NULL for a number that no call has. Generated. */
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call);

@@ -18,6 +18,8 @@ HANDLES = {'context': 'VGP_H_CONTEXT', 'stream': 'VGP_H_STREAM', 'event': 'VGP_H
 BLOB_INLINE_MAX = 48 * 1024      # a larger blob goes in pieces of VGP_BLOB_CHUNK
 RECORD_ARGS_MAX = 72 * 1024 - 32  # VGP_RECORD_MAX less the header
 REPLY_MAX = 4096 - 16            # VGP_REPLY_SLOT_SIZE less the header
+# The minor version that brought a call: by its number up to here, by its own since=1.N from here on.
+SINCE_OF_OLD = ((0x0500, 0), (0x0a00, 1))
 
 
 class PolicyError(Exception):
@@ -91,6 +93,20 @@ def pad8(n):
     return (n + 7) & ~7
 
 
+def since(c):
+    """The minor version that a worker must speak to know the call."""
+    said = c.opts.pop('since', None)
+    if said is not None:
+        major, dot, minor = str(said).partition('.')
+        if major != '1' or not dot or not minor.isdigit():
+            raise PolicyError(f'{c.name}: since={said} is not since=1.N')
+        return int(minor)
+    for limit_, minor in SINCE_OF_OLD:
+        if c.number < limit_:
+            return minor
+    raise PolicyError(f'{c.name}: a call from {SINCE_OF_OLD[-1][0]:#06x} on needs since=1.N')
+
+
 def apply(d):
     """Checks the description and attaches .args, .ret, .var_in, .var_out to each call."""
     numbers, names = {}, {}
@@ -105,6 +121,7 @@ def apply(d):
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
         c.twin = c.opts.pop('twin', None)
+        c.since = since(c)
         if c.opts:
             raise PolicyError(f'{c.name}: unknown option {c.opts}')
         if c.cls == 'wait' and c.worker != 'custom':

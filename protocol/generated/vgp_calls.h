@@ -260,6 +260,8 @@ enum vgp_call {
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
+/* The minor version of the protocol that brought a call: an older worker does not know it. */
+unsigned vgp_call_since(uint16_t call);
 
 /* A row per call, for traces, fuzzers and tests; ends with name = NULL. */
 struct vgp_call_info {

@@ -5,6 +5,7 @@
  *   oom       more memory than any GPU has; the program gives up
  *   fallback  the same; the program goes on with less
  *   refused   a call that is not served (a resource of a graphics API)
+ *   graph     an empty graph, then a kernel, its result
  *   kernel    a kernel that writes where no memory is
  *   nothing   no call of CUDA at all
  *   fails     a kernel, its result, and exit status 7
@@ -66,6 +67,13 @@ int main(int argc, char **argv)
     if (strcmp(way, "refused") == 0)
         return end_with("cudaGraphicsUnregisterResource",
                         cudaGraphicsUnregisterResource((cudaGraphicsResource_t)&n));
+    if (strcmp(way, "graph") == 0) {
+        cudaGraph_t g;
+
+        if (end_with("cudaGraphCreate", cudaGraphCreate(&g, 0)) ||
+            end_with("cudaGraphDestroy", cudaGraphDestroy(g)))
+            return 1;
+    }
     if (strcmp(way, "kernel") == 0)
         return compute((int *)16, p);
     n = compute(p, p);

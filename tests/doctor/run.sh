@@ -103,6 +103,18 @@ verdict "another libcuda first in LD_LIBRARY_PATH" other-libcuda 21 "LD_LIBRARY_
     env LD_LIBRARY_PATH="$out/other:$build/userspace/libcuda" "$vgpu" doctor "$out/client"
 verdict "another libcuda by DT_RPATH" other-libcuda 21 "RPATH" $doctor "$out/client_rpath"
 verdict "under vgpu run" ok 0 "a backend listens" "$vgpu" run --gpu soft "$vgpu" doctor "$out/client"
+# A host that was not updated: what it does not know is refused by libcuda, with both versions; the rest works.
+"$build/host/backend/vgpu-backend" --gpu soft --listen "$work/older.sock" --protocol-minor 0 --ready-fd 3 \
+    3> "$work/older.ready" 2> "$work/older.log" &
+older=$!
+until [ -s "$work/older.ready" ] || ! kill -0 $older 2> /dev/null; do sleep 0.1; done
+verdict "an older host, nothing new asked" ok 0 "our libcuda" env VGPU_SOCKET="$work/older.sock" \
+    LD_LIBRARY_PATH="$build/userspace/libcuda" "$vgpu" doctor "$out/client"
+verdict "an older host, a graph" parts-do-not-match 15 "vgpGraphCreate came with protocol 1.1, the worker speaks 1.0" \
+    env VGPU_SOCKET="$work/older.sock" LD_LIBRARY_PATH="$build/userspace/libcuda" "$vgpu" doctor "$out/client" graph
+verdict "the same program, a host of today" ok 0 "our libcuda" $doctor "$out/client" graph
+kill $older 2> /dev/null
+wait $older 2> /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 755 "$work"
     python3 - "$work/closed.sock" <<'END' &

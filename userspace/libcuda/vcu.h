@@ -238,8 +238,6 @@ CUresult vcu_capture_spoil(const char *call, CUstream stream);
 /* The stream, or all streams of a context, are being destroyed. */
 void vcu_capture_forget_stream(CUstream stream);
 void vcu_capture_forget_context(uint64_t context);
-/* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old for graphs. */
-CUresult vcu_graphs_served(const char *call);
 /* Executable graphs of a context go with it. */
 void vcu_graphs_forget(uint64_t context);
 

@@ -227,9 +227,6 @@ static CUresult begin(const char *call, CUstream stream, CUstreamCaptureMode mod
     stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
         return CUDA_ERROR_INVALID_HANDLE;
-    res = vcu_graphs_served(call);
-    if (res != CUDA_SUCCESS)
-        return res;
     if (n >= VGP_HANDLE_INDEX_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (n > VGP_DEPENDENCIES_MAX)

@@ -609,9 +609,6 @@ CUresult vcu_cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn de
     if (object_out == NULL || destroy == NULL || initialRefcount == 0 ||
         initialRefcount > INT32_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
-    res = vcu_graphs_served("cuUserObjectCreate");
-    if (res != CUDA_SUCCESS)
-        return res;
     handle = vgp_handle_mint(VGP_H_USER_OBJECT);
     if (handle == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;

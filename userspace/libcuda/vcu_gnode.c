@@ -73,8 +73,6 @@ CUresult vcu_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     if (res == CUDA_SUCCESS && (phGraph == NULL || flags != 0))
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
-        res = vcu_graphs_served("cuGraphCreate");
-    if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphCreate(flags, &graph);
     if (res == CUDA_SUCCESS)
         *phGraph = (CUgraph)(uintptr_t)graph;

@@ -49,15 +49,6 @@ void vcu_graphs_forget(uint64_t context)
     vcu_handle_each(VGP_H_GRAPH_EXEC, forget_exec, &index);
 }
 
-CUresult vcu_graphs_served(const char *call)
-{
-    if (vcu.worker_minor >= 1)
-        return CUDA_SUCCESS;
-    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                      "the worker speaks protocol %d.%u, graphs came with 1.1: update the host",
-                      VGP_VERSION_MAJOR, vcu.worker_minor);
-}
-
 /* ---- instantiation --------------------------------------------------------------------------- */
 
 struct made {

@@ -11,9 +11,6 @@
 #include "../../protocol/generated/vgp_calls.h"
 #include "../../protocol/generated/vgp_guest.h"
 
-/* The first of the calls that came together with version 1.1; graphs, 0x05xx, look for themselves. */
-#define CALLS_OF_1_1 0x0600
-
 /* The library's part of struct vgp_submit. */
 struct submit {
     struct vcu_call call;
@@ -58,6 +55,19 @@ static bool needs_answer(uint16_t call)
            call > VGP_vgpCopy; /* a copy says itself when it is answered, the others cannot fail */
 }
 
+/* A number that the worker does not know would end the client. */
+static CUresult too_new(uint16_t call)
+{
+    unsigned since = vgp_call_since(call);
+
+    if (since <= vcu.worker_minor)
+        return CUDA_SUCCESS;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "libcuda",
+                      "%s came with protocol %d.%u, the worker speaks %d.%u: update the host",
+                      vgp_call_name(call), VGP_VERSION_MAJOR, since, VGP_VERSION_MAJOR,
+                      vcu.worker_minor);
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     struct vcu_thread *t = vcu_thread();
@@ -77,11 +87,11 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
         return vcu_check_init();
     if (__builtin_expect(t->in_callback, 0))
         return CUDA_ERROR_NOT_PERMITTED;
-    /* A number that the worker does not know would end the client. */
-    if (__builtin_expect(call >= CALLS_OF_1_1 && vcu.worker_minor < 1, 0))
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "libcuda",
-                          "call %#x came with protocol 1.1, the worker speaks %d.%u: update the host",
-                          call, VGP_VERSION_MAJOR, vcu.worker_minor);
+    if (__builtin_expect(vcu.worker_minor < VGP_VERSION_MINOR, 0)) {
+        res = too_new(call);
+        if (res != CUDA_SUCCESS)
+            return res;
+    }
     res = vcu_ring_begin(&vcu.ring, &p->call, call, bytes,
                          want_reply ? VCU_REPLY_WAIT : VCU_REPLY_NONE, vcu_current_context(),
                          t->number);

@@ -369,7 +369,8 @@ static enum vgpu_cause cause_of(int code, const char *why)
     case 702: case 719: case 46:
         return why && strstr(why, "worker") ? VGPU_CAUSE_WORKER : VGPU_CAUSE_KERNEL;
     case 801:
-        return VGPU_CAUSE_REFUSED;
+        /* An older host: libcuda does not send what the worker does not know. */
+        return why && strstr(why, "the worker speaks") ? VGPU_CAUSE_MISMATCH : VGPU_CAUSE_REFUSED;
     default:
         return VGPU_CAUSE_CALL;
     }
@@ -388,6 +389,8 @@ static const char *remedy_of(enum vgpu_cause cause)
         return "build with the host driver's toolkit version, or update the host's driver";
     case VGPU_CAUSE_REFUSED:
         return "docs/calls.md lists what is served; many programs have an option that does without";
+    case VGPU_CAUSE_MISMATCH:
+        return "the host's vgpu-backend and vgpu-worker are older than libcuda: update them";
     case VGPU_CAUSE_KERNEL:
         return "the program's own kernel: look at it as on any GPU (compute-sanitizer on a real one)";
     case VGPU_CAUSE_WORKER:

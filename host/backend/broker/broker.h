@@ -54,6 +54,7 @@ struct vgb_options {
     uint32_t max_clients;
     uint64_t window_size;
     unsigned pool;
+    unsigned minor; /* workers speak version 1.minor of the protocol */
     const char *log;
     enum vgb_log_level log_level;
     bool no_sandbox;

@@ -41,13 +41,15 @@ static const char usage[] =
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
     "  --log FILE          log there; - is standard error (default)\n"
     "  --log-level LEVEL   error, warn, info (default) or debug\n"
+    "  --protocol-minor N  workers know nothing that came after version 1.N of the protocol, as\n"
+    "                      older ones do: for tests\n"
     "  --no-sandbox        workers keep all rights: for debugging only\n"
     "  --help, --version\n"
     "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
     "2 wrong usage, 3 no usable GPU.\n";
 
 enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_VRAM, O_PIN, O_CLIENTS,
-       O_WINDOW, O_POOL, O_READY, O_LOG, O_LEVEL, O_NOSANDBOX, O_HELP, O_VERSION };
+       O_WINDOW, O_POOL, O_READY, O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_HELP, O_VERSION };
 
 static const struct option longopts[] = {
     {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
@@ -57,7 +59,8 @@ static const struct option longopts[] = {
     {"max-clients", 1, NULL, O_CLIENTS}, {"window-size", 1, NULL, O_WINDOW},
     {"pool", 1, NULL, O_POOL},          {"ready-fd", 1, NULL, O_READY},
     {"log", 1, NULL, O_LOG},            {"log-level", 1, NULL, O_LEVEL},
-    {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"help", 0, NULL, O_HELP},
+    {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"protocol-minor", 1, NULL, O_MINOR},
+    {"help", 0, NULL, O_HELP},
     {"version", 0, NULL, O_VERSION},    {NULL, 0, NULL, 0}};
 
 bool vgb_parse_size(const char *text, uint64_t *bytes)
@@ -145,6 +148,11 @@ static int take(struct vgb_options *o, int ch, const char *arg)
             return bad("--pool", arg, "0 to 16");
         o->pool = (unsigned)n;
         return -1;
+    case O_MINOR:
+        if (!parse_number(arg, 0, VGP_VERSION_MINOR, &n))
+            return bad("--protocol-minor", arg, "no version of the protocol");
+        o->minor = (unsigned)n;
+        return -1;
     case O_WINDOW:
         if (!parse_number(arg, VGP_WINDOW_MIN, 1u << 30, &n) || n & (n - 1))
             return bad("--window-size", arg, "a power of two, 4M to 1G");
@@ -169,6 +177,7 @@ int vgb_options_parse(int argc, char **argv, struct vgb_options *o)
     o->max_clients = 64;
     o->window_size = VGP_WINDOW_DEFAULT;
     o->pool = VGB_POOL_DEFAULT;
+    o->minor = VGP_VERSION_MINOR;
     o->log_level = VGB_INFO;
     while ((ch = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
         int r = take(o, ch, optarg);

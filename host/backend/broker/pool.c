@@ -108,7 +108,7 @@ static int spawn(int sock, pid_t *pid)
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
     sigset_t none, def;
-    char ppid[24];
+    char ppid[24], minor[8];
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     char *argv[] = {vgb_opt.worker,
                     (char *)"--provider",
@@ -119,10 +119,13 @@ static int spawn(int sock, pid_t *pid)
                     ppid,
                     (char *)"--log-level",
                     (char *)(uintptr_t)levels[vgb_opt.log_level],
+                    (char *)"--protocol-minor",
+                    minor,
                     vgb_opt.no_sandbox ? (char *)"--no-sandbox" : NULL,
                     NULL};
 
     snprintf(ppid, sizeof(ppid), "%ld", (long)getpid());
+    snprintf(minor, sizeof(minor), "%u", vgb_opt.minor);
     sigemptyset(&none);
     sigfillset(&def);
     posix_spawnattr_init(&at);

@@ -468,6 +468,7 @@ static void test_bad_options(void **state)
                                            {"--window-size", "3M", NULL},
                                            {"--window-size", "5000000", NULL},
                                            {"--vram-quota", "1X", NULL},
+                                           {"--protocol-minor", "99", NULL},
                                            {"--log-level", "loud", NULL}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -487,6 +488,34 @@ static void test_bad_options(void **state)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 2);
     }
+}
+
+/* A worker of an older protocol says so twice, and does not know the calls that came later. */
+static void test_older_protocol(void **state)
+{
+    static const char *const extra[] = {"--protocol-minor", "0", NULL};
+    struct vgp_args_vgpHello a = {.versionMajor = VGP_VERSION_MAJOR,
+                                  .versionMinor = VGP_VERSION_MINOR, .label_len = 5};
+    struct vgp_args_vgpGraphCreate graph = {0};
+    struct broker b = {0};
+    struct guest g;
+    const void *p = NULL;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "older"), 0);
+    assert_int_equal(g.s->version_minor, 0);
+    guest_submit(&g, VGP_vgpHello, 0, &a, sizeof(a), "test", 5);
+    assert_int_equal(guest_wait(&g, 0, &p, NULL, 5000), 0);
+    assert_int_equal(((const struct vgp_ret_vgpHello *)p)->workerVersionMajor, VGP_VERSION_MAJOR);
+    assert_int_equal(((const struct vgp_ret_vgpHello *)p)->workerVersionMinor, 0);
+    assert_int_equal(((const struct vgp_ret_vgpHello *)p)->features, 0);
+    assert_int_equal(ping(&g, 1), 0);
+    guest_call(&g, VGP_vgpGraphCreate, &graph, sizeof(graph), &p, NULL);
+    assert_int_equal(g.s->worker_state, VGP_WORKER_DEAD);
+    assert_non_null(strstr(g.s->dead_text, "does not exist"));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
 }
 
 static void test_idle_costs_nothing(void **state)
@@ -539,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_hostile_worker),
         cmocka_unit_test(test_broken_provider),
         cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_older_protocol),
     };
 
     return cmocka_run_group_tests_name("process", tests, NULL, NULL);

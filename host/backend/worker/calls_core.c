@@ -42,10 +42,10 @@ CUresult vgb_do_vgpHello(struct vgb_call *c, const struct vgp_args_vgpHello *a, 
                          struct vgp_ret_vgpHello *r, struct vgp_outs_vgpHello *o)
 {
     r->workerVersionMajor = VGP_VERSION_MAJOR;
-    r->workerVersionMinor = VGP_VERSION_MINOR;
+    r->workerVersionMinor = c->w->minor;
     r->driverVersion = vgb_cu.driver_version;
     r->deviceCount = vgb_cu.device_count;
-    r->features = VGP_FEATURE_NVML;
+    r->features = c->w->minor >= 1 ? VGP_FEATURE_NVML : 0;
     r->provider_len = put_text(o->provider, sizeof(o->provider),
                                vgb_cu.is_soft ? "software GPU" : "NVIDIA driver");
     if (label[0])

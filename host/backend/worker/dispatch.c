@@ -180,7 +180,7 @@ void vgb_dispatch_one(struct vgb_worker *w)
     c->args_size = w->ring.args_size;
     c->malformed = c->deferred = false;
     c->reply_size = 0;
-    if (!row)
+    if (!row || row->since > w->minor)
         vgb_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist",
                 rec->call);
     if (!row_ok(c, row))

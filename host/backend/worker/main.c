@@ -25,6 +25,7 @@ struct options {
     const char *provider;
     int fd;
     pid_t broker;
+    unsigned minor;
     bool probe, no_sandbox, layout_set;
 };
 
@@ -36,6 +37,7 @@ static const char usage[] =
     "  --fd N             socket to the broker\n"
     "  --broker-pid N     end when this process ends\n"
     "  --log-level LEVEL  error, warn, info or debug\n"
+    "  --protocol-minor N know nothing that came after version 1.N of the protocol (for tests)\n"
     "  --no-sandbox       keep all rights (for debugging)\n"
     "  --help, --version\n"
     "Exit status: 0 ended by the broker or by its client, 1 an error, 2 wrong usage,\n"
@@ -48,6 +50,7 @@ static int parse(int argc, char **argv, struct options *o)
     static const struct option longopts[] = {
         {"probe", 0, NULL, 'p'},      {"provider", 1, NULL, 'P'},  {"fd", 1, NULL, 'f'},
         {"broker-pid", 1, NULL, 'b'}, {"log-level", 1, NULL, 'l'}, {"no-sandbox", 0, NULL, 'n'},
+        {"protocol-minor", 1, NULL, 'm'},
         {"layout-set", 0, NULL, 'y'}, {"help", 0, NULL, 'h'},      {"version", 0, NULL, 'v'},
         {NULL, 0, NULL, 0}};
     enum vgb_log_level level;
@@ -60,6 +63,7 @@ static int parse(int argc, char **argv, struct options *o)
         case 'f': o->fd = atoi(optarg); break;
         case 'b': o->broker = (pid_t)atol(optarg); break;
         case 'n': o->no_sandbox = true; break;
+        case 'm': o->minor = (unsigned)atoi(optarg); break;
         case 'y': o->layout_set = true; break;
         case 'l':
             if (!vgb_log_level_parse(optarg, &level))
@@ -71,7 +75,8 @@ static int parse(int argc, char **argv, struct options *o)
         default: return 2;
         }
     }
-    if (optind != argc || !o->provider || (!o->probe && o->fd < 0)) {
+    if (optind != argc || !o->provider || (!o->probe && o->fd < 0) ||
+        o->minor > VGP_VERSION_MINOR) {
         fputs(usage, stderr);
         return 2;
     }
@@ -149,6 +154,7 @@ static int serve(struct vgb_worker *w, const struct options *o)
 
     be_first_to_go();
     w->sock = o->fd;
+    w->minor = o->minor;
     w->wake_fd = -1;
     w->doorbell = -1;
     pthread_mutex_init(&w->notify_lock, NULL);
@@ -164,7 +170,7 @@ static int serve(struct vgb_worker *w, const struct options *o)
         vgb_log(VGB_WARN, "the output of kernels will not reach the guest");
     if (!o->no_sandbox && vgb_sandbox_enter(vgb_cu.is_soft, err, sizeof(err)))
         vgb_die(w, VGPU_DEAD_EXITED, "no sandbox, no service: %s", err);
-    vgb_window_publish(&w->win);
+    vgb_window_publish(&w->win, w->minor);
     if (vgb_msg_send(w->sock, &serving, NULL, 0, 0))
         return 1;
     vgb_loop(w);
@@ -172,7 +178,7 @@ static int serve(struct vgb_worker *w, const struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.fd = -1};
+    struct options o = {.fd = -1, .minor = VGP_VERSION_MINOR};
 
     vgb_log_init(2, VGB_INFO, "worker");
     int bad = parse(argc, argv, &o);

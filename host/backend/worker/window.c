@@ -23,12 +23,12 @@ bool vgb_window_plan(struct vgb_window *win, uint64_t size)
     return true;
 }
 
-void vgb_window_publish(struct vgb_window *win)
+void vgb_window_publish(struct vgb_window *win, unsigned minor)
 {
     struct vgp_window_shared *s = win->shared;
 
     s->version_major = VGP_VERSION_MAJOR;
-    s->version_minor = VGP_VERSION_MINOR;
+    s->version_minor = (uint16_t)minor;
     s->features = 0;
     s->window_size = win->size;
     s->ring_offset = win->ring_offset;

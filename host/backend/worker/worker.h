@@ -38,7 +38,7 @@ struct vgb_window {
  * multiple of pages. Touches no memory. */
 bool vgb_window_plan(struct vgb_window *win, uint64_t size);
 /* Writes the header into an all-zero window, magic last. */
-void vgb_window_publish(struct vgb_window *win);
+void vgb_window_publish(struct vgb_window *win, unsigned minor);
 
 /* ---- ring.c: records out of shared memory, once, into private memory ---- */
 
@@ -453,6 +453,7 @@ struct vgb_worker {
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     uint64_t lost_prints;
     char label[32];
+    unsigned minor;          /* version 1.minor of the protocol is spoken */
     uint64_t spin_ns;        /* adaptive polling budget */
 };
 

@@ -27,7 +27,9 @@ def render(d):
          '/* Numbers are stable and never reused. */', 'enum vgp_call {']
     o += [f'    VGP_{c.name} = {c.number:#06x},' for c in d.calls]
     o += ['};', f'#define VGP_CALL_LIMIT {d.calls[-1].number + 1:#06x}u /* no number is as high */',
-          '', '/* The name of a call, or NULL. */', 'const char *vgp_call_name(uint16_t call);', '',
+          '', '/* The name of a call, or NULL. */', 'const char *vgp_call_name(uint16_t call);',
+          '/* The minor version of the protocol that brought a call: an older worker does not know it. */',
+          'unsigned vgp_call_since(uint16_t call);', '',
           '/* A row per call, for traces, fuzzers and tests; ends with name = NULL. */',
           'struct vgp_call_info {', '    uint16_t number;', '    const char *name;',
           '    const char *cls; /* "async", "sync", "wait", "flex" */',
@@ -45,10 +47,16 @@ def render(d):
 
 
 def render_names(d):
-    o = [BANNER, '#include <stddef.h>', '', '#include "vgp_calls.h"', '',
+    newest = max((c.since for c in d.calls), default=0)
+    o = [BANNER, '#include <stddef.h>', '', '#include "vgp_calls.h"', '#include "vgp_ring.h"', '',
+         f'_Static_assert({newest} <= VGP_VERSION_MINOR, "a call is newer than the protocol");', '',
          'const char *vgp_call_name(uint16_t call)', '{', '    switch (call) {']
     o += [f'    case VGP_{c.name}: return "{c.name}";' for c in d.calls]
     o += ['    default: return NULL;', '    }', '}', '',
+          'unsigned vgp_call_since(uint16_t call)', '{', '    static const uint8_t since[] = {']
+    o += [f'        [VGP_{c.name}] = {c.since},' for c in d.calls if c.since]
+    o += ['        [VGP_CALL_LIMIT] = 0,', '    };', '',
+          '    return call < VGP_CALL_LIMIT ? since[call] : 0;', '}', '',
           'const struct vgp_call_info vgp_call_infos[] = {']
     o += [f'    {{{c.number:#06x}, "{c.name}", "{c.cls}", {c.args.size}, {c.args_max}, '
           f'{c.ret.size}, {c.ret_max}}},' for c in d.calls]

@@ -17,11 +17,11 @@ def render(d):
          'Class: *async* no reply, errors surface at the next synchronisation; *sync* a reply once '
          'issued; *wait* a reply once the work before it is complete; *flex* the caller chooses.', '',
          '## On the ring', '',
-         '| number | call | class | entry | worker | parameters |', '|---|---|---|---|---|---|']
+         '| number | since | call | class | entry | worker | parameters |', '|---|---|---|---|---|---|---|']
     for c in d.calls:
         ps = '; '.join(show(p) for p in c.params)
         tw = f' (+ `_{c.twin}`)' if c.twin else ''
-        o.append(f'| {c.number:#06x} | `{c.name}`{tw} | {c.cls} | {c.entry} | {c.worker} | {ps} |')
+        o.append(f'| {c.number:#06x} | 1.{c.since} | `{c.name}`{tw} | {c.cls} | {c.entry} | {c.worker} | {ps} |')
     o += ['', '## Answered in the guest', '',
           ', '.join(f'`{x.name}`' + (f' (+ `_{x.twin}`)' if x.twin else '') for x in d.locals), '',
           '## Refused by name', '']

@@ -199,7 +199,7 @@ def render_c(d):
     o += ['static const struct vgp_dispatch rows[] = {']
     for c in d.calls:
         o.append(f'    [VGP_{c.name}] = {{"{c.name}", handle_{c.name}, {c.args.size}, '
-                 f'{c.args_max}, {flags(c)}}},')
+                 f'{c.args_max}, {flags(c)}, {c.since}}},')
     o += ['};', '', 'const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)', '{',
           '    if (call >= sizeof(rows) / sizeof(rows[0]) || !rows[call].handler)',
           '        return NULL;', '    return &rows[call];', '}', '',
