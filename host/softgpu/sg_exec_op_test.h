@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the opcode tests share. Every group of opcodes against a plain C reference, on edge values and pseudo-random ones. Each
- * instruction runs twice: for all lanes, and under a predicate that holds for odd lanes.
+ * instruction runs for all lanes, under a predicate that holds for odd lanes, and in warps of 16 and of 24 lanes.
  *
  * Signature: result, then operands. w 32 bits, d 64 bits, h 16 bits, s a shift amount or small
  * number, p predicate, f f32, F f64, e f16, E f16x2, g bf16.
@@ -193,18 +193,21 @@ static inline void run(const char *sig, const char *op)
     char text[4096], name[200];
     struct { u64 *a, *b, *c, *o; u32 n; } prm = {in[0], in[1], in[2], out, N};
 
-    for (int pred = 0; pred < 2; pred++) {
+    for (int way = 0; way < 4; way++) {
+        static const u32 threads[] = {128, 128, 16, 24};
+        static const char *const label[] = {"", "@p ", "16 lanes: ", "24 lanes: "};
+        const bool pred = way == 1;
         struct sg_fault f = {0};
         struct tk t;
         bool ok = true;
         int r = -1, at = 0;
 
-        snprintf(name, sizeof(name), "%s%s", pred ? "@p " : "", op);
+        snprintf(name, sizeof(name), "%s%s", label[way], op);
         make_text(text, sizeof(text), sig, op, pred);
         for (int i = 0; i < N; i++)
             out[i] = SENTINEL;
         if (tk_open(&t, text, "t")) {
-            r = tk_run(&t, (N + 127) / 128, 128, &prm, &f);
+            r = tk_run(&t, (N + threads[way] - 1) / threads[way], threads[way], &prm, &f);
             tk_close(&t);
         } else {
             sg_module_free(t.m);

@@ -181,6 +181,7 @@ u32 sg_jit_insn(struct jit *j, u32 i)
     }
     if (sg_jit_is_span(in->fn)) {
         sg_jit_generic(j, i, SG_JUMP);
+        sg_jit_still_low(j, i + 1 + in->aux);
         return 1 + in->aux;
     }
     o = sg_jit_find(in->fn, &pure);
@@ -189,6 +190,8 @@ u32 sg_jit_insn(struct jit *j, u32 i)
     j->skip = 0;
     if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
         sg_jit_generic(j, i, SG_NEXT);
+    if (!o)
+        sg_jit_still_low(j, i + 1);
     sg_jv_unpin(j);
     return 1 + j->skip;
 }
@@ -249,9 +252,12 @@ static void outside(struct jit *j, u32 i)
     put8(b, 0x83); /* cmp dword [w + mask], -1 */
     mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
     put8(b, 0xff);
-    j->masked = false;
+    j->masked = JIT_ALL;
     sg_jit_jump_to(j, jcc(b, JE), i);
-    j->masked = true;
+    sg_jit_cmp_upper(j);
+    j->masked = JIT_LOW;
+    sg_jit_jump_to(j, jcc(b, JE), i);
+    j->masked = JIT_SOME;
     sg_jit_jump_to(j, jmp(b), i);
 }
 
@@ -300,7 +306,7 @@ static void compile(struct jit *j)
             continue;
         j->outside[i] = j->b.n + 1;
         outside(j, i);
-        for (u32 k = 0; k < 2; k++) {
+        for (u8 k = 0; k < JIT_VERSIONS; k++) {
             j->masked = k;
             j->entry[k][i] = j->b.n;
             block(j, i);
@@ -332,11 +338,11 @@ void sg_jit_compile(struct sg_code *c)
         return;
     j.leader = calloc((size_t)c->ninsns + 1, 1);
     j.kill = calloc((size_t)c->ninsns + 1, 1);
-    j.entry[0] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
-    j.entry[1] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        j.entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
     j.outside = calloc((size_t)c->ninsns + 1, sizeof(*j.outside));
     c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
-    if (j.leader && j.kill && j.entry[0] && j.entry[1] && j.outside && c->handlers) {
+    if (j.leader && j.kill && j.entry[0] && j.entry[1] && j.entry[2] && j.outside && c->handlers) {
         compile(&j);
         at = j.b.failed ? NULL : sg_jit_mem_put(j.b.p, j.b.n);
     }
@@ -354,8 +360,8 @@ void sg_jit_compile(struct sg_code *c)
     }
     free(j.leader);
     free(j.kill);
-    free(j.entry[0]);
-    free(j.entry[1]);
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        free(j.entry[k]);
     free(j.outside);
     free(j.stubs);
     free(j.patterns);

@@ -2,8 +2,8 @@
 /*
  * Native code for decoded kernels (x86-64 with AVX-512). The bytecode stays: where a run of
  * instructions without a branch into it begins, the handler of the first one is replaced by native
- * code for the run, so nothing else knows about it. There are two versions of each: for all 32 lanes
- * and for some of them.
+ * code for the run, so nothing else knows about it. There are three versions of each: for all 32 lanes,
+ * for some of them, and for some of the lower 16, where only half of each register is looked at.
  */
 #ifndef SG_JIT_H
 #define SG_JIT_H

@@ -82,6 +82,18 @@ void sg_jit_count(struct jit *j, u32 n)
     alu_mem(B(j), true, 0x89, RAX, G_CTA, offsetof(struct sg_cta, icount));
 }
 
+void sg_jit_still_low(struct jit *j, u32 insn)
+{
+    size_t skip;
+
+    if (j->masked != JIT_LOW)
+        return;
+    sg_jit_cmp_upper(j);
+    skip = jcc(B(j), JE);
+    sg_jit_leave_at(j, insn, SG_JUMP);
+    patch(B(j), skip, B(j)->n);
+}
+
 /* With lanes waiting elsewhere: those that wait lower than insn go first. */
 void sg_jit_check_waiting(struct jit *j, u32 insn)
 {
@@ -155,15 +167,35 @@ static void set_mask(struct jit *j)
     alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, wmask));
 }
 
+/* What is between the branch at i and `to`, for the lanes of w->mask; then on with those of before. */
+static void run_between(struct jit *j, u32 i, u32 to, u8 version)
+{
+    const u8 before = j->masked;
+    struct buf *b = B(j);
+
+    j->masked = version;
+    sg_jv_forget(j);
+    j->ngroups = 0;
+    for (u32 k = i + 1; k < to;)
+        k += sg_jit_insn(j, k);
+    sg_jv_flush(j);
+    sg_jv_forget(j);
+    sg_jit_count(j, to - i - 1);
+    alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
+    set_mask(j);
+    j->masked = before;
+    sg_jit_jump_to(j, jmp(b), to);
+}
+
 /*
  * The lanes of EAX jump to `to`, the others do not: these run what is between, then all go on there.
  * Only while nobody waits at or before `to`.
  */
 static void run_over(struct jit *j, u32 i, u32 to)
 {
-    const bool masked = j->masked;
+    const u8 masked = j->masked;
     struct buf *b = B(j);
-    size_t waiting = 0;
+    size_t waiting = 0, low;
 
     if (masked) {
         mov_imm64(b, RDX, (u64)(uintptr_t)&j->code->insns[to]);
@@ -176,18 +208,16 @@ static void run_over(struct jit *j, u32 i, u32 to)
     put8(b, 0xd0);
     alu_reg(b, false, 0x21, RAX, RCX);
     set_mask(j);
-    j->masked = true;
-    sg_jv_forget(j);
-    j->ngroups = 0;
-    for (u32 k = i + 1; k < to;)
-        k += sg_jit_insn(j, k);
-    sg_jv_flush(j);
-    sg_jv_forget(j);
-    sg_jit_count(j, to - i - 1);
-    alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
-    set_mask(j);
+    if (masked == JIT_LOW) {
+        run_between(j, i, to, JIT_LOW);
+    } else {
+        sg_jit_cmp_upper(j);
+        low = jcc(b, JE);
+        run_between(j, i, to, JIT_SOME);
+        patch(b, low, b->n);
+        run_between(j, i, to, JIT_LOW);
+    }
     j->masked = masked;
-    sg_jit_jump_to(j, jmp(b), to);
     if (waiting)
         patch(b, waiting, b->n);
 }

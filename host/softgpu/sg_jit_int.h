@@ -32,7 +32,7 @@ struct stub {
     u32 njumps;
     size_t back;
     u32 insn, n; /* the first handler that is called, and how many */
-    bool masked;
+    u8 masked;
     struct vreg v[V_COUNT]; /* before the instruction */
     struct vreg after[V_COUNT];
 };
@@ -40,7 +40,7 @@ struct stub {
 struct jump {
     size_t at;
     u32 insn; /* goes to the entry of the block that begins there */
-    bool masked;
+    u8 masked;
 };
 
 /* 16 bytes behind the code. */
@@ -58,13 +58,16 @@ struct group {
     u32 flag; /* which of native_ok */
 };
 
+/* What a version of the code runs with: all lanes, some of them, or some of the lower 16 only. */
+enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };
+
 struct jit {
     struct buf b;
     struct sg_code *code;
     struct vreg v[V_COUNT];
     u32 clock;
     u8 *leader;      /* of each instruction */
-    size_t *entry[2]; /* of each block: with all lanes, and with some missing */
+    size_t *entry[JIT_VERSIONS]; /* of each block */
     size_t *outside; /* where the interpreter enters */
     u8 *kill;        /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
     struct stub *stubs;
@@ -77,7 +80,7 @@ struct jit {
     u32 skip;          /* how many behind it were compiled with it */
     struct group groups[4];
     u32 ngroups; /* begun in this block */
-    bool masked;       /* this version of the code runs with some lanes missing */
+    u8 masked;         /* which version of the code this is: JIT_* */
 };
 
 #define F_D 1u
@@ -127,10 +130,16 @@ static inline bool sg_jit_flat(const struct jit *j, u32 op)
     return (op & SG_OPND_CONST) || (op < c->slots_begin && c->flat && c->flat[op >> 7]);
 }
 
+/* How many chunks of a value there are to compute with. */
+static inline u32 sg_jit_n(const struct jit *j, bool wide)
+{
+    return (wide ? 4u : 2u) >> (j->masked == JIT_LOW);
+}
+
 /* How many chunks of a result are to be computed. */
 static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, bool wide)
 {
-    return sg_jit_flat(j, in->d) ? 1 : wide ? 4 : 2;
+    return sg_jit_flat(j, in->d) ? 1 : sg_jit_n(j, wide);
 }
 
 /* Compiles instruction i, which is no branch and no exit; how many it and those compiled with it are. */
@@ -145,6 +154,8 @@ void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
 void sg_jit_call_handler(struct jit *j, u32 insn, const char *why);
 /* Calls the handler with everything in memory; out unless it says good. */
 void sg_jit_generic(struct jit *j, u32 i, u32 good);
+/* Behind something that may bring further lanes: out, to instruction insn, if one of the upper half came. */
+void sg_jit_still_low(struct jit *j, u32 insn);
 void sg_jit_count(struct jit *j, u32 n); /* n instructions were run */
 /* Returns step with w->ip at an instruction. */
 void sg_jit_leave_at(struct jit *j, u32 insn, u32 step);
@@ -178,6 +189,8 @@ bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* an immedia
 struct stub *sg_jit_stub(struct jit *j);
 /* Mask register k: the running lanes of chunk h, of 32-bit or (wide) 64-bit values. */
 void sg_jit_lanes(struct jit *j, u32 k, u32 h, bool wide);
+/* Flags: zero if none of the upper 16 lanes runs. */
+void sg_jit_cmp_upper(struct jit *j);
 /* RAX has the new value of the predicate at offset d. */
 void sg_jit_put_pred(struct jit *j, u32 d);
 /* Register v gets, in each 32-bit lane, the bytes of `bytes` plus 4 for each lane of its 16 bytes;

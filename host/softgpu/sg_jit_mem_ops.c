@@ -41,7 +41,7 @@ static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 al
     struct buf *b = B(j);
 
     KZERO(b, 1);
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         sg_jit_lanes(j, 2, h, true);
         ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
         ev(b, CMPUQ, 3, 3, 1, 2, 0);
@@ -112,7 +112,7 @@ static void check_global(struct jit *j, struct stub *s, const struct check *k, c
         put8(b, (u32)(64 - __builtin_ctz(align)));
         ev(b, TESTNMQ, 1, 2, 2, 0, 0);
     }
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         ev(b, VPSUBQ, 3 + (h & 1), ad[h], 0, 0, 0);
         ev(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0);
         put8(b, 2);
@@ -156,7 +156,7 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
 
     mov_imm64(b, RSI, (u64)(uintptr_t)in_row[n - 1]);
     ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         evm(b, VPADDQ, 2 + (h & 1), 0, RSI, (s32)(64 * h), 64, 0, 0);
         ev(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0);
         put8(b, 0);
@@ -175,7 +175,7 @@ static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
         evm(b, VMOV, 0, 0, RSI, 0, 64, 0, 0);
         evm(b, VMOV, 1, 0, RSI, 64, 64, 0, 0);
     }
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const s32 at = disp + (s32)(64 * n * h);
 
         for (u32 k = 0; k < n; k++)
@@ -191,16 +191,10 @@ static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
 /* With lanes missing, often the upper half is: jumps over what is for them. Returns what to patch. */
 static size_t skip_upper(struct jit *j, u32 h)
 {
-    struct buf *b = B(j);
-
     if (!j->masked || !h)
         return 0;
-    put8(b, 0x66); /* cmp word [w + mask + 2], 0 */
-    rex(b, false, 0, G_WARP);
-    put8(b, 0x83);
-    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask) + 2, 1);
-    put8(b, 0);
-    return jcc(b, JE);
+    sg_jit_cmp_upper(j);
+    return jcc(B(j), JE);
 }
 
 static void skipped(struct jit *j, size_t at)
@@ -384,7 +378,7 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
     sg_jit_spin(j, in);
     check_flat(j, s, &k, ad);
     for (u32 i = 0; i < n; i++)
-        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++) {
+        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++) {
             d[i][h] = sg_jv_new(j);
             evm(B(j), size == 8 ? BCAST_M64 : BCAST_M32, d[i][h], 0, RAX, (s32)in->imm + (s32)(i * size),
                 size == 8 ? 8 : 4, 0, 0);
@@ -392,7 +386,7 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
                 sg_jit_cut(j, d[i][h], size, arg & SIGN);
         }
     for (u32 i = 0; i < n; i++)
-        for (u32 h = 0; h < (size == 8 ? 4u : 2u); h++)
+        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++)
             sg_jv_bind(j, dest(in, i), h, d[i][h]);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
@@ -404,11 +398,11 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
 {
     const u32 size = arg & 15, n = arg >> 8 & 15;
 
-    for (u32 h = 0; h < 4 && size == 8; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, true) && size == 8; h++) {
         sg_jit_lanes(j, 1, h, true);
         evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
     }
-    for (u32 h = 0; h < 2 && size < 8 && n == 1; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
         gather32(j, d[0][h], ad, h, (s32)in->imm);
         if (two) {
             ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
@@ -417,13 +411,13 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
         sg_jit_cut(j, d[0][h], size, arg & SIGN);
     }
     for (u32 k = 0; k < n && n > 1; k += 2)
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = size == 8 ? 4 : 2;
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
     const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
     struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
     size_t others = 0, end = 0;
@@ -437,7 +431,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         return false; /* what others wait for is read at once: sg_read_whole */
     if (sg_jit_flat(j, in->a))
         return load_flat(j, in, arg);
-    for (u32 h = 0; h < 4; h++)
+    for (u32 h = 0; h < sg_jit_n(j, true); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     s = sg_jit_stub(j);
     if (s)
@@ -464,7 +458,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (row)
         patch(B(j), end, B(j)->n);
     if (two) {
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, in->d, h, d[0][h]);
         j->skip = 1;
         j->cur++;
@@ -492,23 +486,23 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
         return false;
     if (n > 1 && (in->aux & SG_AUX_SPIN))
         return false; /* what others wait for is written at once: sg_write_whole */
-    for (u32 h = 0; h < 4; h++)
+    for (u32 h = 0; h < sg_jit_n(j, true); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             v[k][h] = sg_jv_get(j, dest(in, k), h);
     s = sg_jit_stub(j);
     if (n == 1 && !j->masked) {
         others = row_test(j, ad, 1);
         check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
     }
     check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
-        for (u32 h = 0; h < 2; h++) {
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             const size_t skip = skip_upper(j, h);
 
             ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);

@@ -146,7 +146,7 @@ static bool e_shift16(struct jit *j, const struct sg_insn *in, u32 left)
 
     if (!sg_jit_const(j, in->b, &n, false))
         return false;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         if (n > 15) {
@@ -165,7 +165,7 @@ static bool e_shift16(struct jit *j, const struct sg_insn *in, u32 left)
 /* The low bits of a lane, extended: arg is their number, bit 8 the sign. */
 static bool e_low(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, d, a, 32 - (arg & 255));
@@ -232,7 +232,7 @@ static bool e_mul_wide16(struct jit *j, const struct sg_insn *in, u32 sign)
 {
     const u32 down = sign ? ARITH : RIGHT;
 
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, 0, a, 16);
@@ -261,7 +261,7 @@ static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
     (void)arg;
     if (!__builtin_cpu_supports("avx512vnni"))
         return false;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
                   c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
 
@@ -321,7 +321,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
 static bool e_unpack32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1),
                   d = sg_jv_new(j), e = sg_jv_new(j);
 
@@ -340,7 +340,7 @@ static bool e_unpack32(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_pack32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         u32 d;
 
         get_extended(j, in->a, h, 0, false);
@@ -357,7 +357,7 @@ static bool e_pack32(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_unpack16(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j), e = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, d, a, 16);
@@ -374,7 +374,7 @@ static bool e_unpack16(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_pack16(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, 0, a, 16);
@@ -388,7 +388,7 @@ static bool e_pack16(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_not(struct jit *j, const struct sg_insn *in, u32 wide)
 {
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         ev(B(j), VMOV, d, 0, a, 0, 0);
@@ -401,7 +401,7 @@ static bool e_not(struct jit *j, const struct sg_insn *in, u32 wide)
 
 static bool e_neg(struct jit *j, const struct sg_insn *in, u32 wide)
 {
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         ev(B(j), VPXORD, 0, 0, 0, 0, 0);

@@ -18,7 +18,7 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
 /* ---- bits of one operand with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
 static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         sg_jit_broadcast(j, 0, arg == 1 ? 0x7fffffffu : 0x80000000u);
@@ -38,7 +38,7 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
                   c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
 
@@ -52,7 +52,7 @@ static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_f16_f32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         ev(B(j), MOVDW, a, 0, 0, 0, 0);
@@ -67,7 +67,7 @@ static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
 {
     struct buf *x = B(j);
 
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         ev(x, CMPPS, 1, a, b, 0, 0);
@@ -98,8 +98,11 @@ static void put_pred(struct jit *j, u32 d, bool wide)
 {
     struct buf *b = B(j);
 
-    if (wide) {
-        vex(b, P66, 1, 0, 0x4b, 1, 2, 1); /* kunpckbw */
+    if (j->masked == JIT_LOW) {
+        if (wide)
+            vex(b, P66, 1, 0, 0x4b, 1, 2, 1); /* kunpckbw */
+    } else if (wide) {
+        vex(b, P66, 1, 0, 0x4b, 1, 2, 1);
         vex(b, P66, 1, 0, 0x4b, 3, 4, 3);
         vex(b, PNONE, 1, 0, 0x4b, 1, 3, 1); /* kunpckwd */
     } else {
@@ -115,7 +118,7 @@ static void put_pred(struct jit *j, u32 d, bool wide)
 
 static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    const u32 n = arg & WIDE ? 4 : 2;
+    const u32 n = sg_jit_n(j, arg & WIDE);
 
     for (u32 h = 0; h < n; h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
@@ -124,7 +127,7 @@ static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
         put8(B(j), arg >> 16 & 255);
         sg_jv_unpin(j);
     }
-    put_pred(j, in->d, n == 4);
+    put_pred(j, in->d, arg & WIDE);
     sg_jv_kill(j, in, (1u << n) - 1);
     return true;
 }
@@ -133,7 +136,7 @@ static bool e_selp(struct jit *j, const struct sg_insn *in, u32 wide)
 {
     if (in->c & SG_OPND_CONST)
         return false;
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         if (wide)
@@ -178,7 +181,7 @@ static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
         from_a |= (s < 4 ? s : 0x80) << (8 * k);
         from_b |= (s < 4 ? 0x80 : s - 4) << (8 * k);
     }
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         /* the bytes of lane i of 4 are 4 * i further; 0x80 gives 0 */
@@ -205,9 +208,9 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         return false;
     if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
-    for (u32 h = 0; h < 2; h++)
+    for (u32 h = 0; h < 2; h++) /* of lanes that do not run, too: they may be partners */
         v[h] = sg_jv_get(j, in->a, h);
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         d[h] = sg_jv_new(j);
         if (n == 16)
             ev(x, VMOV, d[h], 0, v[h ^ 1], 0, 0);
@@ -219,7 +222,7 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
             put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: neighbours; 2 and 8: pairs of them */
     }
     sg_jv_kill(j, in, 3);
-    for (u32 h = 0; h < 2; h++)
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
         sg_jv_bind(j, in->d, h, d[h]);
     sg_jv_unpin(j);
     mov_imm64(x, RAX, SG_FULL);

@@ -48,7 +48,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 {
     if (in->imm & ~(s64)SG_H_FTZ)
         return false;
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = two ? sg_jv_get(j, in->b, h) : 0, d = sg_jv_new(j);
 
         narrow(j, d, a);
@@ -70,7 +70,7 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 {
     struct buf *x = B(j);
 
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         ev(x, (struct vop){5, PNONE, 0, (u8)op}, d, a, b, 0, 0);
@@ -101,7 +101,7 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
         half_direct(j, in, arg & 255);
         return true;
     }
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         for (u32 k = 0; k < (arg & PAIR ? 2u : 1u); k++) {
@@ -139,7 +139,7 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
 
     (void)arg;
     mov_imm64(b, RSI, (u64)(uintptr_t)ex2_const);
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN stays */

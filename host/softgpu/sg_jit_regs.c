@@ -26,6 +26,15 @@ void sg_jit_lanes(struct jit *j, u32 k, u32 h, bool wide)
         KMOVW_LOAD(B(j), k, G_WARP, (s32)(offsetof(struct sg_warp, mask) + 2 * h));
 }
 
+void sg_jit_cmp_upper(struct jit *j)
+{
+    put8(B(j), 0x66); /* cmp word [w + mask + 2], 0 */
+    rex(B(j), false, 0, G_WARP);
+    put8(B(j), 0x83);
+    mem_operand(B(j), 7, G_WARP, offsetof(struct sg_warp, mask) + 2, 1);
+    put8(B(j), 0);
+}
+
 /* Lanes that do not run keep what they have: only memory has it. */
 void sg_jv_store(struct jit *j, u32 v, u32 key)
 {

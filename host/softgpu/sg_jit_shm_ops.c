@@ -10,7 +10,7 @@ static void check_lanes32(struct jit *j, struct stub *s, u32 align)
     struct buf *b = B(j);
 
     KZERO(b, 1);
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         sg_jit_lanes(j, 2, h, false);
         ev(b, CMPUD, 3, 4 + h, 1, 2, 0);
         put8(b, 6);
@@ -42,7 +42,7 @@ static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in
         mov_imm64(b, RAX, (u32)in->imm);
         ev(b, BCAST_R32, 0, 0, RAX, 0, 0);
     }
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         if (in->imm)
             ev(b, VPADDD, 4 + h, ad[h], 0, 0, 0);
         else
@@ -59,7 +59,7 @@ static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in
         put8(b, (u32)(32 - __builtin_ctz(align)));
         ev(b, TESTNMD, 1, 2, 2, 0, 0);
     }
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         ev(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0);
         put8(b, 2);
     }
@@ -82,7 +82,7 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
 
     mov_imm64(b, RSI, (u64)(uintptr_t)in_row);
     ev(b, BCAST_M32, 0, 0, ad[0], 0, 0);
-    for (u32 h = 0; h < 2; h++) {
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         evm(b, VPADDD, 1 + h, 0, RSI, (s32)(64 * h), 64, 0, 0);
         ev(b, CMPUD, 1, ad[h], 1 + h, h ? 1 : 0, 0);
         put8(b, 0);
@@ -111,23 +111,23 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
     u32 ad[2], d[4][2];
 
-    for (u32 h = 0; h < 2; h++)
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     s = sg_jit_stub(j);
     for (u32 k = 0; k < n; k++) /* before ways part: it may write registers back */
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             d[k][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
     if (bytes == 4 && !j->masked) {
         row_shared(j, s, in, ad, &others);
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU, d[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
     }
     check_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
     for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++) {
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             sg_jit_lanes(j, 1, h, false);
             evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
             sg_jit_cut(j, d[k][h], size, arg & SIGN);
@@ -135,7 +135,7 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
     if (end)
         patch(b, end, b->n);
     for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, dest(in, k), h, d[k][h]);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
@@ -150,22 +150,22 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
     u32 ad[2], v[4][2];
 
-    for (u32 h = 0; h < 2; h++)
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             v[k][h] = sg_jv_get(j, dest(in, k), h);
     s = sg_jit_stub(j);
     if (n == 1 && !j->masked) {
         row_shared(j, s, in, ad, &others);
-        for (u32 h = 0; h < 2; h++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
     }
     check_shared(j, s, in, ad, 4 * n, 4 * n);
     for (u32 k = 0; k < n; k++)
-        for (u32 h = 0; h < 2; h++) {
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             sg_jit_lanes(j, 1, h, false);
             evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
         }
@@ -184,7 +184,7 @@ static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
     struct buf *b = B(j);
 
     alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, params));
-    for (u32 h = 0; h < (wide ? 4u : 2u); h++) {
+    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
         const u32 d = sg_jv_new(j);
 
         evm(b, wide ? BCAST_M64 : BCAST_M32, d, 0, RAX, (s32)in->imm, wide ? 8 : 4, 0, 0);
