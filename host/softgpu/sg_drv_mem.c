@@ -68,10 +68,18 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
 /* Work that may still use memory ends before the memory does, as in NVIDIA's driver. */
 static void drain_owner(const struct sg_mem_info *info, struct sg_ctx *current)
 {
-    if (info->ctx != current)
+    if (current && info->ctx != current)
         sg_ctx_drain(current);
     if (atomic_load(&info->ctx->alive))
         sg_ctx_drain(info->ctx);
+}
+
+/* Nothing that could be freed: with no context to look in, that is the error. */
+static CUresult unknown(const struct sg_ctx *ctx, CUresult r)
+{
+    struct sg_ctx *none = NULL;
+
+    return ctx ? r : sg_current(&none);
 }
 
 static void pool_forget(const struct sg_mem_info *info)
@@ -85,16 +93,16 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     struct sg_mem_info info;
     CUresult r;
 
-    SG_CTX(ctx);
+    SG_CTX_OR_NONE(ctx);
     SG_NOT_CAPTURING();
-    if (!dptr)
+    if (ctx && !dptr)
         return CUDA_SUCCESS;
     if (sg_external_free(dptr, &r))
         return r;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
         (info.imported && !info.async) ||
         (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
-        return CUDA_ERROR_INVALID_VALUE;
+        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (info.graph) {
         struct sg_gmem *m;
 
@@ -103,13 +111,13 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
             return r;
         drain_owner(&info, ctx);
         sg_gmem_unclaim(m);
-        return sg_see_fault(ctx);
+        return ctx ? sg_see_fault(ctx) : CUDA_SUCCESS;
     }
     drain_owner(&info, ctx);
     if (!sg_mem_release(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     pool_forget(&info);
-    return sg_see_fault(ctx);
+    return ctx ? sg_see_fault(ctx) : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
@@ -173,10 +181,13 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     struct sg_mem_info info;
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
-    SG_CTX(ctx);
+    SG_INIT();
+    if (!p)
+        return CUDA_SUCCESS; /* as the driver does, like free(NULL) */
+    SG_CTX_OR_NONE(ctx);
     SG_NOT_CAPTURING();
-    if (!p || !sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_HOST)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_HOST)
+        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
     return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -205,12 +216,12 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     struct sg_mem_info info;
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
-    SG_CTX(ctx);
+    SG_CTX_OR_NONE(ctx);
     SG_NOT_CAPTURING();
     if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
+        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_REGISTERED)
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        return unknown(ctx, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     drain_owner(&info, ctx);
     return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

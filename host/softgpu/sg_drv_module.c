@@ -114,12 +114,11 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
 
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 {
-    SG_CTX(ctx);
-    (void)ctx;
+    SG_CTX_OR_NONE(ctx);
     SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
 
     if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return ctx ? CUDA_ERROR_INVALID_HANDLE : sg_current(&ctx);
     if (mod->lib)
         return CUDA_ERROR_NOT_PERMITTED; /* it goes with its library, as documented */
     sg_mod_unload(mod);

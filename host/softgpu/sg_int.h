@@ -347,6 +347,17 @@ CUresult sg_see_fault(struct sg_ctx *ctx); /* makes a fault sticky; returns it o
             return sg_rc_;                                                                         \
     } while (0)
 
+/* For what ends an object: that needs no current context. NULL: there is none that can be used. */
+#define SG_CTX_OR_NONE(var)                                                                        \
+    struct sg_ctx *var = NULL;                                                                     \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_current(&(var));                                                      \
+        if (sg_rc_ == CUDA_ERROR_INVALID_CONTEXT || sg_rc_ == CUDA_ERROR_CONTEXT_IS_DESTROYED)     \
+            (var) = NULL;                                                                          \
+        else if (sg_rc_ != CUDA_SUCCESS)                                                           \
+            return sg_rc_;                                                                         \
+    } while (0)
+
 #define SG_CHECK_DEVICE(dev)                                                                       \
     do {                                                                                           \
         if ((unsigned)(dev) >= sg_config.ndevices)                                                 \

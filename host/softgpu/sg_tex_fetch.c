@@ -230,13 +230,19 @@ static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_
 
 /* ---- elements by index, through the address modes ---- */
 
+/* Integers that stay integers are not, whatever the object says: the driver takes such an object. */
+static bool filtered(const struct sg_texture *t)
+{
+    return t->linear && sg_tex_is_float(t);
+}
+
 static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3],
                     uint32_t slice, union sg_texel out[4])
 {
     const int64_t size[3] = {l->width, l->height, f->t->dims == 3 ? l->depth : 1};
     int64_t to[3];
 
-    if (f->t->cube && f->t->seamless && f->t->linear) {
+    if (f->t->cube && f->t->seamless && filtered(f->t)) {
         seamless(f, l, at, slice, out);
         return;
     }
@@ -347,7 +353,7 @@ static void sample(struct fetch *f, uint32_t level, const struct sg_tex_at *at,
     struct spot p;
 
     place(f->t, l, at, &p);
-    if (f->t->linear && !at->integer)
+    if (filtered(f->t) && !at->integer)
         linear(f, l, &p, at->offset, dims, out);
     else
         point(f, l, &p, at->offset, out);

@@ -338,7 +338,7 @@ static void test_gather(void **state)
     ref_drop(&r);
 }
 
-/* Integers that stay integers, of every width and sign. */
+/* Integers that stay integers, of every width and sign: not filtered, whatever the object says. */
 static void test_integers(void **state)
 {
     static const CUarray_format formats[] = {
@@ -349,13 +349,16 @@ static void test_integers(void **state)
     double want[4];
 
     (void)state;
-    for (int f = 0; f < 6; f++) {
+    for (int n = 0; n < 12; n++) {
+        const int f = n % 6;
         struct tex_ref r = {.w = 11, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 4,
                         .format = formats[f], .t = {.flags = CU_TRSF_READ_AS_INTEGER}};
 
         r.t.addressMode[0] = CU_TR_ADDRESS_MODE_BORDER;
         r.t.borderColor[1] = 7;
+        r.t.filterMode = n < 6 ? CU_TR_FILTER_MODE_POINT : CU_TR_FILTER_MODE_LINEAR;
         ref_make(&r);
+        r.t.filterMode = CU_TR_FILTER_MODE_POINT; /* the object has its own copy */
         for (int i = 0; i < N; i++) {
             s[i][0] = ref_rndf(-4, 15);
             s[i][1] = ref_rndf(-4, 8);

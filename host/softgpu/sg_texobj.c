@@ -252,9 +252,7 @@ static CUresult set_sampler(struct sg_texobj *o)
     t->min_lod = d->minMipmapLevelClamp;
     t->max_lod = d->maxMipmapLevelClamp;
     memcpy(t->border, d->borderColor, sizeof(t->border));
-    return t->linear && !sg_tex_is_float(t)
-               ? sg_fail(CUDA_ERROR_INVALID_VALUE, "linear filtering of integers read as integers")
-               : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 /* ---- objects ---- */

@@ -1296,16 +1296,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
     return r;
 }
 
-static CUresult body_cuStreamDestroy_v2(CUstream hStream)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hStream, VGP_H_STREAM))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamDestroy_v2(hStream);
-}
-
+#define body_cuStreamDestroy_v2 vcu_cuStreamDestroy_v2
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
@@ -1700,16 +1691,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return r;
 }
 
-static CUresult body_cuEventDestroy_v2(CUevent hEvent)
-{
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventDestroy_v2(hEvent);
-}
-
+#define body_cuEventDestroy_v2 vcu_cuEventDestroy_v2
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;

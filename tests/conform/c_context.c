@@ -63,6 +63,46 @@ CASE(ctx_reset_frees, CF_ALONE)
     OK("new_memory", cuMemsetD8(p, 0, 1 << 20));
 }
 
+/*
+ * What ends an object needs no current context: the driver finds the object's own. Numba's finalizers and FFmpeg's
+ * filters rely on that.
+ */
+CASE(ctx_end_without, CF_CTX)
+{
+    static char host[8192];
+    CUcontext prim = NULL, c = NULL;
+    CUdeviceptr p = 0, managed = 0, async = 0;
+    CUstream s = NULL;
+    CUevent e = NULL;
+    CUmodule m = NULL;
+    void *pinned = NULL;
+
+    OK("current", cuCtxGetCurrent(&prim));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuMemAllocAsync(&async, 4096, 0));
+    NEED(cuMemHostAlloc(&pinned, 4096, 0));
+    NEED(cuMemHostRegister(host, sizeof(host), 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&e, 0));
+    NEED(cuModuleLoadData(&m, cf_ptx));
+    OK("none", cuCtxSetCurrent(NULL));
+    OK("free", cuMemFree(p));
+    OK("free_managed", cuMemFree(managed));
+    OK("free_async", cuMemFree(async));
+    OK("free_host", cuMemFreeHost(pinned));
+    OK("unregister", cuMemHostUnregister(host));
+    OK("stream", cuStreamDestroy(s));
+    OK("event", cuEventDestroy(e));
+    OK("module", cuModuleUnload(m));
+    OK("still_none", cuCtxGetCurrent(&c));
+    cf_true("still_none_null", c == NULL);
+    RC("alloc", cuMemAlloc(&p, 4096), CUDA_ERROR_INVALID_CONTEXT);
+    OK("back", cuCtxSetCurrent(prim));
+    if (!cf_real())
+        RC("free_again", cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
+}
+
 CASE(ctx_stack, CF_CTX)
 {
     CUcontext prim = NULL, c = NULL;

@@ -161,6 +161,13 @@ struct vcu_context {
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
 struct vcu_context *vcu_context_find(CUcontext ctx);
+
+/*
+ * vcu_check_context() for calls that end an object: they need no current context, as the driver finds the
+ * object's own. Without one, the owner becomes current until vcu_context_return(*borrowed).
+ */
+CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
+void vcu_context_return(bool borrowed);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
 uint64_t vcu_context_add_primary(int device);
 

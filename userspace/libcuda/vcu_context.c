@@ -95,6 +95,25 @@ CUresult vcu_check_context(void)
     return usable(vcu_handle_data(handle, VGP_H_CONTEXT));
 }
 
+CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
+{
+    CUresult res = vcu_check_context();
+
+    *borrowed = false;
+    if (res != CUDA_ERROR_INVALID_CONTEXT && res != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return res;
+    if (owner == 0 || usable(vcu_handle_data(owner, VGP_H_CONTEXT)) != CUDA_SUCCESS)
+        return res;
+    *borrowed = push(owner);
+    return *borrowed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void vcu_context_return(bool borrowed)
+{
+    if (borrowed)
+        pop();
+}
+
 /* ---- making and ending ---------------------------------------------------------------------- */
 
 static struct vcu_context *add(int device, bool primary, unsigned flags)

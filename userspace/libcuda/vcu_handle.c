@@ -80,8 +80,8 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
     uint32_t index = 0;
     void *data = NULL;
 
-    /* Streams are minted by generated code; what is known of them locally is their context. */
-    if (type == VGP_H_STREAM)
+    /* These are minted by generated code; what is known of them locally is their context. */
+    if (type == VGP_H_STREAM || type == VGP_H_EVENT)
         data = (void *)(uintptr_t)vcu_current_context();
     if ((unsigned)type == 0 || (unsigned)type >= VGP_H_TYPES)
         return 0;

@@ -121,17 +121,33 @@ static CUresult take(void *p, bool registered, struct vcu_place *place)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuMemFreeHost(void *p)
+/* Ends memory that is `registered` or allocated; no context need be current. */
+static CUresult end_host(void *p, bool registered, const char *call)
 {
     struct vcu_place place;
-    CUresult res = vcu_check_uncaptured("cuMemFreeHost");
+    bool borrowed;
+    CUresult res;
 
+    if (!vcu_memory_find_host((uintptr_t)p, &place))
+        place.m.context = 0;
+    res = vcu_context_borrow(place.m.context, &borrowed);
     if (res != CUDA_SUCCESS)
         return res;
-    res = take(p, false, &place);
+    res = vcu_capture_unsafe(call);
+    if (res == CUDA_SUCCESS && p == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = take(p, registered, &place);
     if (res == CUDA_SUCCESS)
         vcu_hostmem_end(&place.m);
+    vcu_context_return(borrowed);
     return res;
+}
+
+/* As the driver: NULL is freed without an error, like free(NULL). */
+CUresult vcu_cuMemFreeHost(void *p)
+{
+    return p == NULL ? vcu_check_init() : end_host(p, false, "cuMemFreeHost");
 }
 
 CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
@@ -200,17 +216,7 @@ CUresult vcu_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 
 CUresult vcu_cuMemHostUnregister(void *p)
 {
-    struct vcu_place place;
-    CUresult res = vcu_check_uncaptured("cuMemHostUnregister");
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (p == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = take(p, true, &place);
-    if (res == CUDA_SUCCESS)
-        vcu_hostmem_end(&place.m);
-    return res;
+    return end_host(p, true, "cuMemHostUnregister");
 }
 
 CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)

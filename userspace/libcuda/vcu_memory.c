@@ -344,14 +344,12 @@ CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
+static CUresult free_device(CUdeviceptr dptr)
 {
     struct vcu_place p;
-    CUresult res = vcu_check_uncaptured("cuMemFree");
+    CUresult res = vcu_capture_unsafe("cuMemFree");
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (dptr == 0 || vcu_external_free(dptr, &res))
+    if (res != CUDA_SUCCESS || dptr == 0 || vcu_external_free(dptr, &res))
         return res;
     if (vcu_memory_take(dptr, VCU_MEM_MANAGED, &p)) {
         vcu_hostmem_end(&p.m);
@@ -362,6 +360,19 @@ CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
     res = vgp_call_cuMemFree_v2(dptr);
     if (res != CUDA_SUCCESS && p.size != 0)
         vcu_memory_add(p.start, p.size, &p.m);
+    return res;
+}
+
+CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct vcu_place p;
+    bool borrowed;
+    CUresult res = vcu_context_borrow(vcu_memory_find(dptr, &p) ? p.m.context : 0, &borrowed);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = free_device(dptr);
+    vcu_context_return(borrowed);
     return res;
 }
 

@@ -329,18 +329,20 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
 
 CUresult vcu_cuModuleUnload(CUmodule hmod)
 {
-    struct vcu_unit *u;
-    CUresult res = vcu_check_context();
+    struct vcu_unit *u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    bool borrowed;
+    CUresult res = vcu_context_borrow(u == NULL ? 0 : u->context, &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
     if (u == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (u->library != 0)
-        return VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload",
-                          "the module belongs to a library");
-    res = vgp_call_cuModuleUnload(hmod);
+        res = CUDA_ERROR_INVALID_HANDLE;
+    else if (u->library != 0)
+        res = VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload",
+                         "the module belongs to a library");
+    else
+        res = vgp_call_cuModuleUnload(hmod);
+    vcu_context_return(borrowed);
     if (res == CUDA_SUCCESS)
         vcu_unit_free(u);
     return res;

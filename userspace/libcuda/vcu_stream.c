@@ -7,27 +7,46 @@
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
 
-CUresult vcu_cuStreamDestroy(CUstream hStream)
+CUresult vcu_cuStreamDestroy_v2(CUstream hStream)
 {
-    CUresult res = vcu_check_context();
+    bool borrowed;
+    CUresult res = vcu_context_borrow(
+        (uintptr_t)vcu_handle_data((uintptr_t)hStream, VGP_H_STREAM), &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vgp_handle_live((uintptr_t)hStream, VGP_H_STREAM))
-        return CUDA_ERROR_INVALID_HANDLE;
-    vcu_capture_forget_stream(hStream);
-    return vgp_call_cuStreamDestroy_v2(hStream);
+    if (vgp_handle_live((uintptr_t)hStream, VGP_H_STREAM)) {
+        vcu_capture_forget_stream(hStream);
+        res = vgp_call_cuStreamDestroy_v2(hStream);
+    } else {
+        res = CUDA_ERROR_INVALID_HANDLE;
+    }
+    vcu_context_return(borrowed);
+    return res;
+}
+
+CUresult vcu_cuStreamDestroy(CUstream hStream)
+{
+    return vcu_cuStreamDestroy_v2(hStream);
+}
+
+CUresult vcu_cuEventDestroy_v2(CUevent hEvent)
+{
+    bool borrowed;
+    CUresult res = vcu_context_borrow(
+        (uintptr_t)vcu_handle_data((uintptr_t)hEvent, VGP_H_EVENT), &borrowed);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT) ? vgp_call_cuEventDestroy_v2(hEvent)
+                                                          : CUDA_ERROR_INVALID_HANDLE;
+    vcu_context_return(borrowed);
+    return res;
 }
 
 CUresult vcu_cuEventDestroy(CUevent hEvent)
 {
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuEventDestroy_v2(hEvent);
+    return vcu_cuEventDestroy_v2(hEvent);
 }
 
 CUresult vcu_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
