@@ -175,6 +175,7 @@ u32 sg_jit_insn(struct jit *j, u32 i)
         o = sg_jit_find(in[1].fn, &pure);
         j->cur = i + 1;
         if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
+            sg_jv_kill_flat(j);
             sg_jv_unpin(j);
             return 2;
         }
@@ -190,6 +191,8 @@ u32 sg_jit_insn(struct jit *j, u32 i)
     j->skip = 0;
     if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
         sg_jit_generic(j, i, SG_NEXT);
+    else
+        sg_jv_kill_flat(j);
     if (!o)
         sg_jit_still_low(j, i + 1);
     sg_jv_unpin(j);

@@ -185,6 +185,7 @@ void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
 void sg_jv_unpin(struct jit *j);
 /* Chunks of dying operands of the current instruction: free their registers. */
 void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
+void sg_jv_kill_flat(struct jit *j); /* behind the instruction */
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* an immediate? */
 struct stub *sg_jit_stub(struct jit *j);
 /* Mask register k: the running lanes of chunk h, of 32-bit or (wide) 64-bit values. */

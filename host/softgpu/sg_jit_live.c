@@ -22,7 +22,7 @@ struct live {
 
 static bool tracked(const struct sg_code *c, u32 op)
 {
-    return !(op & SG_OPND_CONST) && op >= c->slots_begin && op < c->slots_end;
+    return !(op & SG_OPND_CONST) && op < c->slots_end; /* what is hoisted is set nowhere here: it never dies */
 }
 
 static void scan_back(const struct sg_code *c, u32 i, u64 *live, u8 *kill)

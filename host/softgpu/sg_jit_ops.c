@@ -50,7 +50,7 @@ static bool e_mov(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         u32 a = sg_jv_get(j, in->a, h), d = a;
 
-        if ((in->a & SG_OPND_CONST) || !(j->kill[j->cur] & F_A)) {
+        if (sg_jit_flat(j, in->a) || !(j->kill[j->cur] & F_A)) {
             d = sg_jv_new(j);
             ev(B(j), VMOV, d, 0, a, 0, 0);
         }

@@ -136,7 +136,7 @@ static bool e_selp(struct jit *j, const struct sg_insn *in, u32 wide)
 {
     if (in->c & SG_OPND_CONST)
         return false;
-    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
+    for (u32 h = 0; h < sg_jit_chunks(j, in, wide); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         if (wide)

@@ -151,7 +151,7 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
     for (u32 k = 0; k < 5; k++) {
         const u32 op = *sg_jit_field(in, k);
 
-        if (!(kill >> k & 1) || (op & SG_OPND_CONST))
+        if (!(kill >> k & 1) || (op & SG_OPND_CONST) || sg_jit_flat(j, op))
             continue;
         for (u32 h = 0; h < 4; h++) {
             u32 v = h_mask >> h & 1 ? find(j, op + 64 * h) : 0;
@@ -159,6 +159,23 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
             if (v)
                 drop(j, v);
         }
+    }
+}
+
+/* Of those that are one chunk for all lanes it is not known before the end which part of a result is the last. */
+void sg_jv_kill_flat(struct jit *j)
+{
+    const struct sg_insn *in = &j->code->insns[j->cur];
+
+    for (u32 k = 0; k < 5; k++) {
+        const u32 op = *sg_jit_field(in, k);
+        u32 v;
+
+        if (!(j->kill[j->cur] >> k & 1) || (op & SG_OPND_CONST) || !sg_jit_flat(j, op))
+            continue;
+        v = find(j, op);
+        if (v)
+            drop(j, v);
     }
 }
 

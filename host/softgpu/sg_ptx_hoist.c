@@ -7,7 +7,8 @@
  * those of special registers, which nothing else is put into.
  *
  * What depends on the block's number too, and is the same in every lane, stays where it is, but gets a slot
- * of its own and is always written for every lane: native code needs one part of it only.
+ * of its own and is always written for every lane: native code needs one part of it only. It may be set in
+ * several places, where no branch stands before them that lanes take in different ways.
  */
 #include "sg_jit.h"
 #include "sg_ptx_dec.h"
@@ -19,12 +20,21 @@
 #define SEEN 256u
 #define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
-enum { VARIES, UNKNOWN, HOISTED, OF_BLOCK, ALIAS };
-/* OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that only gives another name */
+enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_BLOCK, ALIAS, ONE_OF };
+/* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that
+ * only gives another name */
+
+#define MANY UINT32_MAX
 
 struct hoist {
     struct sg_dec *d;
-    uint8_t *defs;  /* of each register: how often it is set (2: often) */
+    uint32_t *defs; /* of each register: how often it is set (MANY: not as a whole) */
+    uint32_t *good; /* of one that is set in several places: how many of them give all lanes the same */
+    uint8_t *even;  /* of each register: is it the same in all lanes, though it has no slot of its own? */
+    uint8_t *mixed; /* of each instruction: may lanes be elsewhere? */
+    uint8_t *seen_insn;
+    uint32_t *todo;
+    sg_fn bra;
     uint8_t *used;  /* of each register: is it? */
     uint8_t *state; /* of each register */
     uint8_t *kind;  /* of each instruction */
@@ -71,7 +81,7 @@ static bool simple(const char *name)
         "mad.lo.b32", "mad.lo.b64", "mul.wide.u32", "mul.wide.s32", "mad.wide.u32", "mad.wide.s32",
         "mul.hi.u32", "mul.hi.s32", "and.b32", "and.b64", "or.b32", "or.b64", "xor.b32", "xor.b64", "shl.b32",
         "shr.u32", "shr.s32", "shl.b64", "shr.u64", "shr.s64", "cvt.u64.u32", "cvt.u64.s32", "cvt.u32.u64",
-        "cvt.u32.s64", "min.s32", "max.s32", "min.u32", "max.u32"};
+        "cvt.u32.s64", "min.s32", "max.s32", "min.u32", "max.u32", "selp.b32", "selp.b64"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(name, names[i]))
@@ -129,7 +139,7 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
         return r == SG_SR_FRAME || r == SG_SR_TOP ? VARIES
                : r >= SG_SR_CTAID_X && r <= SG_SR_CTAID_Z ? OF_BLOCK : HOISTED;
     }
-    *flat = h->slot[op] && *flat_at(c, h->slot[op]);
+    *flat = h->even[op] || (h->slot[op] && *flat_at(c, h->slot[op]));
     return h->state[op];
 }
 
@@ -163,12 +173,11 @@ static void count_defs(struct hoist *h)
                 h->used[v] = 1;
             if (!is_vreg(v) || !(d->metas[i].def >> k & 1))
                 continue;
-            h->defs[v] = d->metas[i].partial || h->defs[v] ? 2 : 1;
-            if (d->metas[i].use >> k & 1)
-                h->defs[v] = 2;
+            if (h->defs[v] != MANY)
+                h->defs[v] = d->metas[i].partial || (d->metas[i].use >> k & 1) ? MANY : h->defs[v] + 1;
         }
     for (uint32_t v = 0; v < d->nvregs; v++)
-        h->state[v] = h->defs[v] == 1 ? UNKNOWN : VARIES;
+        h->state[v] = h->defs[v] == 1 ? UNKNOWN : h->defs[v] == MANY || !h->defs[v] ? VARIES : SEVERAL;
 }
 
 /* A mov of what has a slot already is another name of that. */
@@ -185,12 +194,97 @@ static bool is_alias(struct hoist *h, uint32_t i)
         h->kind[i] = ALIAS;
         return true;
     }
-    if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
+    if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) || (is_vreg(in->a) && h->defs[in->a] != 1) ||
         operand(h, in->a, &flat) < HOISTED)
         return false;
     h->state[in->d] = operand(h, in->a, &flat);
     h->slot[in->d] = from;
     h->kind[i] = ALIAS;
+    return true;
+}
+
+/* Does instruction i set (def) or read register v? */
+static bool touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
+{
+    const struct sg_meta *m = &h->d->metas[i];
+
+    for (unsigned k = 0; k < 5 && v != SG_OPND_NONE; k++)
+        if (((def ? m->def : m->use) >> k & 1) && *field(&h->d->insns[i], k) == v)
+            return true;
+    return false;
+}
+
+/*
+ * Marks in seen what can be reached from instruction `from`, on ways that do not set register v (or
+ * SG_OPND_NONE). False: v is read there, or it is not known where a branch goes.
+ */
+static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t v)
+{
+    const struct sg_dec *d = h->d;
+    uint32_t n = 1;
+
+    h->todo[0] = from;
+    while (n) {
+        for (uint32_t i = h->todo[--n]; i < d->ninsns && !seen[i]; i++) {
+            uint32_t label = (uint32_t)d->insns[i].imm;
+
+            if (d->metas[i].ctl == SG_CT_BRX || d->metas[i].ctl == SG_CT_CALL || touches(h, i, v, false))
+                return false;
+            if (touches(h, i, v, true))
+                break;
+            seen[i] = 1;
+            if (d->metas[i].ctl != SG_CT_BRA)
+                continue;
+            while (d->labels[label].alias)
+                label = d->labels[label].alias - 1;
+            if (d->labels[label].insn == UINT32_MAX)
+                return false;
+            h->todo[n++] = d->labels[label].insn; /* each branch at most once: there is room */
+            if (d->insns[i].fn == h->bra)
+                break;
+        }
+    }
+    return true;
+}
+
+/* Finds the instructions that can be reached from a branch that lanes may take in different ways. */
+static void find_mixed(struct hoist *h)
+{
+    const struct sg_dec *d = h->d;
+    bool known = true;
+
+    memset(h->mixed, 0, d->ninsns);
+    for (uint32_t i = 0; known && i < d->ninsns; i++) {
+        const uint8_t ctl = d->metas[i].ctl;
+        bool flat = true;
+
+        if (ctl == SG_CT_BRX || ctl == SG_CT_CALL)
+            known = false;
+        if (ctl != SG_CT_BRA || d->insns[i].fn == h->bra || h->mixed[i])
+            continue;
+        operand(h, d->insns[i].a, &flat);
+        if (!flat)
+            known &= reach(h, i, h->mixed, SG_OPND_NONE);
+    }
+    if (!known)
+        memset(h->mixed, 1, d->ninsns);
+}
+
+/* Is register v set on every way to where it is read? */
+static bool always_set(struct hoist *h, uint32_t v)
+{
+    memset(h->seen_insn, 0, h->d->ninsns);
+    return reach(h, 0, h->seen_insn, v);
+}
+
+/* One of the places where a register is set that is set in several: are they all seen to be flat now? */
+static bool look_at_one_of(struct hoist *h, uint32_t i, uint32_t v)
+{
+    if (h->mixed[i] || h->kind[i])
+        return false;
+    h->kind[i] = ONE_OF;
+    if (++h->good[v] == h->defs[v] && always_set(h, v) && give_slot(h, v, true))
+        h->state[v] = OF_BLOCK;
     return true;
 }
 
@@ -200,7 +294,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
     struct sg_dec *d = h->d;
     struct sg_insn *in = &d->insns[i];
     const uint8_t class = class_of(h, in->fn);
-    bool flat = true, any = false, pred = false;
+    bool flat = true, any = false, pred = false, several = false;
     uint8_t worst = HOISTED;
 
     if (class == PLAIN || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
@@ -210,8 +304,10 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
         bool f;
 
         if ((d->metas[i].def >> k & 1) && op != SG_OPND_NONE) {
-            if (!is_vreg(op) || h->state[op] != UNKNOWN || d->vregs[op].cls == SG_C_PAIR)
+            if (!is_vreg(op) || (h->state[op] != UNKNOWN && h->state[op] != SEVERAL) ||
+                d->vregs[op].cls == SG_C_PAIR)
                 return false;
+            several |= h->state[op] == SEVERAL;
             pred |= d->vregs[op].cls == SG_C_PRED;
             any = true;
         } else if (d->metas[i].use >> k & 1) {
@@ -223,8 +319,17 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
             flat &= f;
         }
     }
-    if (!any || (worst == OF_BLOCK && (!blocks || !flat || pred || class != SIMPLE)))
+    if (!any || ((worst == OF_BLOCK || several) && (!blocks || !flat)))
         return false;
+    if (pred && flat && !several && is_vreg(in->d) && !h->even[in->d]) {
+        h->even[in->d] = 1;
+        if (worst == OF_BLOCK)
+            return true;
+    }
+    if ((worst == OF_BLOCK || several) && (pred || class != SIMPLE))
+        return false;
+    if (several)
+        return look_at_one_of(h, i, in->d);
     for (unsigned k = 0; k < 5; k++) {
         const uint32_t op = *field(in, k);
 
@@ -249,6 +354,7 @@ static void find(struct hoist *h)
 
     for (uint32_t pass = 0; changed && pass < MAX_PASSES; pass++) {
         changed = false;
+        find_mixed(h);
         for (uint32_t i = 0; i < d->ninsns; i++) {
             const struct sg_insn *in = &d->insns[i];
 
@@ -262,10 +368,13 @@ static void find(struct hoist *h)
                 changed = true;
                 if (h->kind[i] == HOISTED)
                     h->d->code->hoisted[h->nhoisted++] = *in;
-                else
-                    h->nblock++;
             }
         }
+    }
+    for (uint32_t i = 0; i < d->ninsns; i++) {
+        if (h->kind[i] == ONE_OF)
+            h->kind[i] = h->state[d->insns[i].d] == OF_BLOCK ? OF_BLOCK : VARIES;
+        h->nblock += h->kind[i] == OF_BLOCK;
     }
 }
 
@@ -345,19 +454,24 @@ static void finish(struct hoist *h)
 int sg_dec_hoist(struct sg_dec *d)
 {
     struct sg_code *c = d->code;
-    struct hoist h = {.d = d, .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
+    struct hoist h = {.d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
     if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
         return 0;
     c->flat = calloc(MAX_UNITS + 1, 1);
     c->hoisted = malloc(((size_t)d->ninsns + 1) * sizeof(*c->hoisted));
-    h.defs = calloc((size_t)d->nvregs + 1, 1);
+    h.defs = calloc((size_t)d->nvregs + 1, sizeof(*h.defs));
+    h.good = calloc((size_t)d->nvregs + 1, sizeof(*h.good));
+    h.even = calloc((size_t)d->nvregs + 1, 1);
+    h.mixed = calloc((size_t)d->ninsns + 1, 1);
+    h.seen_insn = calloc((size_t)d->ninsns + 1, 1);
+    h.todo = malloc(((size_t)d->ninsns + 2) * sizeof(*h.todo));
     h.used = calloc((size_t)d->nvregs + 1, 1);
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
-    if (!c->flat || !c->hoisted || !h.defs || !h.used || !h.state || !h.kind || !h.slot) {
+    if (!c->flat || !c->hoisted || !h.defs || !h.good || !h.even || !h.mixed || !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
@@ -370,6 +484,11 @@ int sg_dec_hoist(struct sg_dec *d)
             finish(&h);
     }
     free(h.defs);
+    free(h.good);
+    free(h.even);
+    free(h.mixed);
+    free(h.seen_insn);
+    free(h.todo);
     free(h.used);
     free(h.state);
     free(h.kind);
