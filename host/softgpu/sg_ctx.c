@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Initialisation, the current context of a thread, and the life of contexts. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,17 @@ void sg_set_fault(struct sg_ctx *ctx, CUresult r)
     int none = CUDA_SUCCESS;
 
     atomic_compare_exchange_strong(&ctx->fault, &none, (int)r); /* the first one stays */
+}
+
+CUresult sg_unreachable(struct sg_stream *s, const char *what)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "%s of memory that device %d was not given access to", what,
+             s->ctx->device);
+    sg_device_fail(text);
+    sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 CUresult sg_see_fault(struct sg_ctx *ctx)

@@ -141,7 +141,7 @@ static struct sg_share *by_token_locked(const uint8_t *token)
 
 /* Under the lock. */
 static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t size,
-                              uint64_t pool, uint64_t *addr)
+                              uint64_t pool, uint32_t access, uint64_t *addr)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
     uint64_t bytes;
@@ -160,7 +160,7 @@ static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t
     s->ctx = ctx;
     s->ctx_id = ctx->id;
     CUresult r = size && size <= bytes && SG_PAGES(size) == bytes
-                     ? sg_mem_alloc_shared(ctx, size, pool, s, true, fd, &s->base)
+                     ? sg_mem_alloc_shared(ctx, size, pool, access, s, true, fd, &s->base)
                      : CUDA_ERROR_INVALID_HANDLE;
 
     close(fd);
@@ -175,13 +175,13 @@ static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t
 }
 
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
-                         uint64_t *addr)
+                         uint32_t access, uint64_t *addr)
 {
     CUresult r = CUDA_ERROR_INVALID_HANDLE;
 
     pthread_mutex_lock(&lock);
     if (!by_token_locked(token)) /* else it is of this process, or has been opened already */
-        r = import_locked(ctx, token, size, pool, addr);
+        r = import_locked(ctx, token, size, pool, access, addr);
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -227,7 +227,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
                     "cuIpcOpenMemHandle: memory of device %d, context of device %d", h.device,
                     ctx->device); /* the devices have no access to each other */
     } else {
-        r = import_locked(ctx, h.token, h.size, 0, &addr);
+        r = import_locked(ctx, h.token, h.size, 0, SG_ACCESS_ALL, &addr);
     }
     pthread_mutex_unlock(&lock);
     if (r == CUDA_SUCCESS)

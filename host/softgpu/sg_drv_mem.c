@@ -22,7 +22,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     SG_NOT_CAPTURING();
     if (!dptr || !bytesize)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_mem_alloc(ctx, SG_MEM_DEVICE, bytesize, 0, 0, &addr);
+    r = sg_mem_alloc(ctx, SG_MEM_DEVICE, bytesize, 0, &addr);
     if (r == CUDA_SUCCESS)
         *dptr = addr;
     return r;
@@ -59,7 +59,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
     SG_NOT_CAPTURING();
     if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_mem_alloc(ctx, SG_MEM_MANAGED, bytesize, 0, 0, &addr);
+    r = sg_mem_alloc(ctx, SG_MEM_MANAGED, bytesize, 0, &addr);
     if (r == CUDA_SUCCESS)
         *dptr = addr;
     return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: copies. Every form becomes a struct copy of rows and slices; device addresses are
+ * Driver API: copies. Every form becomes a struct sg_copy of rows and slices; device addresses are
  * host addresses, so the work itself is memmove.
  *
  * When the caller gets control back follows the API Synchronization Behavior chapter of the driver
@@ -10,42 +10,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sg_array.h"
-#include "sg_graph.h"
+#include "sg_copy.h"
 
 /* Up to here the caller does the work itself when nothing is in its way: it is cheaper than
  * waking a thread (memmove moves that much in some 100 us). */
 #define SG_INLINE_BYTES (1u << 20)
 /* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
 #define SG_STAGE_BYTES (16u << 20)
-#define SG_ASK_ABOVE (64u << 20)
 #define SG_STAGE_TOTAL (64u << 20) /* bytes staged in the process at a time; beyond: waited for */
 
 static _Atomic size_t staged_total;
 
-struct copy {
-    uint8_t *dst;
-    const uint8_t *src;
-    size_t width, height, depth;   /* bytes, rows, slices */
-    size_t dst_pitch, dst_slice;   /* bytes from row to row, slice to slice */
-    size_t src_pitch, src_slice;
-    struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see copy_new() */
-};
+/* Has the device of each side access to it? Arrays are of no use to others than their context's. */
+static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
+{
+    size_t z = c->depth - 1, y = c->height - 1;
 
-struct copy_op {
-    struct sg_op op;
-    struct copy c;
-    void *staged;
-    size_t staged_bytes;
-};
+    return (c->dst_array ||
+            sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
+                             z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
+           (c->src_array ||
+            sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),
+                             z * c->src_slice + y * c->src_pitch + c->width, false));
+}
 
 static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
 {
-    const struct copy *c = &((struct copy_op *)op)->c;
+    const struct sg_copy *c = &((struct sg_copy_op *)op)->c;
 
     if (s && (sg_gmem_dormant((uint64_t)(uintptr_t)c->dst) ||
               sg_gmem_dormant((uint64_t)(uintptr_t)c->src)))
         return sg_gmem_fault(s, "copy");
+    if (s && !reachable(c, s))
+        return sg_unreachable(s, "copy");
     for (size_t z = 0; z < c->depth; z++) {
         for (size_t y = 0; y < c->height; y++)
             memmove(c->dst + z * c->dst_slice + y * c->dst_pitch,
@@ -54,8 +51,7 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
     return CUDA_SUCCESS;
 }
 
-/* Drops c's references to arrays. */
-static void copy_done(struct copy *c)
+void sg_copy_done(struct sg_copy *c)
 {
     if (c->dst_array)
         sg_obj_put(&c->dst_array->obj);
@@ -65,18 +61,18 @@ static void copy_done(struct copy *c)
 
 static void copy_drop(struct sg_op *op)
 {
-    struct copy_op *o = (struct copy_op *)op;
+    struct sg_copy_op *o = (struct sg_copy_op *)op;
 
     atomic_fetch_sub(&staged_total, o->staged_bytes);
     free(o->staged);
-    copy_done(&o->c);
+    sg_copy_done(&o->c);
     free(o);
 }
 
 /* Packs the source into memory of our own; false when there is not enough of that. */
-static bool stage(struct copy_op *o)
+static bool stage(struct sg_copy_op *o)
 {
-    struct copy pack = o->c;
+    struct sg_copy pack = o->c;
     size_t bytes = o->c.width * o->c.height * o->c.depth;
 
     if (bytes > SG_STAGE_BYTES)
@@ -90,7 +86,7 @@ static bool stage(struct copy_op *o)
     pack.dst = o->staged;
     pack.dst_pitch = pack.width;
     pack.dst_slice = pack.width * pack.height;
-    struct copy_op tmp = {.c = pack};
+    struct sg_copy_op tmp = {.c = pack};
 
     copy_run(&tmp.op, NULL);
     o->c.src = o->staged;
@@ -99,10 +95,9 @@ static bool stage(struct copy_op *o)
     return true;
 }
 
-/* The operation has references of its own to the arrays of c. */
-static struct copy_op *copy_new(const struct copy *c)
+struct sg_copy_op *sg_copy_new(const struct sg_copy *c)
 {
-    struct copy_op *o = calloc(1, sizeof(*o));
+    struct sg_copy_op *o = calloc(1, sizeof(*o));
 
     if (o) {
         o->op.run = copy_run;
@@ -117,18 +112,18 @@ static struct copy_op *copy_new(const struct copy *c)
     return o;
 }
 
-static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct copy *c, bool async,
+CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy *c, bool async,
                            bool src_pageable, bool dst_pageable)
 {
     SG_AUTO struct sg_stream *s = NULL;
     enum sg_issue_mode mode = SG_ISSUE_SYNC;
     size_t bytes = c->width * c->height * c->depth;
     CUresult r = sg_stream_get(ctx, stream, &s);
-    struct copy_op *o;
+    struct sg_copy_op *o;
 
     if (r != CUDA_SUCCESS)
         return r;
-    o = copy_new(c);
+    o = sg_copy_new(c);
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (async && atomic_load(&sg_captures) && s->front->capture) {
@@ -144,10 +139,7 @@ static CUresult copy_issue(struct sg_ctx *ctx, CUstream stream, const struct cop
 
 /* ---- checks ---- */
 
-enum place { HOST, DEVICE, ANY };
-
-/* Whether [addr, addr+span) may be used so; says whether it is pageable host memory. */
-static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool write,
+CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write,
                             bool *pageable)
 {
     struct sg_mem_info info;
@@ -164,125 +156,129 @@ static CUresult check_place(enum place place, uint64_t addr, uint64_t span, bool
                            "copy of %llu bytes at 0x%llx leaves its allocation of %llu bytes",
                            (unsigned long long)span, (unsigned long long)addr,
                            (unsigned long long)info.size);
-        if (write && !info.writable && place != HOST)
+        if (write && !info.writable && place != SG_PLACE_HOST)
             return CUDA_ERROR_INVALID_VALUE;
         return CUDA_SUCCESS;
     }
-    if (place == DEVICE || sg_mem_in_arena(addr))
+    if (place == SG_PLACE_DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
     /* That there is memory is asked of the kernel where the call does not say so, or where the
      * question costs nothing beside the copy. */
-    if ((place == ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
+    if ((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
                        (unsigned long long)addr);
     *pageable = true;
     return CUDA_SUCCESS;
 }
 
-static CUresult linear(enum place dp, uint64_t dst, enum place sp, uint64_t src, size_t n,
-                       CUstream stream, bool async)
+static CUresult one_row(struct sg_copy *c, enum sg_place dp, enum sg_place sp, CUstream stream,
+                        bool async)
 {
     bool src_pageable, dst_pageable;
     CUresult r;
 
     SG_CTX(ctx);
-    if (!n)
+    if (!c->width)
         return CUDA_SUCCESS;
-    r = check_place(dp, dst, n, true, &dst_pageable);
+    r = sg_copy_check(dp, PTR(c->dst), c->width, true, &dst_pageable);
     if (r == CUDA_SUCCESS)
-        r = check_place(sp, src, n, false, &src_pageable);
+        r = sg_copy_check(sp, PTR(c->src), c->width, false, &src_pageable);
     if (r != CUDA_SUCCESS)
         return r;
-    struct copy c = {.dst = (uint8_t *)dst, .src = (const uint8_t *)src,
-                     .width = n, .height = 1, .depth = 1};
-
-    return copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
+    c->height = c->depth = 1;
+    return sg_copy_issue(ctx, stream, c, async, src_pageable, dst_pageable);
 }
 
-#define PTR(p) ((uint64_t)(uintptr_t)(p))
+static CUresult linear(enum sg_place dp, uint64_t dst, enum sg_place sp, uint64_t src, size_t n,
+                       CUstream stream, bool async)
+{
+    struct sg_copy c = {.dst = (uint8_t *)dst, .src = (const uint8_t *)src, .width = n};
+
+    return one_row(&c, dp, sp, stream, async);
+}
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n)
 {
-    return linear(DEVICE, d, HOST, PTR(h), n, SG_LEGACY, false);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr d, const void *h, size_t n)
 {
-    return linear(DEVICE, d, HOST, PTR(h), n, SG_PER_THREAD, false);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *h, CUdeviceptr d, size_t n)
 {
-    return linear(HOST, PTR(h), DEVICE, d, n, SG_LEGACY, false);
+    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *h, CUdeviceptr d, size_t n)
 {
-    return linear(HOST, PTR(h), DEVICE, d, n, SG_PER_THREAD, false);
+    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(DEVICE, d, DEVICE, s, n, SG_LEGACY, false);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(DEVICE, d, DEVICE, s, n, SG_PER_THREAD, false);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *h, size_t n, CUstream stream)
 {
-    return linear(DEVICE, d, HOST, PTR(h), n, stream, true);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr d, const void *h, size_t n, CUstream stream)
 {
-    return linear(DEVICE, d, HOST, PTR(h), n, SG_PTSZ(stream), true);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_PTSZ(stream), true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *h, CUdeviceptr d, size_t n, CUstream stream)
 {
-    return linear(HOST, PTR(h), DEVICE, d, n, stream, true);
+    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *h, CUdeviceptr d, size_t n, CUstream stream)
 {
-    return linear(HOST, PTR(h), DEVICE, d, n, SG_PTSZ(stream), true);
+    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_PTSZ(stream), true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(DEVICE, d, DEVICE, s, n, stream, true);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(DEVICE, d, DEVICE, s, n, SG_PTSZ(stream), true);
+    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_PTSZ(stream), true);
 }
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(ANY, d, ANY, s, n, SG_LEGACY, false);
+    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(ANY, d, ANY, s, n, SG_PER_THREAD, false);
+    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(ANY, d, ANY, s, n, stream, true);
+    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(ANY, d, ANY, s, n, SG_PTSZ(stream), true);
+    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_PTSZ(stream), true);
 }
 
-/* ---- between contexts: one device, one address space ---- */
+/* ---- between contexts: each side is reached by the device of its own ---- */
 
 static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n,
                      CUstream stream, bool async)
@@ -294,7 +290,10 @@ static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sct
 
     if (!dc || !sc)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return linear(DEVICE, d, DEVICE, s, n, stream, async);
+    struct sg_copy c = {.dst = (uint8_t *)d, .src = (const uint8_t *)s, .width = n,
+                        .dst_on = (uint8_t)(1 + dc->device), .src_on = (uint8_t)(1 + sc->device)};
+
+    return one_row(&c, SG_PLACE_DEVICE, SG_PLACE_DEVICE, stream, async);
 }
 
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
@@ -318,367 +317,4 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr d, CUcontext dc, CUdeviceptr
                                         size_t n, CUstream stream)
 {
     return peer(d, dc, s, sc, n, SG_PTSZ(stream), true);
-}
-
-/* ---- rows and slices ---- */
-
-/* One side of a copy of rows and slices. */
-struct side {
-    CUmemorytype type;
-    uint64_t base;
-    size_t x, y, z, pitch, rows; /* pitch and rows: 0 means as many as are copied */
-};
-
-/* Offset of the side's first byte and the number of bytes from there to behind its last one. */
-static bool extent(struct side *s, size_t w, size_t h, size_t d, uint64_t *offset, uint64_t *span,
-                   uint64_t *slice)
-{
-    uint64_t t;
-
-    if (!s->pitch && __builtin_add_overflow(s->x, w, &s->pitch))
-        return false;
-    if (!s->rows && __builtin_add_overflow(s->y, h, &s->rows))
-        return false;
-    if (__builtin_add_overflow((uint64_t)s->x, w, &t) || t > s->pitch)
-        return false;
-    if (__builtin_mul_overflow((uint64_t)s->pitch, s->rows, slice) ||
-        (d > 1 && s->rows < h))
-        return false;
-    return !__builtin_mul_overflow(*slice, (uint64_t)s->z, offset) &&
-           !__builtin_mul_overflow((uint64_t)s->pitch, s->y, &t) &&
-           !__builtin_add_overflow(*offset, t, offset) &&
-           !__builtin_add_overflow(*offset, (uint64_t)s->x, offset) &&
-           !__builtin_mul_overflow(*slice, (uint64_t)(d - 1), span) &&
-           !__builtin_mul_overflow((uint64_t)s->pitch, h - 1, &t) &&
-           !__builtin_add_overflow(*span, t, span) &&
-           !__builtin_add_overflow(*span, (uint64_t)w, span);
-}
-
-static CUresult side_place(const struct side *s, enum place *place)
-{
-    switch (s->type) {
-    case CU_MEMORYTYPE_HOST:
-        *place = HOST;
-        return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_DEVICE:
-        *place = DEVICE;
-        return CUDA_SUCCESS;
-    case CU_MEMORYTYPE_UNIFIED:
-        *place = ANY;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-/* The same for a side that is an array: base is its handle, pitch and rows are the array's. */
-static CUresult array_side(struct side *s, size_t w, size_t h, size_t d, uint64_t *addr,
-                           uint64_t *slice, struct sg_array **array)
-{
-    struct sg_array *a = SG_LOOKUP(s->base, SG_T_ARRAY);
-
-    *array = a; /* the caller's reference, also on failure */
-    if (!a)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy to or from 0x%llx: no CUDA array",
-                       (unsigned long long)s->base);
-    if (s->x % a->elem || w % a->elem)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x,
-                       a->elem);
-    if (w > a->pitch || s->x > a->pitch - w || h > a->height || s->y > a->height - h ||
-        d > a->depth || s->z > a->depth - d)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "copy of %zu bytes x %zu x %zu at (%zu, %zu, %zu) leaves an array of "
-                       "%zu x %zu x %zu", w, h, d, s->x, s->y, s->z, a->pitch, a->height, a->depth);
-    s->pitch = a->pitch;
-    s->rows = a->height;
-    *slice = a->slice;
-    *addr = PTR(a->data) + s->z * a->slice + s->y * a->pitch + s->x;
-    return CUDA_SUCCESS;
-}
-
-static CUresult check_side(struct side *s, size_t w, size_t h, size_t d, bool write,
-                           uint64_t *addr, uint64_t *slice, bool *pageable, struct sg_array **array)
-{
-    uint64_t offset, span;
-    enum place place = ANY;
-    CUresult r;
-
-    *pageable = false;
-    if (s->type == CU_MEMORYTYPE_ARRAY)
-        return array_side(s, w, h, d, addr, slice, array);
-    r = side_place(s, &place);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!s->base || !extent(s, w, h, d, &offset, &span, slice) ||
-        __builtin_add_overflow(s->base, offset, addr))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_place(place, *addr, span, write, pageable);
-    if (r == CUDA_SUCCESS && *pageable && offset >= SG_ASK_ABOVE && !sg_host_mapped(*addr, span))
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
-                    (unsigned long long)*addr);
-    return r;
-}
-
-/* On success c has references to arrays, which copy_done() drops. */
-static CUresult resolve(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
-                        struct copy *c, bool *src_pageable, bool *dst_pageable)
-{
-    struct sg_array *darray = NULL, *sarray = NULL;
-    uint64_t daddr, saddr, dslice, sslice;
-    CUresult r = check_side(dst, w, h, d, true, &daddr, &dslice, dst_pageable, &darray);
-
-    if (r == CUDA_SUCCESS)
-        r = check_side(src, w, h, d, false, &saddr, &sslice, src_pageable, &sarray);
-    if (r == CUDA_SUCCESS && darray && sarray && darray->elem != sarray->elem)
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy between arrays of elements of %u and %u bytes",
-                    sarray->elem, darray->elem);
-    if (r != CUDA_SUCCESS) {
-        copy_done(&(struct copy){.dst_array = darray, .src_array = sarray});
-        return r;
-    }
-    *c = (struct copy){.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
-                       .width = w, .height = h, .depth = d,
-                       .dst_pitch = dst->pitch, .dst_slice = dslice,
-                       .src_pitch = src->pitch, .src_slice = sslice,
-                       .dst_array = darray, .src_array = sarray};
-    return CUDA_SUCCESS;
-}
-
-static bool type_ok(CUmemorytype type)
-{
-    return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
-}
-
-static CUresult strided(struct side *dst, struct side *src, size_t w, size_t h, size_t d,
-                        CUstream stream, bool async)
-{
-    bool dst_pageable, src_pageable;
-    struct copy c;
-    CUresult r;
-
-    SG_CTX(ctx);
-    if (!type_ok(dst->type) || !type_ok(src->type))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!w || !h || !d)
-        return CUDA_SUCCESS;
-    r = resolve(dst, src, w, h, d, &c, &src_pageable, &dst_pageable);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = copy_issue(ctx, stream, &c, async, src_pageable, dst_pageable);
-    copy_done(&c);
-    return r;
-}
-
-/* What a side of that memory type is found by: an address, or the handle of an array. */
-#define BASE_OF(p, side)                                                                           \
-    ((p)->side##MemoryType == CU_MEMORYTYPE_HOST    ? PTR((p)->side##Host)                         \
-     : (p)->side##MemoryType == CU_MEMORYTYPE_ARRAY ? PTR((p)->side##Array)                        \
-                                                    : (p)->side##Device)
-
-static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream, bool async)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
-    size_t max = (size_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-
-    if (limit_pitch && ((p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->srcPitch > max) ||
-                        (p->dstMemoryType != CU_MEMORYTYPE_ARRAY && p->dstPitch > max)))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct side src = {p->srcMemoryType,
-                       BASE_OF(p, src),
-                       p->srcXInBytes, p->srcY, 0, p->srcPitch, 0};
-    struct side dst = {p->dstMemoryType,
-                       BASE_OF(p, dst),
-                       p->dstXInBytes, p->dstY, 0, p->dstPitch, 0};
-
-    return strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
-}
-
-CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *p)
-{
-    return copy2d(p, true, SG_LEGACY, false);
-}
-
-CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *p)
-{
-    return copy2d(p, true, SG_PER_THREAD, false);
-}
-
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p)
-{
-    return copy2d(p, false, SG_LEGACY, false);
-}
-
-CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p)
-{
-    return copy2d(p, false, SG_PER_THREAD, false);
-}
-
-CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return copy2d(p, true, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return copy2d(p, true, SG_PTSZ(stream), true);
-}
-
-static void sides3d(const CUDA_MEMCPY3D *p, struct side *dst, struct side *src)
-{
-    *src = (struct side){p->srcMemoryType,
-                         BASE_OF(p, src),
-                         p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
-    *dst = (struct side){p->dstMemoryType,
-                         BASE_OF(p, dst),
-                         p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
-}
-
-CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
-{
-    bool src_pageable, dst_pageable;
-    struct side dst, src;
-    struct copy_op *o;
-    struct copy c;
-    CUresult r;
-
-    if (p->srcLOD || p->dstLOD || !p->WidthInBytes || !p->Height || !p->Depth)
-        return CUDA_ERROR_INVALID_VALUE;
-    sides3d(p, &dst, &src);
-    r = resolve(&dst, &src, p->WidthInBytes, p->Height, p->Depth, &c, &src_pageable,
-                &dst_pageable);
-    if (r != CUDA_SUCCESS)
-        return r;
-    o = copy_new(&c);
-    copy_done(&c);
-    if (!o)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = &o->op;
-    return CUDA_SUCCESS;
-}
-
-static void describe_side(const void *p, CUmemorytype *type, CUdeviceptr *device, const void **host)
-{
-    struct sg_mem_info info;
-    bool is_device = sg_mem_find((uint64_t)(uintptr_t)p, &info) && info.kind == SG_MEM_DEVICE;
-
-    *type = is_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-    *device = is_device ? (CUdeviceptr)(uintptr_t)p : 0;
-    *host = is_device ? NULL : p;
-}
-
-static void array_place(const struct sg_array *a, const uint8_t *at, size_t *x, size_t *y, size_t *z)
-{
-    size_t offset = (size_t)(at - a->data);
-
-    *z = offset / a->slice;
-    *y = offset % a->slice / a->pitch;
-    *x = offset % a->pitch;
-}
-
-void sg_copy_describe(struct sg_op *op, CUDA_MEMCPY3D *p)
-{
-    const struct copy *c = &((struct copy_op *)op)->c;
-    const void *dst;
-
-    memset(p, 0, sizeof(*p));
-    describe_side(c->src, &p->srcMemoryType, &p->srcDevice, &p->srcHost);
-    describe_side(c->dst, &p->dstMemoryType, &p->dstDevice, &dst);
-    p->dstHost = (void *)(uintptr_t)dst;
-    p->WidthInBytes = c->width;
-    p->Height = c->height;
-    p->Depth = c->depth;
-    if (c->src_array) {
-        p->srcMemoryType = CU_MEMORYTYPE_ARRAY;
-        p->srcHost = NULL;
-        p->srcArray = SG_HANDLE(CUarray, c->src_array);
-        array_place(c->src_array, c->src, &p->srcXInBytes, &p->srcY, &p->srcZ);
-    }
-    if (c->dst_array) {
-        p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
-        p->dstHost = NULL;
-        p->dstArray = SG_HANDLE(CUarray, c->dst_array);
-        array_place(c->dst_array, c->dst, &p->dstXInBytes, &p->dstY, &p->dstZ);
-    }
-    p->srcPitch = c->src_pitch ? c->src_pitch : c->width;
-    p->dstPitch = c->dst_pitch ? c->dst_pitch : c->width;
-    p->srcHeight = c->src_slice ? c->src_slice / p->srcPitch : c->height;
-    p->dstHeight = c->dst_slice ? c->dst_slice / p->dstPitch : c->height;
-}
-
-static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
-{
-    struct side dst, src;
-
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!p || p->srcLOD || p->dstLOD)
-        return CUDA_ERROR_INVALID_VALUE;
-    sides3d(p, &dst, &src);
-    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
-}
-
-CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *p)
-{
-    return copy3d(p, SG_LEGACY, false);
-}
-
-CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p)
-{
-    return copy3d(p, SG_PER_THREAD, false);
-}
-
-CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
-{
-    return copy3d(p, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream stream)
-{
-    return copy3d(p, SG_PTSZ(stream), true);
-}
-
-static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool async)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!p || p->srcLOD || p->dstLOD)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_ctx *sc = SG_LOOKUP(p->srcContext, SG_T_CTX);
-    SG_AUTO struct sg_ctx *dc = SG_LOOKUP(p->dstContext, SG_T_CTX);
-
-    if ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED && !sc) ||
-        (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED && !dc))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    struct side src = {p->srcMemoryType,
-                       BASE_OF(p, src),
-                       p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight};
-    struct side dst = {p->dstMemoryType,
-                       BASE_OF(p, dst),
-                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight};
-
-    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
-}
-
-CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy3d_peer(p, SG_LEGACY, false);
-}
-
-CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy3d_peer(p, SG_PER_THREAD, false);
-}
-
-CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy3d_peer(p, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy3d_peer(p, SG_PTSZ(stream), true);
 }

@@ -47,6 +47,8 @@ static CUresult memop_run(struct sg_op *op, struct sg_stream *s)
         const struct memop *m = &o->list[i];
         struct timespec nap = {0, SG_NAP_MIN_NS};
 
+        if (!sg_mem_reachable(s->ctx->device, m->addr, m->wide ? 8 : 4, !m->wait))
+            return sg_unreachable(s, "stream memory operation");
         if (!m->wait) {
             if (m->wide)
                 __atomic_store_n((uint64_t *)m->addr, m->value, __ATOMIC_SEQ_CST);

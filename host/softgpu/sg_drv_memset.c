@@ -38,6 +38,9 @@ static CUresult set_run(struct sg_op *op, struct sg_stream *s)
 
     if (sg_gmem_dormant((uint64_t)(uintptr_t)o->dst))
         return sg_gmem_fault(s, "memset");
+    if (!sg_mem_reachable(s->ctx->device, (uint64_t)(uintptr_t)o->dst,
+                          (o->height - 1) * o->pitch + o->width * o->elem, true))
+        return sg_unreachable(s, "memset");
     for (size_t y = 0; y < o->height; y++)
         fill_row(o->dst + y * o->pitch, o->width, o->elem, o->value);
     return CUDA_SUCCESS;

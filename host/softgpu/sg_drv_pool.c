@@ -3,67 +3,42 @@
  * Driver API: stream-ordered allocation and memory pools. A pool here keeps accounts and settings;
  * freed memory goes back to the device at once, so a pool reserves what is in use.
  */
-#define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "sg_graph.h"
-#include "sg_share.h"
-
-struct pool {
-    struct sg_obj obj;
-    bool is_default;
-    int device;
-    bool shareable; /* other processes may have what is in it, and the pool by descriptor */
-    bool imported;  /* of another process: only what that one exports can be in it */
-    uint8_t token[SG_SHARE_TOKEN]; /* shareable and made here */
-    uint8_t id[16];                /* shareable or imported: the same in all processes */
-    int fd;                        /* imported: to export it again; else -1 */
-    pthread_mutex_t lock; /* guards the fields below */
-    unsigned peers;       /* bit i: device i was given access */
-    int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
-    uint64_t threshold, used, used_high, reserved_high, max;
-};
-
-static const char tail_magic[8] = "sgPOOL01", pointer_magic[8] = "sgPOOLpt";
-
-/* What cuMemPoolExportPointer gives. */
-struct pointer {
-    char magic[8];
-    uint8_t token[SG_SHARE_TOKEN];
-    uint64_t size;
-    uint8_t id[16]; /* of the pool */
-};
-_Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as cuda.h says");
+#include "sg_pool.h"
 
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 /* By device. */
-static struct pool *default_pool[SG_MAX_DEVICES];
+static struct sg_pool *default_pool[SG_MAX_DEVICES];
 static uint64_t current_pool[SG_MAX_DEVICES]; /* handle set by cuDeviceSetMemPool, 0: the default one */
 
 static void pool_free(struct sg_obj *obj)
 {
-    struct pool *p = (struct pool *)obj;
+    struct sg_pool *p = (struct sg_pool *)obj;
 
     if (p->shareable)
         sg_share_close(p->token);
     if (p->fd >= 0)
         close(p->fd);
     pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->access_lock);
     free(p);
 }
 
-static struct pool *pool_new(int device, bool is_default, uint64_t max)
+struct sg_pool *sg_pool_new(int device, bool is_default, uint64_t max)
 {
-    struct pool *p = calloc(1, sizeof(*p));
+    struct sg_pool *p = calloc(1, sizeof(*p));
 
     if (!p)
         return NULL;
     sg_obj_init(&p->obj, SG_T_POOL, NULL, pool_free);
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->access_lock, NULL);
     p->device = device;
+    p->access = SG_ACCESS_OF(device);
     p->fd = -1;
     p->is_default = is_default;
     p->max = max;
@@ -82,7 +57,7 @@ static uint64_t default_handle(int device)
 
     pthread_mutex_lock(&default_lock);
     if (!default_pool[device])
-        default_pool[device] = pool_new(device, true, 0);
+        default_pool[device] = sg_pool_new(device, true, 0);
     h = default_pool[device] ? default_pool[device]->obj.handle : 0;
     pthread_mutex_unlock(&default_lock);
     return h;
@@ -100,7 +75,7 @@ static uint64_t current_handle(int device)
 
 void sg_pool_account(uint64_t handle, int64_t delta)
 {
-    SG_AUTO struct pool *p = sg_lookup(handle, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
 
     if (!p)
         return; /* destroyed meanwhile: its memory lives until freed */
@@ -116,7 +91,8 @@ void sg_pool_account(uint64_t handle, int64_t delta)
 /* ---- allocation ---- */
 
 /* Memory of a shareable pool, on pages of its own from the start. */
-static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, uint64_t *addr)
+static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, uint32_t access,
+                                uint64_t *addr)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
     int fd;
@@ -131,7 +107,7 @@ static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, u
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     s->size = n;
-    CUresult r = sg_mem_alloc_shared(ctx, n, pool, s, false, fd, &s->base);
+    CUresult r = sg_mem_alloc_shared(ctx, n, pool, access, s, false, fd, &s->base);
 
     close(fd);
     if (r != CUDA_SUCCESS) {
@@ -154,7 +130,7 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     SG_CTX(ctx);
     if (!dptr || !n)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct pool *p = sg_lookup(handle, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
 
     if (!p || p->device != ctx->device)
         return CUDA_ERROR_INVALID_VALUE;
@@ -163,16 +139,19 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     r = sg_stream_get(ctx, stream, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    if (sg_capture_alloc(s, p->device, n, dptr, &r))
+    pthread_mutex_lock(&p->access_lock);
+    if (sg_capture_alloc(s, p->device, n, p->access, dptr, &r)) {
+        pthread_mutex_unlock(&p->access_lock);
         return r;
+    }
     pthread_mutex_lock(&p->lock);
     bool fits = !p->max || (n <= p->max && p->used <= p->max - n);
 
     pthread_mutex_unlock(&p->lock);
-    if (!fits)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    r = p->shareable ? alloc_shareable(ctx, n, handle, &addr)
-                     : sg_mem_alloc(ctx, SG_MEM_DEVICE, n, 0, handle, &addr);
+    r = !fits          ? CUDA_ERROR_OUT_OF_MEMORY
+        : p->shareable ? alloc_shareable(ctx, n, handle, p->access, &addr)
+                       : sg_mem_alloc_pool(ctx, n, handle, p->access, &addr);
+    pthread_mutex_unlock(&p->access_lock);
     if (r != CUDA_SUCCESS)
         return r;
     sg_pool_account(handle, (int64_t)n);
@@ -297,7 +276,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     SG_INIT();
     SG_CHECK_DEVICE(dev);
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || p->device != dev || p->imported)
         return CUDA_ERROR_INVALID_VALUE;
@@ -307,23 +286,9 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-/* The pool's own descriptor stands for the pool and has no memory. */
-static bool make_shareable(struct pool *p)
-{
-    struct sg_share_tail tail;
-    int fd = sg_share_create_fd(tail_magic, 0, p->device, p->token, &tail);
-
-    if (fd < 0)
-        return false;
-    close(fd);
-    memcpy(p->id, tail.id, sizeof(p->id));
-    p->shareable = true;
-    return true;
-}
-
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-    struct pool *p;
+    struct sg_pool *p;
 
     SG_INIT();
     if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -336,10 +301,10 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
                        "cuMemPoolCreate: pools can be exported by descriptor only");
-    p = pool_new(poolProps->location.id, false, poolProps->maxSize);
+    p = sg_pool_new(poolProps->location.id, false, poolProps->maxSize);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (poolProps->handleTypes && !make_shareable(p)) {
+    if (poolProps->handleTypes && !sg_pool_share(p)) {
         sg_obj_unregister(&p->obj);
         sg_obj_put(&p->obj);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -352,7 +317,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || p->is_default)
         return CUDA_ERROR_INVALID_VALUE;
@@ -368,7 +333,7 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     (void)minBytesToKeep; /* nothing is kept that is not in use */
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -379,7 +344,7 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     uint64_t v = 0;
 
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || !value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -422,7 +387,7 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     uint64_t v = 0;
 
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || !value)
         return CUDA_ERROR_INVALID_VALUE;
@@ -460,7 +425,7 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || (count && !map))
         return CUDA_ERROR_INVALID_VALUE;
@@ -473,13 +438,16 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || map[i].location.id == p->device))
             return CUDA_ERROR_INVALID_VALUE;
     }
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->access_lock);
     for (size_t i = 0; i < count; i++) {
-        unsigned bit = 1u << map[i].location.id;
+        uint32_t bits = SG_ACCESS_OF(map[i].location.id);
 
-        p->peers = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->peers & ~bit : p->peers | bit;
+        p->access = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->access & ~bits
+                                                                  : p->access | bits;
     }
-    pthread_mutex_unlock(&p->lock);
+    /* It is for what is in use too. */
+    sg_mem_set_pool_access((uint64_t)(uintptr_t)pool, p->access);
+    pthread_mutex_unlock(&p->access_lock);
     return CUDA_SUCCESS;
 }
 
@@ -487,128 +455,14 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
                                     CUmemLocation *location)
 {
     SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(memPool, SG_T_POOL);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(memPool, SG_T_POOL);
 
     if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(location->id);
-    pthread_mutex_lock(&p->lock);
-    *flags = location->id == p->device || (p->peers & 1u << location->id)
-                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    pthread_mutex_unlock(&p->lock);
-    return CUDA_SUCCESS;
-}
-
-/* ---- pools and their memory in other processes ---- */
-
-static CUresult check_fd_type(CUmemAllocationHandleType type)
-{
-    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
-           : type <= CU_MEM_HANDLE_TYPE_NONE || type > CU_MEM_HANDLE_TYPE_FABRIC
-               ? CUDA_ERROR_INVALID_VALUE
-                                                            : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
-                                                  CUmemAllocationHandleType handleType,
-                                                  unsigned long long flags)
-{
-    CUresult r;
-    int fd;
-
-    SG_INIT();
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
-
-    if (!handle_out || !p || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_fd_type(handleType);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!p->shareable && !p->imported)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "the pool was not made with that handle type");
-    fd = p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
-    if (fd < 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *(int *)handle_out = fd;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                                    CUmemAllocationHandleType handleType,
-                                                    unsigned long long flags)
-{
-    struct sg_share_tail tail;
-    struct pool *p;
-    int fd = (int)(uintptr_t)handle;
-    CUresult r;
-
-    SG_INIT();
-    if (!pool_out || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_fd_type(handleType);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!sg_share_look(fd, tail_magic, &tail))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "not a pool that was exported");
-    p = pool_new(tail.device, false, 0);
-    if (!p)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    p->imported = true;
-    memcpy(p->id, tail.id, sizeof(p->id));
-    if (sg_share_gives_fds())
-        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    *pool_out = SG_HANDLE(CUmemoryPool, p);
-    sg_obj_put(&p->obj);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
-{
-    struct pointer data;
-    struct sg_mem_info info;
-
-    SG_INIT();
-    if (!shareData_out || !sg_mem_find(ptr, &info) || !info.async || info.base != ptr ||
-        info.freeing)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct pool *p = sg_lookup(info.pool, SG_T_POOL);
-
-    if (!p || !p->shareable)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "memory of a pool that cannot be exported");
-    memset(&data, 0, sizeof(data));
-    memcpy(data.magic, pointer_magic, sizeof(data.magic));
-    memcpy(data.id, p->id, sizeof(data.id));
-    data.size = info.size;
-    if (!sg_share_token(info.share, data.token))
-        return CUDA_ERROR_INVALID_VALUE; /* freed in this very moment */
-    memcpy(shareData_out, &data, sizeof(data));
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-                                        CUmemPoolPtrExportData *shareData)
-{
-    struct pointer data;
-    uint64_t addr;
-    CUresult r;
-
-    SG_CTX(ctx);
-    SG_AUTO struct pool *p = SG_LOOKUP(pool, SG_T_POOL);
-
-    if (!ptr_out || !shareData || !p || !p->imported)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(&data, shareData, sizeof(data));
-    if (memcmp(data.magic, pointer_magic, sizeof(data.magic)) ||
-        memcmp(data.id, p->id, sizeof(data.id)))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "not memory of that pool");
-    if (ctx->device != p->device)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    r = sg_share_import(ctx, data.token, data.size, (uint64_t)(uintptr_t)pool, &addr);
-    if (r != CUDA_SUCCESS)
-        return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r;
-    sg_pool_account((uint64_t)(uintptr_t)pool, (int64_t)data.size);
-    *ptr_out = addr;
+    pthread_mutex_lock(&p->access_lock);
+    *flags = p->access >> 2 * location->id & 3;
+    pthread_mutex_unlock(&p->access_lock);
     return CUDA_SUCCESS;
 }
 

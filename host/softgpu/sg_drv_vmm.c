@@ -37,7 +37,7 @@ struct mapping {
     struct mapping *next;
     uint64_t base, size;
     struct phys *phys; /* a reference */
-    CUmemAccess_flags access;
+    uint32_t access;   /* SG_ACCESS_*; 0: not in the table of allocations */
 };
 
 struct reservation {
@@ -389,7 +389,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         r = place_pages(ptr, size, p);
     if (r == CUDA_SUCCESS) {
         sg_obj_get(&p->obj);
-        *m = (struct mapping){mappings, ptr, size, p, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+        *m = (struct mapping){mappings, ptr, size, p, 0};
         mappings = m;
     } else {
         free(m);
@@ -429,7 +429,8 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
                 continue;
             }
             *pp = m->next;
-            sg_mem_release(m->base);
+            if (m->access)
+                sg_mem_release(m->base);
             place(m->base, m->size, MAP_FIXED);
             sg_obj_put(&m->phys->obj);
             free(m);
@@ -440,17 +441,27 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
     return r;
 }
 
-static CUresult set_access(struct mapping *m, CUmemAccess_flags access, struct sg_ctx *ctx)
+/* CU_MEM_ACCESS_FLAGS_* are the two bits of SG_ACCESS_OF: 1 to read, 3 to write too. */
+static CUresult set_access(struct mapping *m, const CUmemAccessDesc *desc, size_t count)
 {
-    if (m->access == access)
-        return CUDA_SUCCESS;
-    if (m->access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    uint32_t access = m->access;
+    CUresult r = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < count; i++)
+        access = (access & ~SG_ACCESS_OF(desc[i].location.id)) |
+                 (uint32_t)desc[i].flags << 2 * desc[i].location.id;
+    if (access == m->access)
+        return r;
+    if (!access)
         sg_mem_release(m->base);
-    m->access = access;
-    if (access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
-        return CUDA_SUCCESS;
-    return sg_mem_add_mapped(ctx, m->base, m->size,
-                             access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    else if (m->access)
+        sg_mem_set_access(m->base, access);
+    else /* not of any context: it belongs to the device and outlives them */
+        r = sg_mem_add_mapped(sg_devices[m->phys->prop.location.id].primary, m->base, m->size,
+                              access);
+    if (r == CUDA_SUCCESS)
+        m->access = access;
+    return r;
 }
 
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
@@ -475,9 +486,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     for (uint64_t at = ptr; r == CUDA_SUCCESS && at < ptr + size;) {
         struct mapping *m = mapping_at(at);
 
-        /* Not of any context: it belongs to the device and outlives them. */
-        r = set_access(m, desc[count - 1].flags,
-                       sg_devices[m->phys->prop.location.id].primary);
+        r = set_access(m, desc, count);
         at += m->size;
     }
     pthread_mutex_unlock(&lock);
@@ -497,7 +506,7 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     struct mapping *m = mapping_at(ptr);
 
     if (m) {
-        *flags = m->access;
+        *flags = m->access >> 2 * location->id & 3;
         r = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&lock);

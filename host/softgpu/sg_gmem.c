@@ -330,18 +330,27 @@ static CUresult check_props(const CUmemPoolProps *p, const CUmemAccessDesc *acce
     if ((unsigned)p->location.id >= sg_config.ndevices)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++) {
-        /* As for pools: no device reaches the memory of another. */
+        /* As for pools: the device that the memory is on reaches it in any case. */
         if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
             (unsigned)access[i].location.id >= sg_config.ndevices ||
-            (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) !=
-                (access[i].location.id == p->location.id))
+            (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+             (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+              access[i].location.id == p->location.id)))
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }
 
+/* Lets the devices named in `access` reach m, besides the one that it is on. */
 static bool keep_access(struct sg_gmem *m, const CUmemAccessDesc *access, size_t n)
 {
+    uint32_t all = SG_ACCESS_OF(m->device);
+
+    for (size_t i = 0; i < n; i++) {
+        if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            all |= SG_ACCESS_OF(access[i].location.id);
+    }
+    sg_mem_set_access(m->addr, all);
     if (!n)
         return true;
     m->access = malloc(n * sizeof(*access));
@@ -487,10 +496,12 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dpt
 
 /* ---- capture ---- */
 
-bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, CUdeviceptr *dptr,
-                      CUresult *r)
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access,
+                      CUdeviceptr *dptr, CUresult *r)
 {
+    CUmemAccessDesc peers[SG_MAX_DEVICES];
     struct sg_gmem *m = NULL;
+    size_t n = 0;
     bool captured;
 
     if (!atomic_load(&sg_captures))
@@ -503,6 +514,15 @@ bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, CUdevicep
         *r = s->front->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : may_add(g, NULL);
         if (*r == CUDA_SUCCESS)
             *r = gmem_new(g, device, bytes, &m);
+        for (unsigned d = 0; d < sg_config.ndevices; d++) {
+            if ((int)d != device && (access & SG_ACCESS_OF(d)))
+                peers[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, (int)d},
+                                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        }
+        if (*r == CUDA_SUCCESS && !keep_access(m, peers, n)) {
+            sg_gmem_put(m);
+            *r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
         if (*r == CUDA_SUCCESS) {
             uint64_t addr = m->addr;
 

@@ -248,8 +248,8 @@ bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
 /* Makes a node that allocates or frees m. False: s is not captured. Under the lock. */
 bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_gmem *m, CUresult *r);
 /* cuMemAllocAsync and cuMemFreeAsync on a captured stream. False: it is not captured. */
-bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, CUdeviceptr *dptr,
-                      CUresult *r);
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access,
+                      CUdeviceptr *dptr, CUresult *r);
 bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
 
 /* ---- the objects behind handles, in entry points ---- */

@@ -163,12 +163,22 @@ struct sg_mem_info {
     struct sg_share *share; /* its pages are shared with other processes; NULL: they are ours */
     struct sg_gmem *graph; /* of a graph's allocation node; valid under sg_graph_lock, else NULL */
     bool dormant;       /* graph: no launch has allocated it, or it was freed again */
+    uint32_t access;    /* SG_ACCESS_*, while it is not dormant */
 };
+
+/* Which devices may touch memory: two bits for each. */
+#define SG_ACCESS_ALL UINT32_MAX
+#define SG_ACCESS_READ 0x55555555u
+#define SG_ACCESS_WRITE 0xAAAAAAAAu
+#define SG_ACCESS_OF(device) (3u << 2 * (device)) /* both bits of one */
 
 CUresult sg_mem_init(void);
 /* Allocates device (or managed) memory; 2 when over the quota. align: power of two. */
 CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
-                      uint64_t pool, uint64_t *out);
+                      uint64_t *out);
+/* As above for a pool, whose handle is given, with the access rights that the pool has now. */
+CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
+                           uint64_t *out);
 /* As above for a module's variable, which cuMemFree refuses. */
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
                                uint64_t align, uint64_t *out);
@@ -176,7 +186,7 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64
  * As sg_mem_alloc() on the pages of a descriptor, which stays the caller's; share is given to
  * sg_share_end() when the memory is released. imported: it is not counted. pool 0: of no pool.
  */
-CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
+CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
                              struct sg_share *share, bool imported, int fd, uint64_t *out);
 /*
  * Gives memory of cuMemAlloc the pages of fd: move() does it, whatever is going on with the memory
@@ -194,8 +204,17 @@ CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uin
                          uint32_t flags, bool writable);
 /* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
-/* Enters memory mapped by cuMemMap, once cuMemSetAccess allows access. */
-CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, bool writable);
+/* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access);
+/* Changes who may touch the allocation that starts at base; all that is in use of a pool. */
+void sg_mem_set_access(uint64_t base, uint32_t access);
+void sg_mem_set_pool_access(uint64_t pool, uint32_t access);
+/*
+ * May a copy that this device makes touch [addr, addr+size)? False only where access was given to
+ * other devices alone (cuMemSetAccess, pools, graphs): between devices the driver copies what cuMemAlloc
+ * gave without peer access too.
+ */
+bool sg_mem_reachable(int device, uint64_t addr, uint64_t size, bool write);
 /* Takes the allocation that starts at base away and gives its memory back. False: none there. */
 bool sg_mem_release(uint64_t base);
 void sg_mem_release_owned(struct sg_ctx *ctx); /* a context's end */
@@ -266,7 +285,7 @@ void sg_share_link(struct sg_share *share);
 bool sg_share_token(const struct sg_share *share, uint8_t *token);
 /* Memory of another process, for ctx, as part of a pool (0: none); 400: no such, 205: no memory. */
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
-                         uint64_t *addr);
+                         uint32_t access, uint64_t *addr);
 
 /* ---- contexts (sg_ctx.c) ---- */
 
@@ -331,6 +350,8 @@ CUresult sg_current(struct sg_ctx **out);
 /* As sg_current() without looking at the sticky error. */
 CUresult sg_current_raw(struct sg_ctx **out);
 void sg_set_fault(struct sg_ctx *ctx, CUresult r);
+/* The work of a stream met memory that its device may not touch: the context is broken by 700. */
+CUresult sg_unreachable(struct sg_stream *s, const char *what);
 CUresult sg_see_fault(struct sg_ctx *ctx); /* makes a fault sticky; returns it or 0 */
 
 #define SG_INIT()                                                                                  \

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Device memory: one reserved range of addresses (the arena), allocations inside it with gaps
- * between them, and one sorted table of everything that kernels and copies may touch.
- *
- * The table is written under a mutex and read by executing threads without one: readers validate
- * what they read with a sequence counter, and fall back to the mutex when writers keep them from
- * it. Arena memory is never unmapped, so a racing stale access meets zeroes and not a signal.
+ * between them; who may touch what is said by sg_mem_table.c. Arena memory is never unmapped, so a
+ * racing stale access meets zeroes and not a signal.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "sg_int.h"
+#include "sg_mem_int.h"
 
 /* Where device addresses start if the kernel lets us: far from where it puts anything itself, so a
  * guest's own mappings and our device addresses do not meet. */
@@ -25,287 +22,14 @@
 #define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
 #define SG_PAGE 4096ull          /* sg_mem_init() checks that it is the system's */
-#define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and time */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
-struct rec {
-    struct sg_mem_info info;
-    uint64_t block, block_len; /* what it takes in the arena, with its gap; 0: not there */
-};
-
-struct entry {
-    uint64_t base, end;
-    uint32_t owner; /* context id, 0: every context */
-    uint32_t access; /* bit 0: readable, bit 1: writable */
-    struct rec *rec;
-};
-
-struct table {
-    struct table *retired; /* smaller tables that readers may still be looking at */
-    uint32_t cap;
-    uint32_t n;
-    struct entry e[];
-};
-
-volatile uint64_t sg_mem_generation = 1;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
-static struct table *table;
-static uint64_t sequence; /* odd while the table changes */
 static uint64_t arena, arena_len, next_id;
-static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device */
+static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device; under sg_mem_lock, as the two above */
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)
 {
     return (v + a - 1) & ~(a - 1);
-}
-
-/* ---- the table ---- */
-
-static void entry_store(struct entry *dst, const struct entry *src)
-{
-    __atomic_store_n(&dst->base, src->base, __ATOMIC_RELAXED);
-    __atomic_store_n(&dst->end, src->end, __ATOMIC_RELAXED);
-    __atomic_store_n(&dst->owner, src->owner, __ATOMIC_RELAXED);
-    __atomic_store_n(&dst->access, src->access, __ATOMIC_RELAXED);
-    dst->rec = src->rec; /* read under the mutex only */
-}
-
-static void change_begin(void)
-{
-    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static void change_end(void)
-{
-    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELEASE);
-}
-
-/* Index of the first entry whose end lies above addr. */
-static uint32_t table_search(const struct table *t, uint32_t n, uint64_t addr)
-{
-    uint32_t lo = 0, hi = n;
-
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-
-        if (__atomic_load_n(&t->e[mid].end, __ATOMIC_RELAXED) <= addr)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-static struct entry *entry_find_locked(uint64_t addr)
-{
-    uint32_t i = table_search(table, table->n, addr);
-
-    return i < table->n && table->e[i].base <= addr ? &table->e[i] : NULL;
-}
-
-static bool table_reserve_locked(void)
-{
-    struct table *grown;
-
-    if (table && table->n < table->cap)
-        return true;
-    uint32_t cap = table ? table->cap * 2 : 256;
-
-    grown = calloc(1, sizeof(*grown) + (size_t)cap * sizeof(struct entry));
-    if (!grown)
-        return false;
-    grown->cap = cap;
-    if (table) {
-        grown->n = table->n;
-        memcpy(grown->e, table->e, (size_t)table->n * sizeof(struct entry));
-        grown->retired = table;
-    }
-    __atomic_store_n(&table, grown, __ATOMIC_RELEASE);
-    return true;
-}
-
-/* False when the range overlaps one that is there, or without memory. */
-static bool table_insert_locked(const struct entry *e, bool *overlap)
-{
-    uint32_t i;
-
-    *overlap = false;
-    if (table->n >= SG_RANGES_MAX || !table_reserve_locked())
-        return false;
-    i = table_search(table, table->n, e->base);
-    if (i < table->n && table->e[i].base < e->end) {
-        *overlap = true;
-        return false;
-    }
-    change_begin();
-    for (uint32_t k = table->n; k > i; k--)
-        entry_store(&table->e[k], &table->e[k - 1]);
-    entry_store(&table->e[i], e);
-    __atomic_store_n(&table->n, table->n + 1, __ATOMIC_RELAXED);
-    change_end();
-    return true;
-}
-
-static void table_remove_locked(struct entry *e)
-{
-    uint32_t i = (uint32_t)(e - table->e);
-
-    change_begin();
-    for (uint32_t k = i; k + 1 < table->n; k++)
-        entry_store(&table->e[k], &table->e[k + 1]);
-    __atomic_store_n(&table->n, table->n - 1, __ATOMIC_RELAXED);
-    change_end();
-    __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
-}
-
-static bool is_peer(const struct sg_ctx *ctx, uint32_t owner)
-{
-    for (unsigned i = 0; i < SG_MAX_PEERS; i++)
-        if (atomic_load_explicit(&ctx->peers[i], memory_order_relaxed) == owner)
-            return true;
-    return false;
-}
-
-static bool entry_allows(const struct entry *e, const struct sg_ctx *ctx, uint64_t addr,
-                         uint64_t size, bool write)
-{
-    if (addr < e->base || addr >= e->end || size > e->end - addr)
-        return false;
-    if (e->owner && ctx && e->owner != ctx->id && !is_peer(ctx, e->owner))
-        return false;
-    return e->access & (write ? 2u : 1u);
-}
-
-static bool check_done(const struct entry *e, const struct sg_ctx *ctx, uint64_t addr,
-                       uint64_t size, bool write, uint64_t generation, struct sg_mem_range *hit)
-{
-    if (!entry_allows(e, ctx, addr, size, write))
-        return false;
-    hit->base = e->base;
-    hit->end = e->end;
-    hit->generation = generation;
-    hit->writable = e->access & 2;
-    return true;
-}
-
-bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
-{
-    const struct sg_ctx *ctx = mem;
-    struct entry copy;
-    uint64_t generation;
-    bool ok;
-
-    for (int tries = 0; tries < 64; tries++) {
-        uint64_t before = __atomic_load_n(&sequence, __ATOMIC_ACQUIRE);
-        const struct table *t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
-
-        if (before & 1) {
-            __builtin_ia32_pause();
-            continue;
-        }
-        if (!t)
-            return false;
-        generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE);
-        uint32_t n = __atomic_load_n(&t->n, __ATOMIC_RELAXED);
-
-        if (n > t->cap)
-            n = t->cap;
-        uint32_t i = table_search(t, n, addr);
-
-        memset(&copy, 0, sizeof(copy));
-        if (i < n) {
-            copy.base = __atomic_load_n(&t->e[i].base, __ATOMIC_RELAXED);
-            copy.end = __atomic_load_n(&t->e[i].end, __ATOMIC_RELAXED);
-            copy.owner = __atomic_load_n(&t->e[i].owner, __ATOMIC_RELAXED);
-            copy.access = __atomic_load_n(&t->e[i].access, __ATOMIC_RELAXED);
-        }
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&sequence, __ATOMIC_RELAXED) == before)
-            return check_done(&copy, ctx, addr, size, write, generation, hit);
-    }
-
-    pthread_mutex_lock(&lock);
-    generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE);
-    struct entry *e = table ? entry_find_locked(addr) : NULL;
-
-    ok = e && check_done(e, ctx, addr, size, write, generation, hit);
-    pthread_mutex_unlock(&lock);
-    return ok;
-}
-
-CUresult sg_mem_add_peer(struct sg_ctx *ctx, uint32_t id)
-{
-    CUresult r = CUDA_ERROR_TOO_MANY_PEERS;
-
-    pthread_mutex_lock(&lock);
-    if (is_peer(ctx, id)) {
-        r = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-    } else {
-        for (unsigned i = 0; i < SG_MAX_PEERS && r != CUDA_SUCCESS; i++) {
-            if (!atomic_load(&ctx->peers[i])) {
-                atomic_store(&ctx->peers[i], id);
-                r = CUDA_SUCCESS;
-            }
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return r;
-}
-
-bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id)
-{
-    bool found = false;
-
-    pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < SG_MAX_PEERS; i++) {
-        if (atomic_load(&ctx->peers[i]) == id) {
-            atomic_store(&ctx->peers[i], 0);
-            found = true;
-        }
-    }
-    /* What kernels remember of where they may go is no longer true. */
-    __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-bool sg_mem_find(uint64_t addr, struct sg_mem_info *out)
-{
-    struct entry *e;
-
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(addr) : NULL;
-    if (e)
-        *out = e->rec->info;
-    pthread_mutex_unlock(&lock);
-    return e != NULL;
-}
-
-bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
-{
-    bool ok = false;
-
-    pthread_mutex_lock(&lock);
-    uint32_t i = table ? table_search(table, table->n, addr) : 0;
-
-    if (table && i < table->n && table->e[i].base <= addr) {
-        const struct entry *e = &table->e[i];
-        uint64_t end = e->end;
-
-        *out = e->rec->info;
-        /* Mappings side by side are one allocation to those who use them. */
-        for (; size > end - addr && out->kind == SG_MEM_MAPPED && ++i < table->n; end = e->end) {
-            e = &table->e[i];
-            if (e->base != end || e->rec->info.kind != SG_MEM_MAPPED)
-                break;
-            out->writable &= e->rec->info.writable;
-        }
-        ok = size <= end - addr;
-    }
-    pthread_mutex_unlock(&lock);
-    return ok;
 }
 
 bool sg_mem_in_arena(uint64_t addr)
@@ -332,7 +56,7 @@ CUresult sg_mem_init(void)
 
         if (p == MAP_FAILED)
             continue;
-        if (!table_reserve_locked() || !sg_arena_init((uint64_t)(uintptr_t)p, want)) {
+        if (!sg_table_reserve() || !sg_arena_init((uint64_t)(uintptr_t)p, want)) {
             munmap(p, want);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -364,13 +88,13 @@ static void scrub(uint64_t base, uint64_t size)
     memset((void *)last, 0, base + size - last);
 }
 
-static CUresult insert(struct rec *r, uint32_t visible_to, uint32_t access)
+static CUresult insert(struct sg_rec *r, uint32_t visible_to, uint32_t access)
 {
-    struct entry e = {r->info.base, r->info.base + r->info.size, visible_to, access, r};
+    struct sg_entry e = {r->info.base, r->info.base + r->info.size, visible_to, access, r};
     bool overlap;
 
     r->info.id = ++next_id;
-    if (table_insert_locked(&e, &overlap))
+    if (sg_table_insert(&e, &overlap))
         return CUDA_SUCCESS;
     return overlap ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -388,7 +112,7 @@ static uint64_t counted(const struct sg_mem_info *info)
     return info->imported || info->graph ? 0 : align_up(info->size, SG_ALIGN);
 }
 
-static CUresult alloc_locked(struct rec *r, uint64_t align)
+static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
 {
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
     uint64_t charge = counted(&r->info);
@@ -404,7 +128,7 @@ static CUresult alloc_locked(struct rec *r, uint64_t align)
     /* Pools and managed memory belong to the device, the rest to its context. */
     rc = insert(r,
                 r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
-                r->info.dormant ? 0 : 3);
+                r->info.dormant ? 0 : r->info.access);
     if (rc != CUDA_SUCCESS) {
         sg_arena_give(r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -431,7 +155,7 @@ static bool shared_pages(uint64_t base, uint64_t size, int fd)
 static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
                       uint64_t *out)
 {
-    struct rec *r;
+    struct sg_rec *r;
     CUresult rc;
 
     if (want->size == 0 || want->size > SG_SIZE_MAX)
@@ -444,6 +168,8 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     r->info.owner = want->graph ? 0 : ctx->id; /* memory of graphs outlives contexts */
     r->info.device = ctx->device;
     r->info.writable = true;
+    if (!want->access)
+        r->info.access = SG_ACCESS_ALL;
     if (align < SG_ALIGN)
         align = SG_ALIGN;
     if (whole_pages(want) && align < SG_PAGE)
@@ -451,10 +177,10 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     if (want->size >= SG_HUGE && align < SG_HUGE)
         align = SG_HUGE; /* lets the kernel back it with huge pages */
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_mem_lock);
     rc = alloc_locked(r, align);
     if (rc == CUDA_SUCCESS && fd >= 0 && !shared_pages(r->info.base, want->size, fd)) {
-        table_remove_locked(entry_find_locked(r->info.base));
+        sg_table_remove(sg_table_find(r->info.base));
         if (own_pages(r->info.base, want->size)) /* the failed attempt may have left a hole */
             sg_arena_give(r->block, r->block_len);
         used[ctx->device] -= want->imported ? 0 : align_up(want->size, SG_ALIGN);
@@ -462,7 +188,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     }
     uint64_t left = sg_config.memory - used[ctx->device];
 
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     if (rc != CUDA_SUCCESS) {
         free(r);
         return sg_fail(rc, "out of device memory: %llu bytes asked for, %llu of %llu left",
@@ -480,11 +206,20 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
 }
 
 CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
-                      uint64_t pool, uint64_t *out)
+                      uint64_t *out)
 {
-    struct sg_mem_info want = {.size = size, .kind = kind, .pool = pool, .async = pool != 0};
+    struct sg_mem_info want = {.size = size, .kind = kind};
 
     return alloc(ctx, &want, align, -1, out);
+}
+
+CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
+                           uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool, .async = true,
+                               .access = access};
+
+    return alloc(ctx, &want, 0, -1, out);
 }
 
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
@@ -495,11 +230,11 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64
     return alloc(ctx, &want, align, -1, out);
 }
 
-CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
+CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
                              struct sg_share *share, bool imported, int fd, uint64_t *out)
 {
     struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool,
-                               .async = pool != 0, .share = share, .imported = imported};
+                               .async = pool != 0, .access = access, .share = share, .imported = imported};
 
     return alloc(ctx, &want, 0, fd, out);
 }
@@ -507,12 +242,12 @@ CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool,
 CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
                       bool (*move)(uint64_t base, uint64_t len, int fd))
 {
-    struct entry *e;
+    struct sg_entry *e;
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
 
     /* Under the lock: nobody frees it meanwhile. */
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(info->base) : NULL;
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(info->base);
     if (e && e->rec->info.id == info->id && !e->rec->info.share && !e->rec->info.graph &&
         whole_pages(&e->rec->info)) {
         rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS
@@ -520,7 +255,7 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
         if (rc == CUDA_SUCCESS)
             e->rec->info.share = share;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     return rc;
 }
 
@@ -535,7 +270,7 @@ CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_gmem *graph, uint64_t 
 
 void sg_mem_set_dormant(uint64_t base, bool dormant)
 {
-    struct entry *e;
+    struct sg_entry *e;
     uint64_t size = 0;
 
     if (!dormant && sg_config.poison) {
@@ -544,29 +279,22 @@ void sg_mem_set_dormant(uint64_t base, bool dormant)
         if (sg_mem_find(base, &info))
             memset((void *)base, 0xCD, info.size);
     }
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(base) : NULL;
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
     if (e && e->base == base && e->rec->info.graph) {
-        struct entry changed = *e;
-
-        changed.access = dormant ? 0 : 3;
         e->rec->info.dormant = dormant;
         size = e->rec->info.size;
-        change_begin();
-        entry_store(e, &changed);
-        change_end();
-        if (dormant)
-            __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
+        sg_table_set_access(e, dormant ? 0 : e->rec->info.access);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     if (dormant && size)
         scrub(base, size);
 }
 
 static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
-                    uint32_t flags, bool writable)
+                    uint32_t flags, uint32_t access)
 {
-    struct rec *r;
+    struct sg_rec *r;
     CUresult rc;
 
     if (size == 0 || base + size < base)
@@ -578,10 +306,11 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    /* what cuMemMap maps belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : ctx->id,
                                    .device = ctx->device,
-                                   .flags = flags, .writable = writable};
-    pthread_mutex_lock(&lock);
-    rc = insert(r, 0, writable ? 3 : 1);
-    pthread_mutex_unlock(&lock);
+                                   .flags = flags, .access = access,
+                                   .writable = access & SG_ACCESS_WRITE};
+    pthread_mutex_lock(&sg_mem_lock);
+    rc = insert(r, 0, access);
+    pthread_mutex_unlock(&sg_mem_lock);
     if (rc != CUDA_SUCCESS)
         free(r);
     return rc;
@@ -590,16 +319,17 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
                          uint32_t flags, bool writable)
 {
-    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable);
+    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags,
+               writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
 }
 
-CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, bool writable)
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)
 {
-    return add(ctx, SG_MEM_MAPPED, base, size, 0, writable);
+    return add(ctx, SG_MEM_MAPPED, base, size, 0, access);
 }
 
 /* Gives the memory behind a removed record back. Needs no lock except for arena and quota. */
-static void rec_free(struct rec *r)
+static void rec_free(struct sg_rec *r)
 {
     if (r->block_len) {
         bool usable = true;
@@ -610,11 +340,11 @@ static void rec_free(struct rec *r)
         } else {
             scrub(r->info.base, r->info.size);
         }
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&sg_mem_lock);
         if (usable)
             sg_arena_give(r->block, r->block_len);
         used[r->info.device] -= counted(&r->info);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&sg_mem_lock);
     } else if (r->info.kind == SG_MEM_HOST) {
         munmap((void *)r->info.base,
                align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
@@ -624,16 +354,16 @@ static void rec_free(struct rec *r)
 
 bool sg_mem_release(uint64_t base)
 {
-    struct entry *e;
-    struct rec *r = NULL;
+    struct sg_entry *e;
+    struct sg_rec *r = NULL;
 
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(base) : NULL;
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
     if (e && e->base == base) {
         r = e->rec;
-        table_remove_locked(e);
+        sg_table_remove(e);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     if (r)
         rec_free(r);
     return r != NULL;
@@ -642,16 +372,18 @@ bool sg_mem_release(uint64_t base)
 void sg_mem_release_owned(struct sg_ctx *ctx)
 {
     for (;;) {
-        struct rec *r = NULL;
+        struct sg_rec *r = NULL;
 
-        pthread_mutex_lock(&lock);
-        for (uint32_t i = 0; table && i < table->n && !r; i++) {
-            if (table->e[i].rec->info.ctx == ctx && table->e[i].rec->info.owner == ctx->id) {
-                r = table->e[i].rec;
-                table_remove_locked(&table->e[i]);
+        pthread_mutex_lock(&sg_mem_lock);
+        struct sg_entry *e;
+
+        for (uint32_t i = 0; !r && (e = sg_table_at(i)) != NULL; i++) {
+            if (e->rec->info.ctx == ctx && e->rec->info.owner == ctx->id) {
+                r = e->rec;
+                sg_table_remove(e);
             }
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&sg_mem_lock);
         if (!r)
             return;
         rec_free(r);
@@ -660,29 +392,29 @@ void sg_mem_release_owned(struct sg_ctx *ctx)
 
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_mem_lock);
     *total_bytes = sg_config.memory;
     *free_bytes = sg_config.memory - used[device];
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
 }
 
 bool sg_mem_charge(int device, uint64_t size)
 {
     bool ok;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_mem_lock);
     ok = size <= sg_config.memory - used[device];
     if (ok)
         used[device] += size;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     return ok;
 }
 
 void sg_mem_uncharge(int device, uint64_t size)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sg_mem_lock);
     used[device] -= size;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
 }
 
 bool sg_host_mapped(uint64_t addr, uint64_t size)
@@ -697,27 +429,27 @@ bool sg_host_mapped(uint64_t addr, uint64_t size)
 
 bool sg_mem_begin_free(uint64_t base)
 {
-    struct entry *e;
+    struct sg_entry *e;
     bool ok;
 
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(base) : NULL;
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
     ok = e && e->base == base && !e->rec->info.freeing && !e->rec->info.internal &&
          (e->rec->info.async ||
           (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
     if (ok)
         e->rec->info.freeing = true;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
     return ok;
 }
 
 void sg_mem_set_sync(uint64_t addr, bool on)
 {
-    struct entry *e;
+    struct sg_entry *e;
 
-    pthread_mutex_lock(&lock);
-    e = table ? entry_find_locked(addr) : NULL;
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(addr);
     if (e)
         e->rec->info.sync_memops = on;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sg_mem_lock);
 }

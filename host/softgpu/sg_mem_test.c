@@ -35,7 +35,7 @@ static uint64_t take(struct sg_ctx *c, uint64_t size)
 {
     uint64_t a = 0;
 
-    assert_int_equal(sg_mem_alloc(c, SG_MEM_DEVICE, size, 0, 0, &a), CUDA_SUCCESS);
+    assert_int_equal(sg_mem_alloc(c, SG_MEM_DEVICE, size, 0, &a), CUDA_SUCCESS);
     return a;
 }
 
@@ -96,7 +96,7 @@ static void test_contexts_are_apart(void **state)
     (void)state;
     assert_true(sg_mem_check(&ctx_a, a, 4, true, &hit));
     assert_false(sg_mem_check(&ctx_b, a, 4, true, &hit));
-    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_MANAGED, 64, 0, 0, &m), CUDA_SUCCESS);
+    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_MANAGED, 64, 0, &m), CUDA_SUCCESS);
     assert_true(sg_mem_check(&ctx_b, m, 4, true, &hit));
     sg_mem_release_owned(&ctx_a);
     assert_false(sg_mem_check(&ctx_a, a, 4, true, &hit));
@@ -125,21 +125,21 @@ static void test_quota(void **state)
     assert_int_equal(total, 64 << 20);
     assert_int_equal(f0, total);
     a = take(&ctx_a, 40 << 20);
-    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 25 << 20, 0, 0, &c),
+    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 25 << 20, 0, &c),
                      CUDA_ERROR_OUT_OF_MEMORY);
     b = take(&ctx_a, 24 << 20); /* exactly what is left */
     sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, 0);
-    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 1, 0, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 1, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(sg_mem_release(a));
     c = take(&ctx_a, 25 << 20); /* the failure was not for ever */
     assert_true(sg_mem_release(b));
     assert_true(sg_mem_release(c));
     sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, f0);
-    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, UINT64_MAX, 0, 0, &c),
+    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, UINT64_MAX, 0, &c),
                      CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 0, 0, 0, &c), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_mem_alloc(&ctx_a, SG_MEM_DEVICE, 0, 0, &c), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_host_ranges(void **state)

@@ -255,8 +255,9 @@ enum vgp_call {
     VGP_vgpMemPoolImport = 0x0914,
     VGP_vgpMemPoolExportPointer = 0x0915,
     VGP_vgpMemPoolImportPointer = 0x0916,
+    VGP_vgpCopyPeer = 0x0a70,
 };
-#define VGP_CALL_LIMIT 0x0917u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a71u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -3991,5 +3992,34 @@ struct vgp_ret_vgpMemPoolImportPointer {
 _Static_assert(sizeof(struct vgp_ret_vgpMemPoolImportPointer) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, dptr) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, size) == 8, "wire layout");
+
+/* vgpCopyPeer: sync */
+struct vgp_args_vgpCopyPeer {
+    uint64_t dst;
+    uint64_t dstPitch;
+    uint64_t dstHeight;
+    uint64_t src;
+    uint64_t srcPitch;
+    uint64_t srcHeight;
+    uint64_t dstContext;
+    uint64_t srcContext;
+    uint64_t widthBytes;
+    uint64_t height;
+    uint64_t depth;
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpCopyPeer) == 96, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, dst) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, dstPitch) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, dstHeight) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, src) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, srcPitch) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, srcHeight) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, dstContext) == 48, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, srcContext) == 56, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, widthBytes) == 64, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, height) == 72, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, depth) == 80, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, stream) == 88, "wire layout");
 
 #endif

@@ -1634,6 +1634,20 @@ static const struct vgp_field out_vgpMemPoolImportPointer[] = {
     {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
 };
+static const struct vgp_field in_vgpCopyPeer[] = {
+    {"dst", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
+    {"dstPitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"dstHeight", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+    {"src", VGP_FORM_FIXED, VGP_MEANS_ADDR, 24, 8, 0},
+    {"srcPitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 32, 8, 0},
+    {"srcHeight", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+    {"dstContext", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 48, 8, 0},
+    {"srcContext", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 56, 8, 0},
+    {"widthBytes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 64, 8, 0},
+    {"height", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 72, 8, 0},
+    {"depth", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 80, 8, 0},
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 88, 8, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -1880,6 +1894,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0914, "vgpMemPoolImport", in_vgpMemPoolImport, 2, NULL, 0, 16, 0},
     {0x0915, "vgpMemPoolExportPointer", in_vgpMemPoolExportPointer, 1, out_vgpMemPoolExportPointer, 1, 8, 8},
     {0x0916, "vgpMemPoolImportPointer", in_vgpMemPoolImportPointer, 2, out_vgpMemPoolImportPointer, 2, 16, 16},
+    {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -7207,3 +7207,34 @@ CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, u
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpCopyPeer, (uint32_t)(96), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpCopyPeer *a = s->args;
+    a->dst = (uint64_t)dst;
+    a->dstPitch = (uint64_t)dstPitch;
+    a->dstHeight = (uint64_t)dstHeight;
+    a->src = (uint64_t)src;
+    a->srcPitch = (uint64_t)srcPitch;
+    a->srcHeight = (uint64_t)srcHeight;
+    a->dstContext = (uint64_t)(uintptr_t)dstContext;
+    a->srcContext = (uint64_t)(uintptr_t)srcContext;
+    a->widthBytes = (uint64_t)widthBytes;
+    a->height = (uint64_t)height;
+    a->depth = (uint64_t)depth;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}

@@ -264,5 +264,6 @@ CUresult vgp_call_vgpMemPoolExport(CUmemoryPool pool, uint8_t *token, uint32_t *
 CUresult vgp_call_vgpMemPoolImport(const void *token, uint32_t token_len, CUmemoryPool pool);
 CUresult vgp_call_vgpMemPoolExportPointer(CUdeviceptr dptr, uint8_t *data, uint32_t *data_len);
 CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, uint32_t data_len, uint64_t *dptr, uint64_t *size);
+CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
 
 #endif

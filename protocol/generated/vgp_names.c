@@ -9,7 +9,7 @@
 #include "vgp_calls.h"
 #include "vgp_ring.h"
 
-_Static_assert(1 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
+_Static_assert(2 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
 
 const char *vgp_call_name(uint16_t call)
 {
@@ -258,6 +258,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMemPoolImport: return "vgpMemPoolImport";
     case VGP_vgpMemPoolExportPointer: return "vgpMemPoolExportPointer";
     case VGP_vgpMemPoolImportPointer: return "vgpMemPoolImportPointer";
+    case VGP_vgpCopyPeer: return "vgpCopyPeer";
     default: return NULL;
     }
 }
@@ -408,6 +409,7 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMemPoolImport] = 1,
         [VGP_vgpMemPoolExportPointer] = 1,
         [VGP_vgpMemPoolImportPointer] = 1,
+        [VGP_vgpCopyPeer] = 2,
         [VGP_CALL_LIMIT] = 0,
     };
 
@@ -659,5 +661,6 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0914, "vgpMemPoolImport", "sync", 16, 48, 0, 0},
     {0x0915, "vgpMemPoolExportPointer", "sync", 8, 8, 8, 72},
     {0x0916, "vgpMemPoolImportPointer", "sync", 16, 80, 16, 16},
+    {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

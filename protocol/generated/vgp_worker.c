@@ -4963,6 +4963,16 @@ static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpCopyPeer(struct vgb_call *c)
+{
+    const struct vgp_args_vgpCopyPeer *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(96))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(96));
+    CUresult r = vgb_do_vgpCopyPeer(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -5208,6 +5218,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMemPoolImport] = {"vgpMemPoolImport", handle_vgpMemPoolImport, 16, 48, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolExportPointer] = {"vgpMemPoolExportPointer", handle_vgpMemPoolExportPointer, 8, 8, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolImportPointer] = {"vgpMemPoolImportPointer", handle_vgpMemPoolImportPointer, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY, 1},
+    [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY, 2},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
@@ -5416,12 +5427,14 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemUnmap = (__typeof__(p->cuMemUnmap))find(ctx, "cuMemUnmap")) != NULL;
     n += (p->cuMemcpy2DAsync_v2 = (__typeof__(p->cuMemcpy2DAsync_v2))find(ctx, "cuMemcpy2DAsync_v2")) != NULL;
     n += (p->cuMemcpy3DAsync_v2 = (__typeof__(p->cuMemcpy3DAsync_v2))find(ctx, "cuMemcpy3DAsync_v2")) != NULL;
+    n += (p->cuMemcpy3DPeerAsync = (__typeof__(p->cuMemcpy3DPeerAsync))find(ctx, "cuMemcpy3DPeerAsync")) != NULL;
     n += (p->cuMemcpyAsync = (__typeof__(p->cuMemcpyAsync))find(ctx, "cuMemcpyAsync")) != NULL;
     n += (p->cuMemcpyDtoDAsync_v2 = (__typeof__(p->cuMemcpyDtoDAsync_v2))find(ctx, "cuMemcpyDtoDAsync_v2")) != NULL;
     n += (p->cuMemcpyDtoHAsync_v2 = (__typeof__(p->cuMemcpyDtoHAsync_v2))find(ctx, "cuMemcpyDtoHAsync_v2")) != NULL;
     n += (p->cuMemcpyDtoH_v2 = (__typeof__(p->cuMemcpyDtoH_v2))find(ctx, "cuMemcpyDtoH_v2")) != NULL;
     n += (p->cuMemcpyHtoDAsync_v2 = (__typeof__(p->cuMemcpyHtoDAsync_v2))find(ctx, "cuMemcpyHtoDAsync_v2")) != NULL;
     n += (p->cuMemcpyHtoD_v2 = (__typeof__(p->cuMemcpyHtoD_v2))find(ctx, "cuMemcpyHtoD_v2")) != NULL;
+    n += (p->cuMemcpyPeerAsync = (__typeof__(p->cuMemcpyPeerAsync))find(ctx, "cuMemcpyPeerAsync")) != NULL;
     n += (p->cuMemsetD16Async = (__typeof__(p->cuMemsetD16Async))find(ctx, "cuMemsetD16Async")) != NULL;
     n += (p->cuMemsetD16_v2 = (__typeof__(p->cuMemsetD16_v2))find(ctx, "cuMemsetD16_v2")) != NULL;
     n += (p->cuMemsetD2D16Async = (__typeof__(p->cuMemsetD2D16Async))find(ctx, "cuMemsetD2D16Async")) != NULL;

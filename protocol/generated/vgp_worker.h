@@ -209,12 +209,14 @@ struct vgp_provider {
     __typeof__(&cuMemUnmap) cuMemUnmap;
     __typeof__(&cuMemcpy2DAsync_v2) cuMemcpy2DAsync_v2;
     __typeof__(&cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2;
+    __typeof__(&cuMemcpy3DPeerAsync) cuMemcpy3DPeerAsync;
     __typeof__(&cuMemcpyAsync) cuMemcpyAsync;
     __typeof__(&cuMemcpyDtoDAsync_v2) cuMemcpyDtoDAsync_v2;
     __typeof__(&cuMemcpyDtoHAsync_v2) cuMemcpyDtoHAsync_v2;
     __typeof__(&cuMemcpyDtoH_v2) cuMemcpyDtoH_v2;
     __typeof__(&cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2;
     __typeof__(&cuMemcpyHtoD_v2) cuMemcpyHtoD_v2;
+    __typeof__(&cuMemcpyPeerAsync) cuMemcpyPeerAsync;
     __typeof__(&cuMemsetD16Async) cuMemsetD16Async;
     __typeof__(&cuMemsetD16_v2) cuMemsetD16_v2;
     __typeof__(&cuMemsetD2D16Async) cuMemsetD2D16Async;
@@ -559,5 +561,6 @@ struct vgp_outs_vgpMemPoolExportPointer {
 };
 CUresult vgb_do_vgpMemPoolExportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolExportPointer *a, struct vgp_ret_vgpMemPoolExportPointer *r, struct vgp_outs_vgpMemPoolExportPointer *o);
 CUresult vgb_do_vgpMemPoolImportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolImportPointer *a, const void *data, struct vgp_ret_vgpMemPoolImportPointer *r);
+CUresult vgb_do_vgpCopyPeer(struct vgb_call *c, const struct vgp_args_vgpCopyPeer *a);
 
 #endif

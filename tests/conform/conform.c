@@ -331,6 +331,7 @@ int main(int argc, char **argv)
                         "  --alone  every case in a process of its own\n"
                         "  CONFORM_LIMIT  seconds that one case may take (60)\n"
                         "  CONFORM_ALARM=1 a signal every millisecond\n"
+                        "  CONFORM_DEVICES=2 the cases that need two devices instead of the others\n"
                         "  CONFORM_REAL=1 a physical GPU's own driver: leaves out what is undefined there\n");
         return strcmp(argv[1], "--help") ? 2 : 0;
     }
@@ -340,7 +341,8 @@ int main(int argc, char **argv)
     if (!index)
         return 2;
     for (size_t i = 0; i < n_cases(); i++)
-        if (wanted(__start_cf_cases[i]->name, argc - first, argv + first))
+        if (wanted(__start_cf_cases[i]->name, argc - first, argv + first) &&
+            !(__start_cf_cases[i]->flags & CF_TWO) == !getenv("CONFORM_DEVICES"))
             index[n++] = (uint32_t)i;
     for (size_t i = 0; i < n;) {
         size_t k = 1;

@@ -20,6 +20,7 @@
 enum cf_flags {
     CF_CTX = 1 << 0,   /* cuInit, primary context of device 0 retained and current */
     CF_ALONE = 1 << 1, /* a process of its own (sticky errors, no cuInit yet, fork, exit) */
+    CF_TWO = 1 << 3,   /* needs two devices: left out unless CONFORM_DEVICES is set, which runs it alone */
     CF_UB = 1 << 2,    /* undefined on a physical GPU's own driver: not run there (CONFORM_REAL=1) */
 };
 

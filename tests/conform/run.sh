@@ -214,6 +214,11 @@ case $ways in
 esac
 for way in $ways; do
     one conform $way "$build/conform"
+    if [ "$gpu" = soft ]; then # the cases that need a second device
+        export VGPU_SOFT_CC=8.0,8.0 CONFORM_DEVICES=2
+        one two_devices $way "$build/conform"
+        unset VGPU_SOFT_CC CONFORM_DEVICES
+    fi
     one dlclose $way "$build/conform_dl"
     if [ $way = direct ] && [ "$gpu" = soft ]; then
         not_run "runtime API on the software GPU alone" \
@@ -227,7 +232,7 @@ for way in $ways; do
     one rt_many $way "$build/conform_rt_many" "$build"
     one rt_many_busy $way "$build/conform_rt_many" "$build" --busy
 done
-for name in conform rt_dynamic rt_static rt_ptds rt_sticky rt_many rt_many_busy dlclose; do
+for name in conform two_devices rt_dynamic rt_static rt_ptds rt_sticky rt_many rt_many_busy dlclose; do
     compare $name
 done
 case $ways in

@@ -304,7 +304,9 @@ CUresult vcu_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
     CUDA_MEMCPY3D plain;
     CUresult res = peer_3d("cuMemcpy3DPeer", pCopy, &plain);
 
-    return res == CUDA_SUCCESS ? vcu_cuMemcpy3D_v2(&plain) : res;
+    return res != CUDA_SUCCESS ? res
+                               : vcu_copy_3d("cuMemcpy3DPeer", &plain, pCopy->dstContext,
+                                             pCopy->srcContext, NULL, false);
 }
 
 CUresult vcu_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
@@ -312,5 +314,7 @@ CUresult vcu_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStre
     CUDA_MEMCPY3D plain;
     CUresult res = peer_3d("cuMemcpy3DPeerAsync", pCopy, &plain);
 
-    return res == CUDA_SUCCESS ? vcu_cuMemcpy3DAsync_v2(&plain, hStream) : res;
+    return res != CUDA_SUCCESS ? res
+                               : vcu_copy_3d("cuMemcpy3DPeerAsync", &plain, pCopy->dstContext,
+                                             pCopy->srcContext, hStream, true);
 }

@@ -87,12 +87,30 @@ void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, ui
 }
 
 /* The whole copy as one record. */
+/* Has a side of a copy between contexts another device than the current one? Which device reaches
+   memory is told to the worker then. */
+static bool crosses(const struct vcu_copy *c)
+{
+    const struct vcu_context *current = vcu_context_find(NULL);
+    const struct vcu_context *dst = vcu_context_find(c->dst_context);
+    const struct vcu_context *src = vcu_context_find(c->src_context);
+
+    return vcu.worker_minor >= 2 && !c->dst.array && !c->src.array && current != NULL &&
+           dst != NULL && src != NULL &&
+           (dst->device != current->device || src->device != current->device);
+}
+
 static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind,
                            uint32_t when)
 {
     struct vgp_submit s;
     CUresult res;
 
+    if (c->dst_context != NULL && c->src_context != NULL && dst_kind == VGP_COPY_DEVICE &&
+        src_kind == VGP_COPY_DEVICE && crosses(c))
+        return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr,
+                                    c->src.pitch, c->src.height, c->dst_context, c->src_context,
+                                    c->width, c->height, c->depth, c->stream);
     if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
         when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
     res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,

@@ -25,6 +25,7 @@ struct vcu_copy {
     uint64_t height, depth; /* rows, planes */
     CUstream stream;
     bool async;
+    CUcontext dst_context, src_context; /* of copies between contexts; else NULL */
 };
 
 /* A side as the wire has it: kind, and what stands for pitch and height of byte x of row y of plane z. */
@@ -50,6 +51,9 @@ CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool s
 /* The same with two addresses of either sort: what is no device memory that we know is host memory. */
 CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
                           bool async);
+/* A 3D copy; the contexts are NULL, or those of its sides. */
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
+                     CUcontext src_context, CUstream stream, bool async);
 /* Checks and runs a copy; context and stream are checked here. */
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
 /* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes

@@ -65,7 +65,8 @@ CUresult vcu_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, C
     return vcu_copy_unified("cuMemcpyAsync", dst, src, ByteCount, hStream, true);
 }
 
-/* One worker has all devices of the process in one address space: a peer copy is a device copy. */
+/* One worker has all devices of the process in one address space: inside of one device a peer copy is
+   a device copy. */
 static CUresult peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                      CUcontext src_context, size_t n, CUstream stream, bool async)
 {
@@ -75,7 +76,13 @@ static CUresult peer(const char *call, CUdeviceptr dst, CUcontext dst_context, C
         return res;
     if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
-    return vcu_copy_linear(call, true, dst, true, src, n, stream, async);
+    struct vcu_copy c = { .dst = { .device = true, .addr = dst, .pitch = n, .height = 1 },
+                          .src = { .device = true, .addr = src, .pitch = n, .height = 1 },
+                          .width = n, .height = 1, .depth = 1,
+                          .stream = vcu_stream(stream), .async = async,
+                          .dst_context = dst_context, .src_context = src_context };
+
+    return vcu_copy_run(call, &c);
 }
 
 CUresult vcu_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
@@ -227,9 +234,11 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUstream stream, bool async)
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
+                     CUcontext src_context, CUstream stream, bool async)
 {
-    struct vcu_copy c = { .stream = vcu_stream(stream), .async = async };
+    struct vcu_copy c = { .stream = vcu_stream(stream), .async = async,
+                          .dst_context = dst_context, .src_context = src_context };
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -243,12 +252,12 @@ static CUresult copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUstream strea
 
 CUresult vcu_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
-    return copy_3d("cuMemcpy3D", pCopy, NULL, false);
+    return vcu_copy_3d("cuMemcpy3D", pCopy, NULL, NULL, NULL, false);
 }
 
 CUresult vcu_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    return copy_3d("cuMemcpy3DAsync", pCopy, hStream, true);
+    return vcu_copy_3d("cuMemcpy3DAsync", pCopy, NULL, NULL, hStream, true);
 }
 
 /* ---- one row of an array ---------------------------------------------------------------------- */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of everything that kernels and copies may touch (sg_mem_table.c), as sg_mem.c sees it.
+ * What it holds changes under sg_mem_lock only; all functions here are called with it held.
+ */
+#ifndef SG_MEM_INT_H
+#define SG_MEM_INT_H
+
+#include "sg_int.h"
+
+struct sg_rec {
+    struct sg_mem_info info;
+    uint64_t block, block_len; /* what it takes in the arena, with its gap; 0: not there */
+};
+
+struct sg_entry {
+    uint64_t base, end;
+    uint32_t owner; /* context id, 0: every context */
+    uint32_t access; /* SG_ACCESS_*; 0: nobody, for now */
+    struct sg_rec *rec;
+};
+
+extern pthread_mutex_t sg_mem_lock;
+
+/* The entry around addr, or NULL; good until the table changes. NULL before the first insertion. */
+struct sg_entry *sg_table_find(uint64_t addr);
+/* The entry with that index in order of addresses, or NULL behind the last one. */
+struct sg_entry *sg_table_at(uint32_t i);
+/* Makes room for one entry more; false without memory. */
+bool sg_table_reserve(void);
+/* False when the range overlaps one that is there (*overlap), or without memory. */
+bool sg_table_insert(const struct sg_entry *e, bool *overlap);
+void sg_table_remove(struct sg_entry *e);
+/* Who may touch it from now on: SG_ACCESS_*. */
+void sg_table_set_access(struct sg_entry *e, uint32_t access);
+
+#endif
