@@ -168,13 +168,15 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
 }
 
-/* Values that are the same in every block (sg_ptx_hoist.c). */
-static void warp_hoisted(struct sg_warp *w, const struct sg_code *code)
+/* Values that are the same in every block, or every block of a row (sg_ptx_hoist.c). */
+static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 {
     w->alive = SG_FULL;
     sg_warp_set_mask(w, SG_FULL);
-    for (uint32_t i = 0; i < code->nhoisted; i++)
-        code->hoisted[i].fn(w, &code->hoisted[i]);
+    if (a->native)
+        a->native(w, a->insns);
+    for (uint32_t i = 0; i < a->n && !a->native; i++)
+        a->insns[i].fn(w, &a->insns[i]);
 }
 
 /* fresh: the dimensions in which the block is not where the last one was, one bit each. */
@@ -183,6 +185,11 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
     uint32_t first = w->index * SG_LANES;
     uint32_t n = c->nthreads - first;
 
+    for (uint32_t k = 0; k < 3; k++)
+        if (fresh >> k & 1)
+            fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
+    if ((fresh & 6) && c->code->ahead[SG_AHEAD_ROW].n)
+        warp_ahead(w, &c->code->ahead[SG_AHEAD_ROW]);
     w->alive = n >= SG_LANES ? SG_FULL : (1u << n) - 1;
     w->ngroups = 0;
     w->cluster_in = 0;
@@ -196,9 +203,6 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
         memset(w->sp, 0, sizeof(w->sp));
     fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
     fill(w, c->code, SG_SR_TOP, c->local_bytes);
-    for (uint32_t k = 0; k < 3; k++)
-        if (fresh >> k & 1)
-            fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
 }
 
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
@@ -255,7 +259,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
             tid[2]++;
         }
         warp_sregs(w, c, run);
-        warp_hoisted(w, code);
+        warp_ahead(w, &code->ahead[SG_AHEAD_LAUNCH]);
     }
 }
 

@@ -238,8 +238,7 @@ static void block(struct jit *j, u32 first)
         sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
 }
 
-/* The way in for the interpreter. */
-static void outside(struct jit *j, u32 i)
+static void enter(struct jit *j)
 {
     static const u8 push[] = {0x55, 0x53, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
     struct buf *b = B(j);
@@ -251,6 +250,14 @@ static void outside(struct jit *j, u32 i)
     alu_mem(b, true, 0x8b, G_POOL, G_WARP, offsetof(struct sg_warp, base) + 8);
     alu_mem(b, true, 0x8b, G_CTA, G_WARP, offsetof(struct sg_warp, cta));
     mov_imm64(b, G_GEN, (u64)(uintptr_t)&sg_mem_generation);
+}
+
+/* The way in for the interpreter. */
+static void outside(struct jit *j, u32 i)
+{
+    struct buf *b = B(j);
+
+    enter(j);
     rex(b, false, 0, G_WARP);
     put8(b, 0x83); /* cmp dword [w + mask], -1 */
     mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
@@ -295,6 +302,34 @@ static void emit_stub(struct jit *j, const struct stub *s)
     patch(b, jmp(b), s->back);
 }
 
+/* What is run before blocks are, as a function of its own. Returns where it begins. */
+static size_t ahead(struct jit *j, const struct sg_ahead *a)
+{
+    static const u8 none[] = {0x31, 0xc0}; /* xor eax, eax: SG_NEXT */
+    const size_t at = j->b.n;
+    struct sg_code *c = j->code, list = *c;
+    u8 *kill = j->kill;
+
+    list.insns = a->insns;
+    list.ninsns = a->n;
+    j->kill = calloc((size_t)a->n + 1, 1); /* all that it gives is wanted */
+    j->b.failed |= !j->kill;
+    j->code = &list;
+    j->masked = JIT_ALL;
+    enter(j);
+    sg_jv_forget(j);
+    for (u32 i = 0; i < a->n && !j->b.failed;)
+        i += sg_jit_insn(j, i);
+    sg_jv_flush(j);
+    for (size_t k = 0; k < sizeof(none); k++)
+        put8(B(j), none[k]);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_EXIT);
+    free(j->kill);
+    j->kill = kill;
+    j->code = c;
+    return at;
+}
+
 /* ---- a kernel ---- */
 
 static void compile(struct jit *j)
@@ -315,6 +350,8 @@ static void compile(struct jit *j)
             block(j, i);
         }
     }
+    for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
+        j->ahead[k] = c->ahead[k].n ? ahead(j, &c->ahead[k]) + 1 : 0;
     for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
         emit_stub(j, &j->stubs[k]);
     end = j->b.n;
@@ -352,6 +389,8 @@ void sg_jit_compile(struct sg_code *c)
     if (at) {
         c->jit = at;
         c->jit_bytes = j.b.n;
+        for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+            c->ahead[k].native = j.ahead[k] ? (sg_fn)(uintptr_t)(at + j.ahead[k] - 1) : NULL;
         for (u32 i = 0; i < c->ninsns; i++) {
             c->handlers[i] = c->insns[i].fn;
             if (j.outside[i])
@@ -378,6 +417,8 @@ void sg_jit_free(struct sg_code *c)
     free(c->handlers);
     free(c->fields);
     c->jit = NULL;
+    for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+        c->ahead[k].native = NULL;
     c->handlers = NULL;
     c->fields = NULL;
 }

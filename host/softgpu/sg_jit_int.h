@@ -68,6 +68,7 @@ struct jit {
     u32 clock;
     u8 *leader;      /* of each instruction */
     size_t *entry[JIT_VERSIONS]; /* of each block */
+    size_t ahead[SG_AHEAD_COUNT]; /* + 1; 0: none */
     size_t *outside; /* where the interpreter enters */
     u8 *kill;        /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
     struct stub *stubs;

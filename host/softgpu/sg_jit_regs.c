@@ -41,7 +41,7 @@ void sg_jv_store(struct jit *j, u32 v, u32 key)
     const bool wide = key < j->code->slots32;
     struct vop o = MOV_STORE;
 
-    if (key < j->code->slots_begin) { /* one value of the block, for every lane */
+    if (sg_jit_flat(j, key)) { /* one value of the block, for every lane */
         for (u32 h = 0; h < 2u * j->code->flat[key >> 7]; h++)
             evm(B(j), o, v, 0, G_REGS, (s32)(key + 64 * h), 64, 0, 0);
         return;

@@ -211,6 +211,14 @@ struct sg_data_reloc {
     uint32_t var;
 };
 
+/* Instructions that are run before blocks are, for each warp (sg_ptx_hoist.c). */
+enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once a launch; once for each %ctaid.y and .z */
+struct sg_ahead {
+    struct sg_insn *insns;
+    uint32_t n;
+    sg_fn native; /* all of them; NULL: none */
+};
+
 /* A decoded kernel. */
 struct sg_code {
     const char *name;
@@ -232,9 +240,9 @@ struct sg_code {
     uint32_t num_regs;
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
-    struct sg_insn *hoisted; /* run once for each warp of a launch (sg_ptx_hoist.c) */
+    struct sg_ahead ahead[SG_AHEAD_COUNT];
     bool zero_regs; /* some register may be read before it is set */
-    uint32_t nhoisted, hoisted_regs; /* registers of 32 bits that they fill */
+    uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */
     /* for native code (sg_jit.h) */
     uint8_t *flat; /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
                     * that is the same in every lane; 0: none. NULL: no such */

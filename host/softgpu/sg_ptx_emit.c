@@ -372,7 +372,8 @@ void sg_code_free(struct sg_code *c)
     free(c->relocs);
     free(c->targets);
     free(c->calls);
-    free(c->hoisted);
+    for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
+        free(c->ahead[k].insns);
     free(c->flat);
     sg_jit_free(c);
     memset(c, 0, sizeof(*c));

@@ -3,10 +3,10 @@
  * Values that do not change while blocks come and go. What is set once, by an operation that does nothing
  * else, from constants, parameters and special registers other than the block's number, is the same in
  * every block that a warp runs in a launch: it is computed once for each warp (sg_exec_block.c), not once
- * for each block. Half of the instructions of a small block are such. They get slots of their own, beside
+ * for each block; with %ctaid.y and .z, once for each row of blocks, which are run one behind the other. Half of the instructions of a small block are such. They get slots of their own, beside
  * those of special registers, which nothing else is put into.
  *
- * What depends on the block's number too, and is the same in every lane, stays where it is, but gets a slot
+ * What depends on %ctaid.x too, and is the same in every lane, stays where it is, but gets a slot
  * of its own and is always written for every lane: native code needs one part of it only. It may be set in
  * several places, where no branch stands before them that lanes take in different ways.
  */
@@ -20,8 +20,9 @@
 #define SEEN 256u
 #define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
-enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_BLOCK, ALIAS, ONE_OF };
-/* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that
+enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
+/* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_ROW: by %ctaid.y and .z;
+ * OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that
  * only gives another name */
 
 #define MANY UINT32_MAX
@@ -39,7 +40,7 @@ struct hoist {
     uint8_t *state; /* of each register */
     uint8_t *kind;  /* of each instruction */
     uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
-    uint32_t nhoisted, nblock;
+    uint32_t nblock;
     sg_fn mov32, mov64;
     struct {
         sg_fn fn;
@@ -137,7 +138,8 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
         r = sreg_at(c, op & ~SG_OPND_FIXED);
         *flat = sreg_flat(r);
         return r == SG_SR_FRAME || r == SG_SR_TOP ? VARIES
-               : r >= SG_SR_CTAID_X && r <= SG_SR_CTAID_Z ? OF_BLOCK : HOISTED;
+               : r == SG_SR_CTAID_X ? OF_BLOCK
+               : r == SG_SR_CTAID_Y || r == SG_SR_CTAID_Z ? OF_ROW : HOISTED;
     }
     *flat = h->even[op] || (h->slot[op] && *flat_at(c, h->slot[op]));
     return h->state[op];
@@ -345,6 +347,11 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
     return true;
 }
 
+static void add(struct sg_ahead *a, const struct sg_insn *in)
+{
+    a->insns[a->n++] = *in;
+}
+
 static void find(struct hoist *h)
 {
     const sg_fn fpmode = sg_op_find("fpmode"), pif = sg_op_find("pred.if"), pnot = sg_op_find("pred.not");
@@ -366,8 +373,8 @@ static void find(struct hoist *h)
                 changed = true;
             } else if (!h->kind[i] && look_at(h, i, blocks)) {
                 changed = true;
-                if (h->kind[i] == HOISTED)
-                    h->d->code->hoisted[h->nhoisted++] = *in;
+                if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW)
+                    add(&h->d->code->ahead[h->kind[i] == OF_ROW], in);
             }
         }
     }
@@ -406,7 +413,7 @@ static int compact(struct hoist *h)
     }
     for (uint32_t i = 0; i < n; i++) {
         to[i] = m;
-        if (h->kind[i] == HOISTED || h->kind[i] == ALIAS)
+        if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW || h->kind[i] == ALIAS)
             continue;
         if (h->kind[i] == OF_BLOCK) {
             insns[m].fn = sg_op_find("flat");
@@ -433,13 +440,11 @@ static int compact(struct hoist *h)
 }
 
 /* Hoisted instructions are run as they are: their operands are offsets, as sg_ptx_flow.c writes them. */
-static void finish(struct hoist *h)
+static void finish(struct hoist *h, struct sg_ahead *a)
 {
-    struct sg_code *c = h->d->code;
-
-    for (uint32_t i = 0; i < h->nhoisted; i++)
+    for (uint32_t i = 0; i < a->n; i++)
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t *op = field(&c->hoisted[i], k);
+            uint32_t *op = field(&a->insns[i], k);
 
             if (is_vreg(*op) && h->slot[*op])
                 *op = h->slot[*op];
@@ -448,7 +453,6 @@ static void finish(struct hoist *h)
             else if (!(*op & SG_OPND_CONST))
                 *op &= ~SG_OPND_FIXED;
         }
-    c->nhoisted = h->nhoisted;
 }
 
 int sg_dec_hoist(struct sg_dec *d)
@@ -460,7 +464,8 @@ int sg_dec_hoist(struct sg_dec *d)
     if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
         return 0;
     c->flat = calloc(MAX_UNITS + 1, 1);
-    c->hoisted = malloc(((size_t)d->ninsns + 1) * sizeof(*c->hoisted));
+    for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
+        c->ahead[k].insns = malloc(((size_t)d->ninsns + 1) * sizeof(*c->ahead[k].insns));
     h.defs = calloc((size_t)d->nvregs + 1, sizeof(*h.defs));
     h.good = calloc((size_t)d->nvregs + 1, sizeof(*h.good));
     h.even = calloc((size_t)d->nvregs + 1, 1);
@@ -471,7 +476,7 @@ int sg_dec_hoist(struct sg_dec *d)
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
-    if (!c->flat || !c->hoisted || !h.defs || !h.good || !h.even || !h.mixed || !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
+    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.good || !h.even || !h.mixed || !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
@@ -480,8 +485,8 @@ int sg_dec_hoist(struct sg_dec *d)
         count_defs(&h);
         find(&h);
         r = compact(&h);
-        if (!r)
-            finish(&h);
+        for (unsigned k = 0; !r && k < SG_AHEAD_COUNT; k++)
+            finish(&h, &c->ahead[k]);
     }
     free(h.defs);
     free(h.good);
