@@ -25,6 +25,7 @@ SG_EXEC_C := \
 	sg_jit_ops_half.c \
 	sg_jit_regs.c \
 	sg_jit_shm_ops.c \
+	sg_jit_turn.c \
 	sg_printf.c \
 	sg_profile.c \
 	sg_ptx_body.c \

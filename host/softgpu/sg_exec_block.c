@@ -222,6 +222,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     c->launch = l;
     memset(c->tex_cache, 0, sizeof(c->tex_cache));
     c->warps = (struct sg_warp *)(void *)(mem + y->warps);
+    c->warps_end = c->warps + y->nwarps;
     c->shared = mem + y->shared;
     c->shared_bytes = code->static_shared + l->dynamic_shared;
     if (l->dynamic_shared)
@@ -278,7 +279,7 @@ static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
     }
     c->started = true;
     c->alive = c->nthreads;
-    c->done_warps = 0;
+    c->parked = 0;
     for (; c->bars; c->bars &= c->bars - 1)
         c->bar[__builtin_ctz(c->bars)].active = false;
     c->cluster_arrived = 0;
@@ -415,7 +416,7 @@ static void run_cooperative(struct sg_run *run, uint32_t worker)
             struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
             int r;
 
-            if (c->done_warps == c->nwarps)
+            if (!c->alive)
                 continue;
             r = sg_cta_slice(c);
             if (r == SG_FAULTED)

@@ -206,9 +206,10 @@ struct sg_cta {
     uint32_t ctaid[3], ntid[3], nctaid[3];
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
-    uint32_t done_warps;
+    uint32_t parked;   /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (sg_jit_turn.c) */
     bool started; /* a block ran here in this launch: its special registers are there */
-    struct sg_warp *warps;
+    struct sg_warp *warps, *warps_end;
+    struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
     struct sg_barrier bar[SG_NBARRIERS];
     uint32_t bars; /* one bit for each active barrier */
     uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
@@ -229,13 +230,19 @@ void sg_tree_count(const struct sg_launch *l, uint64_t instructions);
 /* Runs a grid and what its threads launch; returns what the first that fails returns. */
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
 
+#define SG_SLICE 512 /* back edges that a warp may take before others have their turn */
+
 /* ---- sg_exec_warp.c: who runs ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
 bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
 void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
 bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
-int sg_warp_run(struct sg_warp *w);   /* SG_YIELD, SG_BLOCKED (nothing can run), SG_FAULTED */
+/*
+ * Runs w, and warps behind it that native code went on with: the last one is cta->cur, and SG_YIELD,
+ * SG_BLOCKED (nothing can run) or SG_FAULTED is said of it.
+ */
+int sg_warp_run(struct sg_warp *w);
 int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *end);
 /* Joins lanes for a synchronising instruction: SG_NEXT, run it; otherwise return what it says. */
 int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want);

@@ -51,6 +51,18 @@ static void bar_release(struct sg_cta *c, uint32_t id)
     c->bars &= ~(1u << id);
 }
 
+/* Puts the warps that native code made wait at barrier 0 where others find them. */
+static void bar_unpark(struct sg_cta *c)
+{
+    struct sg_barrier *b = &c->bar[0];
+
+    if (!b->active)
+        *b = (struct sg_barrier){.active = true, .all = true};
+    b->arrived += c->parked * SG_LANES;
+    c->bars |= 1;
+    c->parked = 0;
+}
+
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind)
 {
@@ -58,6 +70,8 @@ int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint
     struct sg_barrier *b = &c->bar[id & (SG_NBARRIERS - 1)];
     uint32_t lanes = w->mask == SG_FULL ? SG_LANES : (uint32_t)__builtin_popcount(w->mask), p;
 
+    if (c->parked)
+        bar_unpark(c);
     if (id >= SG_NBARRIERS)
         return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ILLEGAL_INSN,
                             "barrier number is above 15");
@@ -100,6 +114,8 @@ int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes)
 {
     c->alive -= lanes;
+    if (c->parked)
+        bar_unpark(c);
     sg_cluster_check(c);
     for (uint32_t m = c->bars; m; m &= m - 1) {
         const uint32_t id = (uint32_t)__builtin_ctz(m);
@@ -173,26 +189,18 @@ bool sg_cta_fault(struct sg_cta *c, int result, const char *what)
 
 int sg_cta_slice(struct sg_cta *c)
 {
-    bool ran = false;
-    int r = SG_YIELD;
+    const uint64_t before = c->icount;
+    int r;
 
-    for (uint32_t k = 0; k < c->nwarps; k++) {
-        struct sg_warp *w = &c->warps[k];
-        uint64_t before = c->icount;
-
-        if (!w->alive || !can_run(w))
+    for (uint32_t k = 0; k < c->nwarps; k = c->cur->index + 1) {
+        c->cur = &c->warps[k];
+        if (!c->cur->alive || !can_run(c->cur))
             continue;
-        r = sg_warp_run(w);
+        r = sg_warp_run(c->cur);
         if (r == SG_FAULTED)
-            break;
-        if (!w->alive)
-            c->done_warps++;
-        ran |= c->icount != before;
-        r = SG_YIELD;
+            return r;
     }
-    if (r == SG_FAULTED)
-        return r;
-    if (c->done_warps == c->nwarps)
+    if (!c->alive)
         return SG_NEXT;
-    return ran ? SG_YIELD : stuck(c);
+    return c->icount != before ? SG_YIELD : stuck(c);
 }

@@ -10,7 +10,6 @@
 
 #include <string.h>
 
-#define SLICE 512            /* back edges */
 #define FORCE_ROTATE 4096    /* slices without a spin hint before groups are rotated anyway */
 #define NO_WAIT ((const struct sg_insn *)UINTPTR_MAX)
 
@@ -176,8 +175,10 @@ int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_ins
 int sg_warp_run(struct sg_warp *w)
 {
     const struct sg_insn *in, *start;
+    struct sg_cta *c = w->cta;
 
-    w->budget = SLICE;
+    c->cur = w;
+    w->budget = SG_SLICE;
     w->spin = false;
     if (!w->mask && !sg_warp_pick(w))
         return SG_BLOCKED;
@@ -189,7 +190,8 @@ int sg_warp_run(struct sg_warp *w)
             in++;
             continue;
         }
-        w->cta->icount += (uint64_t)(in - start) + 1;
+        c->icount += (uint64_t)(in - start) + 1;
+        w = c->cur;
         switch (r) {
         case SG_PARKED:
             return SG_BLOCKED;

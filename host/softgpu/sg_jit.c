@@ -120,6 +120,11 @@ static bool is_bar(sg_fn fn)
     for (u32 k = 0; k < 5; k++)
         if (fn == sg_jit_ctl.bar[k])
             return true;
+    return false;
+}
+
+static bool is_exit_if(sg_fn fn)
+{
     return fn == sg_jit_ctl.exit_if[0] || fn == sg_jit_ctl.exit_if[1];
 }
 
@@ -135,7 +140,7 @@ static void find_leaders(struct jit *j)
         if (sg_jit_is_branch(in->fn)) {
             j->leader[(u32)((s64)i + in->imm)] = 1;
             j->leader[i + 1] = 1;
-        } else if (is_bar(in->fn) || in->fn == sg_jit_ctl.brx || in->fn == sg_jit_ctl.exit) {
+        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx || in->fn == sg_jit_ctl.exit) {
             j->leader[i + 1] = 1;
         } else if (sg_jit_is_span(in->fn)) {
             for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)
@@ -219,7 +224,16 @@ static void block(struct jit *j, u32 first)
                 sg_jit_branch(j, i);
             return;
         }
-        if (in->fn == sg_jit_ctl.exit || in->fn == sg_jit_ctl.brx) { /* never comes back here */
+        if (is_bar(in->fn) || in->fn == sg_jit_ctl.exit) {
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 - first);
+            if (in->fn == sg_jit_ctl.exit)
+                sg_jit_exit(j, i);
+            else
+                sg_jit_barrier(j, i);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.brx) { /* never comes back here */
             sg_jit_count(j, i - first);
             sg_jit_generic(j, i, SG_NEXT);
             return;
@@ -332,10 +346,11 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
 
 /* ---- a kernel ---- */
 
+
 static void compile(struct jit *j)
 {
     struct sg_code *c = j->code;
-    size_t end;
+    size_t end, turn, release;
 
     find_leaders(j);
     sg_jit_find_kills(j);
@@ -354,6 +369,10 @@ static void compile(struct jit *j)
         j->ahead[k] = c->ahead[k].n ? ahead(j, &c->ahead[k]) + 1 : 0;
     for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
         emit_stub(j, &j->stubs[k]);
+    turn = j->b.n;
+    sg_jit_turn(j);
+    release = j->b.n;
+    sg_jit_release(j);
     end = j->b.n;
     common_exit(j);
     for (u32 k = 0; k < j->npatterns; k++) {
@@ -363,8 +382,12 @@ static void compile(struct jit *j)
     }
     for (u32 k = 0; k < j->njumps; k++) {
         const struct jump *p = &j->jumps[k];
+        const size_t to = p->insn == JIT_TURN      ? turn
+                          : p->insn == JIT_RELEASE ? release
+                          : p->insn >= c->ninsns   ? end
+                                                   : j->entry[p->masked][p->insn];
 
-        patch(B(j), p->at, p->insn >= c->ninsns ? end : j->entry[p->masked][p->insn]);
+        patch(B(j), p->at, to);
     }
 }
 

@@ -147,7 +147,10 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
 u32 sg_jit_insn(struct jit *j, u32 i);
 
 /* ---- calls, branches, ways out (sg_jit_flow.c) ---- */
-#define JIT_EXIT UINT32_MAX /* as an instruction: back to the run loop */
+/* As instructions: */
+#define JIT_EXIT UINT32_MAX          /* back to the run loop, with what it is told in RAX */
+#define JIT_TURN (UINT32_MAX - 1)    /* on with the next warp of the block */
+#define JIT_RELEASE (UINT32_MAX - 2) /* called by the last warp that comes to barrier 0 */
 bool sg_jit_is_span(sg_fn fn); /* a mark in front of instructions that run as one */
 /* The jump at `at` goes to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
@@ -165,6 +168,14 @@ void sg_jit_check_waiting(struct jit *j, u32 insn);
 void sg_jit_go_to(struct jit *j, u32 from, u32 to);
 /* The conditional branch at the end of a block. */
 void sg_jit_branch(struct jit *j, u32 i);
+
+/* ---- warps take turns (sg_jit_turn.c) ---- */
+/* With everything in memory and counted: the barrier at i, which ends a block; the end of a thread. */
+void sg_jit_barrier(struct jit *j, u32 i);
+void sg_jit_exit(struct jit *j, u32 i);
+/* What JIT_TURN and JIT_RELEASE stand for. */
+void sg_jit_turn(struct jit *j);
+void sg_jit_release(struct jit *j);
 
 /* ---- liveness (sg_jit_live.c) ---- */
 /* Fills j->kill; leaves it all 0, which is always right, when there is no memory or too much to do. */
