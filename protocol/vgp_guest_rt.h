@@ -63,11 +63,19 @@ static inline CUstream vcu_stream(CUstream s)
 {
     return s == NULL && vcu_per_thread ? CU_STREAM_PER_THREAD : s;
 }
+/* Green contexts of this process that were made and not destroyed. */
+extern _Atomic uint32_t vcu_greens;
+/* While there are any: a special value, and what a green context does not have. */
+bool vcu_standard_stream_ok(CUstream s);
 /* The special values 0, 1, 2 or a live stream handle. */
 static inline bool vcu_stream_ok(CUstream s)
 {
-    return (uintptr_t)s <= 2 || vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
+    if ((uintptr_t)s > 2)
+        return vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
+    return __builtin_expect(vcu_greens == 0, 1) || vcu_standard_stream_ok(s);
 }
+/* Why it is not ok: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed green context. */
+CUresult vcu_stream_error(CUstream s);
 static inline bool vcu_func_ok(CUfunction f)
 {
     return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) ||

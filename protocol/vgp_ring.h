@@ -203,6 +203,8 @@ enum vgp_handle_type {
     VGP_H_SURFACE = 16,
     VGP_H_ALLOCATION = 17, /* CUmemGenericAllocationHandle */
     VGP_H_USER_OBJECT = 18,
+    VGP_H_GREEN = 20,         /* CUgreenCtx */
+    VGP_H_RESOURCE_DESC = 21, /* CUdevResourceDesc */
     VGP_H_TYPES = 32,
 };
 #define VGP_HANDLE_INDEX_MAX (1u << 20) /* live objects of one type in one client */
@@ -249,6 +251,13 @@ enum vgp_tensor_map {
 
 /* Largest log that the worker keeps for one link or load. */
 #define VGP_JIT_LOG_MAX (1u << 20)
+
+/* vgpDevResource: whose resources. */
+enum vgp_resource_of {
+    VGP_RESOURCE_DEVICE = 0,
+    VGP_RESOURCE_CONTEXT = 1,
+    VGP_RESOURCE_GREEN = 2,
+};
 
 /* vgpGraphList: what is listed. */
 enum vgp_graph_list {

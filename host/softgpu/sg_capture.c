@@ -141,8 +141,9 @@ void sg_capture_abandon(struct sg_stream *s)
     pthread_mutex_unlock(&sg_graph_lock);
 }
 
-CUresult sg_capture_check_ctx(struct sg_ctx *ctx)
+CUresult sg_capture_check_ctx(struct sg_ctx *self)
 {
+    struct sg_ctx *ctx = self->base;
     CUresult r = CUDA_SUCCESS;
 
     if (!atomic_load(&sg_captures))
@@ -150,7 +151,7 @@ CUresult sg_capture_check_ctx(struct sg_ctx *ctx)
     pthread_mutex_lock(&ctx->issue);
     pthread_mutex_lock(&sg_graph_lock);
     for (struct sg_stream *s = ctx->streams; s; s = s->next) {
-        if (s->front->capture) {
+        if (s->front->capture && sg_ctx_has(self, s)) {
             s->front->capture->invalid = true;
             r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -230,7 +231,7 @@ CUresult sg_capture_check_legacy(struct sg_stream *s)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
     for (struct sg_stream *o = s->ctx->streams; o; o = o->next) {
-        if (o->front->capture && !(o->flags & CU_STREAM_NON_BLOCKING)) {
+        if (o->front->capture && o->green == s->green && !(o->flags & CU_STREAM_NON_BLOCKING)) {
             o->front->capture->invalid = true;
             r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }

@@ -132,10 +132,38 @@ CUresult sg_current_raw(struct sg_ctx **out)
         return CUDA_ERROR_NOT_PERMITTED;
     if (!t->depth || !t->stack[t->depth - 1])
         return CUDA_ERROR_INVALID_CONTEXT;
-    *out = t->stack[t->depth - 1];
-    if (!atomic_load(&(*out)->alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return CUDA_SUCCESS;
+    *out = t->stack[t->depth - 1]->base;
+    return sg_ctx_alive(t->stack[t->depth - 1]) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+struct sg_ctx *sg_current_self(struct sg_ctx *ctx)
+{
+    struct sg_tls *t = sg_tls();
+    struct sg_ctx *top = t && t->depth ? t->stack[t->depth - 1] : NULL;
+
+    return top && top->base == ctx ? top : ctx;
+}
+
+bool sg_ctx_alive(const struct sg_ctx *ctx)
+{
+    return atomic_load(&ctx->alive) &&
+           (ctx->base == ctx || (atomic_load(&ctx->base->alive) && ctx->base->id == ctx->base_id));
+}
+
+struct sg_ctx *sg_ctx_find(CUcontext h)
+{
+    return SG_LOOKUP(h, SG_T_CTX);
+}
+
+struct sg_ctx *sg_ctx_find_base(CUcontext h)
+{
+    struct sg_ctx *c = SG_LOOKUP(h, SG_T_CTX), *base = c ? c->base : NULL;
+
+    if (base != c) {
+        sg_obj_get(&base->obj);
+        sg_obj_put(&c->obj);
+    }
+    return base;
 }
 
 CUresult sg_current(struct sg_ctx **out)
@@ -213,6 +241,7 @@ CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **ou
     sg_obj_init(&ctx->obj, SG_T_CTX, NULL, ctx_free);
     pthread_mutex_init(&ctx->issue, NULL);
     ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    ctx->base = ctx;
     ctx->device = device;
     ctx->primary = primary;
     ctx->flags = flags;
@@ -228,6 +257,30 @@ CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **ou
     }
     *out = ctx;
     return CUDA_SUCCESS;
+}
+
+CUresult sg_ctx_new_green(struct sg_ctx *base, const struct sg_sms *sms, struct sg_ctx **out)
+{
+    struct sg_ctx *ctx = calloc(1, sizeof(*ctx));
+    CUresult r;
+
+    if (!ctx)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&ctx->obj, SG_T_CTX, NULL, ctx_free);
+    pthread_mutex_init(&ctx->issue, NULL);
+    ctx->id = atomic_fetch_add(&next_ctx_id, 1);
+    ctx->base = base;
+    ctx->base_id = base->id;
+    ctx->device = base->device;
+    ctx->api_version = base->api_version;
+    ctx->sms = *sms;
+    atomic_store(&ctx->alive, true);
+    r = sg_stream_new(ctx, 0, 0, &ctx->legacy);
+    if (r == CUDA_SUCCESS)
+        *out = ctx;
+    else
+        sg_obj_put(&ctx->obj);
+    return r;
 }
 
 void sg_ctx_teardown(struct sg_ctx *ctx)

@@ -50,8 +50,10 @@ static CUresult resolve(CUcontext h, struct sg_ctx **out)
 
     if (!h || (uintptr_t)h == UINTPTR_MAX) {
         r = sg_current_raw(out);
-        if (r == CUDA_SUCCESS)
+        if (r == CUDA_SUCCESS) {
+            *out = sg_current_self(*out);
             sg_obj_get(&(*out)->obj);
+        }
         return r;
     }
     r = sg_check_init();
@@ -196,7 +198,7 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
         return r;
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
-    if (!c || c->primary || !sg_obj_unregister(&c->obj))
+    if (!c || c->primary || c->base != c || !sg_obj_unregister(&c->obj))
         return CUDA_ERROR_INVALID_CONTEXT;
     sg_ctx_teardown(c);
     if (t->depth && t->stack[t->depth - 1] == c)
@@ -226,7 +228,7 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
         return r;
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
-    if (!c || c->primary || !t->depth || t->stack[t->depth - 1] != c)
+    if (!c || c->primary || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
         return CUDA_ERROR_INVALID_CONTEXT;
     for (unsigned n = atomic_load(&c->attached); n;) {
         if (atomic_compare_exchange_weak(&c->attached, &n, n - 1))
@@ -330,11 +332,13 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
         c = NULL;
         return r;
     }
+    if (!sg_ctx_alive(c))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     r = sg_capture_check_ctx(c);
     if (r != CUDA_SUCCESS)
         return r;
     sg_ctx_drain(c);
-    return sg_see_fault(c);
+    return sg_see_fault(c->base);
 }
 
 CUresult CUDAAPI cuCtxSynchronize(void)
@@ -451,7 +455,7 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     SG_CTX(ctx);
     if (Flags)
         return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_ctx *peer = SG_LOOKUP(peerContext, SG_T_CTX);
+    SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
     if (!peer || peer == ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -463,7 +467,7 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     SG_CTX(ctx);
-    SG_AUTO struct sg_ctx *peer = SG_LOOKUP(peerContext, SG_T_CTX);
+    SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
     if (!peer)
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -523,14 +523,15 @@ CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsign
 /* ---- all streams of a context ---- */
 
 /* op begins when everything that was issued in ctx is complete. False: out of memory. */
-static bool after_all(struct sg_op *op, struct sg_ctx *ctx)
+static bool after_all(struct sg_op *op, struct sg_ctx *self)
 {
+    struct sg_ctx *ctx = self->base;
     bool ok;
 
     pthread_mutex_lock(&ctx->issue);
-    ok = sg_op_add_dep(op, ctx->legacy, atomic_load(&ctx->legacy->submitted));
+    ok = sg_op_add_dep(op, self->legacy, atomic_load(&self->legacy->submitted));
     for (struct sg_stream *s = ctx->streams; s && ok; s = s->next)
-        ok = sg_op_add_dep(op, s, atomic_load(&s->submitted));
+        ok = !sg_ctx_has(self, s) || sg_op_add_dep(op, s, atomic_load(&s->submitted));
     pthread_mutex_unlock(&ctx->issue);
     return ok;
 }
@@ -543,10 +544,12 @@ static CUresult ctx_get(CUcontext h, struct sg_ctx **out)
     *out = NULL;
     if (r != CUDA_SUCCESS)
         return r;
-    *out = SG_LOOKUP(h, SG_T_CTX);
+    *out = sg_ctx_find(h);
     if (!*out)
         return CUDA_ERROR_INVALID_CONTEXT;
-    r = (CUresult)atomic_load(&(*out)->sticky);
+    if (!sg_ctx_alive(*out))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    r = (CUresult)atomic_load(&(*out)->base->sticky);
     return r != CUDA_SUCCESS ? r : sg_capture_check_ctx(*out);
 }
 
@@ -561,7 +564,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     if (r != CUDA_SUCCESS)
         return r;
     SG_EVENT(e, hEvent);
-    if (e->obj.owner != c)
+    if (e->obj.owner != c->base)
         return CUDA_ERROR_INVALID_HANDLE;
     r = sg_stream_new(c, CU_STREAM_NON_BLOCKING, 0, &s);
     if (r != CUDA_SUCCESS)
@@ -593,19 +596,21 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    pthread_mutex_lock(&c->issue);
-    for (struct sg_stream *s = c->streams; s; s = s->next)
+    pthread_mutex_lock(&c->base->issue);
+    for (struct sg_stream *s = c->base->streams; s; s = s->next)
         cap++;
     all = malloc(cap * sizeof(*all));
     if (all) {
         sg_obj_get(&c->legacy->obj);
         all[n++] = c->legacy;
-        for (struct sg_stream *s = c->streams; s; s = s->next) {
+        for (struct sg_stream *s = c->base->streams; s; s = s->next) {
+            if (s == c->legacy || !sg_ctx_has(c, s))
+                continue;
             sg_obj_get(&s->obj);
             all[n++] = s;
         }
     }
-    pthread_mutex_unlock(&c->issue);
+    pthread_mutex_unlock(&c->base->issue);
     if (!all)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < n; i++) {

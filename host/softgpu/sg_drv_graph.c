@@ -67,15 +67,17 @@ static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
     CUresult r = CUDA_SUCCESS;
 
     if (h) {
-        *out = SG_LOOKUP(h, SG_T_CTX);
+        *out = sg_ctx_find(h);
         return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     }
     r = sg_current(out);
-    if (r == CUDA_SUCCESS)
-        sg_obj_get(&(*out)->obj);
-    else
+    if (r != CUDA_SUCCESS) {
         *out = NULL;
-    return r;
+        return r;
+    }
+    *out = sg_current_self(*out);
+    sg_obj_get(&(*out)->obj);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,

@@ -165,7 +165,7 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     SG_GEXEC(x, hGraphExec);
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_launch_op(ctx, nodeParams, &op);
+    r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
     return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op)
                              : r;
 }

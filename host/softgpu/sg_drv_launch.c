@@ -20,6 +20,7 @@ struct launch_op {
     struct sg_func *func; /* a reference */
     unsigned grid[3], block[3], dynamic;
     bool cooperative;
+    struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
     _Alignas(16) unsigned char params[];
 };
 
@@ -37,6 +38,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .params = o->params,
         .mem = o->func->mod->ctx,
         .cooperative = o->cooperative,
+        .sms = o->green ? &o->green->sms : NULL,
         .max_instructions = sg_config.watchdog,
         .abort_flag = &s->ctx->abort,
         .print = sg_print,
@@ -63,6 +65,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 static void launch_drop(struct sg_op *op)
 {
     sg_obj_put(&((struct launch_op *)op)->func->obj);
+    sg_obj_put((struct sg_obj *)((struct launch_op *)op)->green);
     free(op);
 }
 
@@ -114,11 +117,13 @@ static CUresult check_shape(const struct request *q, const struct sg_func *f)
     return CUDA_SUCCESS;
 }
 
-static CUresult check_resident(const struct request *q, const struct sg_func *f)
+static CUresult check_resident(const struct request *q, const struct sg_func *f,
+                               const struct sg_ctx *green)
 {
     int block = (int)(q->block[0] * q->block[1] * q->block[2]);
     uint64_t room = (uint64_t)sg_occupancy(f, block, q->dynamic) *
-                    (uint64_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+                    (green ? green->sms.count
+                           : (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     uint64_t plane = (uint64_t)q->grid[0] * q->grid[1]; /* below 2^47 */
 
     if (plane > room || plane * q->grid[2] > room)
@@ -164,8 +169,9 @@ static CUresult gather(const struct request *q, const struct sg_func *f, unsigne
     return CUDA_SUCCESS;
 }
 
-/* Everything that is checked at once; then the operation. */
-static CUresult build(struct sg_ctx *ctx, const struct request *q, struct sg_op **out)
+/* Everything that is checked at once; then the operation. green: or NULL. */
+static CUresult build(struct sg_ctx *ctx, struct sg_ctx *green, const struct request *q,
+                      struct sg_op **out)
 {
     SG_AUTO struct sg_func *f = NULL;
     struct launch_op *o;
@@ -178,7 +184,7 @@ static CUresult build(struct sg_ctx *ctx, const struct request *q, struct sg_op 
                        f->info.name);
     r = check_shape(q, f);
     if (r == CUDA_SUCCESS && q->cooperative)
-        r = check_resident(q, f);
+        r = check_resident(q, f, green);
     if (r == CUDA_SUCCESS)
         r = sg_func_prepare(f);
     if (r != CUDA_SUCCESS)
@@ -198,6 +204,9 @@ static CUresult build(struct sg_ctx *ctx, const struct request *q, struct sg_op 
     memcpy(o->block, q->block, sizeof(o->block));
     o->dynamic = q->dynamic;
     o->cooperative = q->cooperative;
+    o->green = green;
+    if (green)
+        sg_obj_get(&green->obj);
     sg_obj_get(&f->obj);
     o->func = f;
     *out = &o->op;
@@ -215,7 +224,7 @@ static CUresult launch(const struct request *q)
         return CUDA_ERROR_INVALID_HANDLE;
     r = sg_stream_get(ctx, q->stream, &s);
     if (r == CUDA_SUCCESS)
-        r = build(ctx, q, &op);
+        r = build(ctx, s->green, q, &op);
     return r == CUDA_SUCCESS ? sg_issue(s, op, SG_ISSUE_ASYNC) : r;
 }
 
@@ -228,7 +237,7 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, stru
                         {p->blockDimX, p->blockDimY, p->blockDimZ},
                         p->sharedMemBytes, NULL, false, p->kernelParams, p->extra};
 
-    return build(ctx, &q, out);
+    return build(ctx->base, ctx == ctx->base ? NULL : ctx, &q, out);
 }
 
 CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
@@ -241,6 +250,8 @@ CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(again, o, bytes);
     again->cooperative = cooperative;
+    if (again->green)
+        sg_obj_get(&again->green->obj);
     sg_obj_get(&again->func->obj);
     *out = &again->op;
     return CUDA_SUCCESS;
@@ -273,7 +284,7 @@ CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void *
     p->blockDimZ = o->block[2];
     p->sharedMemBytes = o->dynamic;
     p->kernelParams = ptrs;
-    p->ctx = SG_HANDLE(CUcontext, o->func->mod->ctx);
+    p->ctx = SG_HANDLE(CUcontext, o->green ? o->green : o->func->mod->ctx);
     return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,13 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
+/* Multiprocessors that work of a context has. */
+static int sms_of(const struct sg_ctx *ctx)
+{
+    return ctx->sms.count ? (int)ctx->sms.count
+                          : sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+}
+
 /* Blocks that fit by everything but shared memory. */
 static int fit_threads(const struct sg_func *f, int block)
 {
@@ -134,7 +141,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
         }
     }
     *blockSize = best_block;
-    *minGridSize = best_blocks * sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    *minGridSize = best_blocks * sms_of(sg_current_self(ctx));
     return CUDA_SUCCESS;
 }
 
@@ -147,22 +154,23 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSi
                                                      blockSizeLimit, 0);
 }
 
-/* What the two calls below ask of a configuration. */
-static CUresult check_config(struct sg_ctx *ctx, const int *out, const CUlaunchConfig *config)
+/* What the two calls below ask of a configuration. *s gets a reference. */
+static CUresult check_config(struct sg_ctx *ctx, const int *out, const CUlaunchConfig *config,
+                             struct sg_stream **s)
 {
-    SG_AUTO struct sg_stream *s = NULL;
-
     if (!out || !config || config->numAttrs > SG_ATTRS_MAX || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    return sg_stream_get(ctx, config->hStream, &s);
+    return sg_stream_get(ctx, config->hStream, s);
 }
 
 /* Clusters have one block here. */
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
                                                     const CUlaunchConfig *config)
 {
+    SG_AUTO struct sg_stream *s = NULL;
+
     SG_CTX(ctx);
-    CUresult r = check_config(ctx, clusterSize, config);
+    CUresult r = check_config(ctx, clusterSize, config, &s);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -174,8 +182,10 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
                                               const CUlaunchConfig *config)
 {
+    SG_AUTO struct sg_stream *s = NULL;
+
     SG_CTX(ctx);
-    CUresult r = check_config(ctx, numClusters, config);
+    CUresult r = check_config(ctx, numClusters, config, &s);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -196,6 +206,6 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     *numClusters = cluster > 1 ? 0
                                : sg_occupancy(f, (int)(block * config->blockDimZ),
                                               config->sharedMemBytes) *
-                                     sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+                                     sms_of(s->green ? s->green : ctx);
     return CUDA_SUCCESS;
 }

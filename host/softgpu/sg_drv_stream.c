@@ -22,14 +22,11 @@
             return sg_rc_;                                                                         \
     } while (0)
 
-CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out)
 {
     struct sg_stream *s;
     CUresult r;
 
-    SG_CTX(ctx);
-    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
-        return CUDA_ERROR_INVALID_VALUE;
     if (priority > 0) /* documented: clamped to the nearest one */
         priority = 0;
     if (priority < SG_PRIORITY_GREATEST)
@@ -38,13 +35,21 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
     if (r != CUDA_SUCCESS)
         return r;
     if (sg_obj_register(&s->obj))
-        *phStream = SG_HANDLE(CUstream, s);
+        *out = SG_HANDLE(CUstream, s);
     else
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS)
         sg_stream_retire(s);
     sg_obj_put(&s->obj);
     return r;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    SG_CTX(ctx);
+    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_stream_create(sg_current_self(ctx), flags, priority, phStream);
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
@@ -137,17 +142,19 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     SG_STREAM(s, hStream);
     if (!pctx)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = SG_HANDLE(CUcontext, s->ctx);
+    *pctx = SG_HANDLE(CUcontext, s->green ? s->green : s->ctx);
     return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    CUresult r = cuStreamGetCtx(hStream, pCtx);
-
-    if (r == CUDA_SUCCESS && pGreenCtx)
-        *pGreenCtx = NULL; /* a stream of an ordinary context */
-    return r;
+    SG_STREAM(s, hStream);
+    if (!pCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pCtx = SG_HANDLE(CUcontext, s->ctx);
+    if (pGreenCtx)
+        *pGreenCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
@@ -155,7 +162,7 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
     SG_STREAM(s, hStream);
     if (!phCtx)
         return CUDA_ERROR_INVALID_VALUE;
-    *phCtx = NULL;
+    *phCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
     return CUDA_SUCCESS;
 }
 

@@ -130,6 +130,13 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag);
 /* Each takes up to 4 KiB of this process's memory until its grid has ended. */
 #define SG_PENDING_LAUNCHES_MAX 65536u
 
+/* Multiprocessors of a device: a bit for each, and how many. There are at most 256. */
+#define SG_SM_WORDS 4
+struct sg_sms {
+    uint32_t count;
+    uint64_t bits[SG_SM_WORDS];
+};
+
 struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3];  /* each >= 1; already validated against device limits */
@@ -139,6 +146,7 @@ struct sg_launch {
     const void *params;       /* info.param_bytes bytes, stable during the launch */
     void *mem;                /* passed to sg_mem_check() */
     bool cooperative;         /* all CTAs must make progress together */
+    const struct sg_sms *sms; /* where it may run: %smid, and so many threads at most; NULL: anywhere */
     uint64_t max_instructions; /* watchdog: warp instructions per launch, 0 = off */
     /* Asked now and then; non-zero ends the launch with CUDA_ERROR_LAUNCH_FAILED (719). */
     const volatile int *abort_flag;

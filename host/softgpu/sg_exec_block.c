@@ -130,6 +130,18 @@ static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uin
         p[i] = v;
 }
 
+/* The multiprocessor that a worker stands for: one of those that the launch may use. */
+static uint32_t sm_of(const struct sg_launch *l, uint32_t worker)
+{
+    if (!l->sms)
+        return worker;
+    for (uint32_t i = 0; i < 64 * SG_SM_WORDS; i++) {
+        if (l->sms->bits[i / 64] >> (i % 64) & 1 && worker-- == 0)
+            return i;
+    }
+    return 0;
+}
+
 /* Special registers that are the same for every block: nothing but this writes their slots. */
 static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
 {
@@ -147,8 +159,8 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
     fill(w, code, SG_SR_WARPID, w->index);
     fill(w, code, SG_SR_NWARPID, 64);
-    fill(w, code, SG_SR_SMID, c->worker);
-    fill(w, code, SG_SR_NSMID, run->nworkers);
+    fill(w, code, SG_SR_SMID, sm_of(l, c->worker));
+    fill(w, code, SG_SR_NSMID, run->nsm);
     fill(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
     fill(w, code, SG_SR_ENVREG2, (uint32_t)ws);
     fill(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);

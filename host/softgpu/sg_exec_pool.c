@@ -199,7 +199,10 @@ static void run_all(struct sg_run *run)
         sg_exec_set_threads(0);
         pthread_mutex_lock(&pool.lock);
     }
+    run->nsm = pool.want;
     run->nworkers = pool.want < run->total ? pool.want : (uint32_t)run->total;
+    if (run->l->sms && run->nworkers > run->l->sms->count)
+        run->nworkers = run->l->sms->count;
     if (run->k->code.ordered && !pool.relaxed)
         run->nworkers = 1; /* blocks one after the other: sums are the same every time */
     pool_grow(run->nworkers - 1);

@@ -11,6 +11,7 @@ struct sg_run {
     uint64_t total;      /* blocks */
     uint8_t *workspace;  /* of a cooperative launch */
     uint32_t nworkers;
+    uint32_t nsm;        /* %nsmid: multiprocessors of the device */
     /* What workers change with every few blocks, and what they read with each, is on lines of its own. */
     _Alignas(64) uint64_t next; /* atomic: next block */
     uint64_t icount;            /* atomic */

@@ -101,7 +101,7 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
     SG_GRAPH(g, hGraph);
     if (!pHandle_out || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT))
         return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_ctx *named = ctx ? SG_LOOKUP(ctx, SG_T_CTX) : NULL;
+    SG_AUTO struct sg_ctx *named = ctx ? sg_ctx_find_base(ctx) : NULL;
 
     if (ctx && !named)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -205,7 +205,7 @@ CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *d
 
     SG_GRAPH(g, hGraph);
     SG_AUTO struct sg_cond *c = sg_lookup(p->handle, SG_T_COND);
-    SG_AUTO struct sg_ctx *ctx = p->ctx ? SG_LOOKUP(p->ctx, SG_T_CTX) : NULL;
+    SG_AUTO struct sg_ctx *ctx = p->ctx ? sg_ctx_find_base(p->ctx) : NULL;
 
     if (!c || !size_ok(p) || (p->ctx && (!ctx || ctx->id != c->ctx_id)))
         return CUDA_ERROR_INVALID_VALUE;

@@ -95,6 +95,8 @@ enum sg_type {
     SG_T_TEXREF,
     SG_T_SURFREF,
     SG_T_COND,
+    SG_T_GREEN,
+    SG_T_RDESC,
 };
 
 struct sg_ctx;
@@ -295,6 +297,15 @@ CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size
 struct sg_ctx {
     struct sg_obj obj;
     uint32_t id; /* from 1, never reused */
+    /*
+     * Itself. Of a green context: the device's primary context, whose memory, modules, events and errors
+     * it shares; what it has of its own are its streams and its multiprocessors. base_id: which
+     * incarnation of that; green: its CUgreenCtx.
+     */
+    struct sg_ctx *base;
+    uint32_t base_id;
+    uint64_t green;
+    struct sg_sms sms; /* of a green context; count 0: all of the device */
     int device;  /* ordinal */
     bool primary;
     _Atomic bool alive;
@@ -310,7 +321,7 @@ struct sg_ctx {
     volatile int abort;     /* asks running kernels to end */
     pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
     struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
-    struct sg_stream *legacy;   /* lives as long as the context object */
+    struct sg_stream *legacy;   /* lives as long as the context object; a green one's is in base's list */
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
@@ -329,6 +340,14 @@ struct sg_device {
 extern struct sg_device sg_devices[SG_MAX_DEVICES]; /* by ordinal */
 
 CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out);
+/* The context that a green context is converted to; without a handle yet. */
+CUresult sg_ctx_new_green(struct sg_ctx *base, const struct sg_sms *sms, struct sg_ctx **out);
+/* False: it, or the primary context that it stands on, was destroyed. */
+bool sg_ctx_alive(const struct sg_ctx *ctx);
+/* The context that a handle names, with a reference; of a green one: the context itself. NULL: none. */
+struct sg_ctx *sg_ctx_find(CUcontext h);
+/* ... whose memory, modules and events are used through it. */
+struct sg_ctx *sg_ctx_find_base(CUcontext h);
 /* Waits for the work, then takes away streams, modules and memory. The object stays. */
 void sg_ctx_teardown(struct sg_ctx *ctx);
 
@@ -345,8 +364,13 @@ struct sg_tls *sg_tls(void); /* NULL: out of memory */
 
 /* 0 once cuInit succeeded in this process, else CUDA_ERROR_NOT_INITIALIZED. */
 CUresult sg_check_init(void);
-/* The calling thread's context: 3, 201, 709, 800 (inside a callback) or its sticky error. */
+/*
+ * The calling thread's context: 3, 201, 709, 800 (inside a callback) or its sticky error. While a green
+ * context is current: the primary context that it shares everything but streams with.
+ */
 CUresult sg_current(struct sg_ctx **out);
+/* The green context that is current, if ctx, which sg_current() gave, is what it stands on; else ctx. */
+struct sg_ctx *sg_current_self(struct sg_ctx *ctx);
 /* As sg_current() without looking at the sticky error. */
 CUresult sg_current_raw(struct sg_ctx **out);
 void sg_set_fault(struct sg_ctx *ctx, CUresult r);
@@ -415,12 +439,14 @@ struct sg_op {
 
 struct sg_stream {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* a reference, except for the legacy stream */
+    struct sg_ctx *ctx; /* a reference, except for the legacy stream; never a green context */
+    struct sg_ctx *green; /* that it belongs to, or NULL; a reference, except for its default stream */
     struct sg_stream *next, **pprev; /* ctx->streams */
     unsigned flags;     /* CU_STREAM_NON_BLOCKING */
     int priority;
     unsigned long long id;
-    bool legacy, per_thread;
+    bool legacy, per_thread;    /* legacy: the default stream, also that of a green context */
+    bool bare;                  /* ctx->legacy: not in its list */
     CUsynchronizationPolicy sync_policy;
     CUaccessPolicyWindow window;
     struct sg_front *front; /* capture state, see sg_graph.h; guarded by sg_graph_lock */
@@ -433,13 +459,17 @@ struct sg_stream {
     _Atomic bool dying;
 };
 
+/* ctx may be a green context. The first one of a context is its default stream. */
 CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out);
+/* As cuStreamCreateWithPriority() in a context, which may be a green one. */
+CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out);
 /* Lets the stream finish and go: handle gone, thread ends when its queue is empty. */
 void sg_stream_retire(struct sg_stream *s);
 /* Attributes that one launch can have; more are a mistake. */
 #define SG_ATTRS_MAX 64u
 
-/* Resolves 0, 1, 2 and handles; the stream must belong to ctx. With a reference. 400: no such. */
+/* Resolves 0, 1, 2 and handles; the stream must belong to ctx, or to a green context that stands on it.
+ * With a reference. 400: no such; 709: its green context was destroyed. */
 CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out);
 /* Any live stream, whatever its context; for calls that need no current one. */
 CUresult sg_stream_get_any(CUstream h, struct sg_stream **out);
@@ -450,7 +480,9 @@ bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq);
 bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
 void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */
-void sg_ctx_drain(struct sg_ctx *ctx);
+void sg_ctx_drain(struct sg_ctx *ctx); /* a green context: of its streams only */
+/* Whether a stream is ctx's; a primary context has those of its green contexts too. */
+bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s);
 bool sg_ctx_idle(struct sg_ctx *ctx); /* nothing of what was issued is left to do */
 void sg_ctx_retire_streams(struct sg_ctx *ctx); /* at the context's end, when drained */
 /* The default stream that a call without stream argument uses. */

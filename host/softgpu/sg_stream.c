@@ -33,16 +33,22 @@ static void stream_free(struct sg_obj *obj)
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->done);
-    if (!s->legacy)
+    if (!s->bare)
         sg_obj_put(&s->ctx->obj);
+    if (s->green && !s->legacy)
+        sg_obj_put(&s->green->obj);
     sg_front_clear(s->front);
     free(s->front);
     free(s);
 }
 
-/* The legacy stream (no list, no context reference) is made with ctx->legacy still NULL. */
-CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out)
+/*
+ * A context's default stream is made with ctx->legacy still NULL: it has no reference to the context,
+ * which has one to it. A green context's is in the list of the primary context's streams all the same.
+ */
+CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct sg_stream **out)
 {
+    struct sg_ctx *ctx = self->base, *green = self == ctx ? NULL : self;
     struct sg_stream *s = calloc(1, sizeof(*s));
 
     if (!s || !(s->front = calloc(1, sizeof(*s->front)))) {
@@ -51,6 +57,9 @@ CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct 
     }
     sg_obj_init(&s->obj, SG_T_STREAM, ctx, stream_free);
     s->ctx = ctx;
+    s->green = green;
+    s->legacy = !self->legacy;
+    s->bare = s->legacy && !green;
     s->flags = flags;
     s->priority = priority;
     s->id = atomic_fetch_add(&next_stream_id, 1);
@@ -58,10 +67,10 @@ CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct 
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work, NULL);
     pthread_cond_init(&s->done, NULL);
-    if (!ctx->legacy) {
-        s->legacy = true;
-    } else {
+    if (!s->bare) {
         sg_obj_get(&ctx->obj);
+        if (green && !s->legacy)
+            sg_obj_get(&green->obj);
         sg_obj_get(&s->obj); /* the list's reference */
         pthread_mutex_lock(&ctx->issue);
         s->next = ctx->streams;
@@ -202,7 +211,7 @@ static void *stream_main(void *arg)
             break;
         op_execute(op, s);
     }
-    if (!s->legacy)
+    if (!s->bare)
         unlink_stream(s);
     sg_obj_put(&s->obj);
     return NULL;
@@ -249,14 +258,15 @@ static bool enqueue(struct sg_stream *s, struct sg_op *op)
 static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
 {
     struct sg_ctx *ctx = s->ctx;
+    struct sg_stream *standard = (s->green ? s->green : ctx)->legacy;
 
     if (!s->legacy) {
         if (s->flags & CU_STREAM_NON_BLOCKING)
             return true;
-        return sg_op_add_dep(op, ctx->legacy, atomic_load(&ctx->legacy->submitted));
+        return sg_op_add_dep(op, standard, atomic_load(&standard->submitted));
     }
     for (struct sg_stream *o = ctx->streams; o; o = o->next) {
-        if (!(o->flags & CU_STREAM_NON_BLOCKING) &&
+        if (o != s && o->green == s->green && !(o->flags & CU_STREAM_NON_BLOCKING) &&
             !sg_op_add_dep(op, o, atomic_load(&o->submitted)))
             return false;
     }
@@ -317,7 +327,7 @@ void sg_stream_retire(struct sg_stream *s)
     has_thread = s->thread;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
-    if (!has_thread && !s->legacy)
+    if (!has_thread && !s->bare)
         unlink_stream(s);
 }
 
@@ -332,22 +342,28 @@ bool sg_ctx_idle(struct sg_ctx *ctx)
     return idle;
 }
 
-void sg_ctx_drain(struct sg_ctx *ctx)
+bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s)
 {
+    return ctx == s->green || ctx == s->ctx;
+}
+
+void sg_ctx_drain(struct sg_ctx *self)
+{
+    struct sg_ctx *ctx = self->base;
     struct {
         struct sg_stream *s;
         uint64_t seq;
     } *wait = NULL;
     size_t n = 0, cap = 0;
 
-    sg_stream_drain(ctx->legacy);
+    sg_stream_drain(self->legacy);
     pthread_mutex_lock(&ctx->issue);
     for (struct sg_stream *s = ctx->streams; s; s = s->next)
         cap++;
     if (cap)
         wait = malloc(cap * sizeof(*wait));
     for (struct sg_stream *s = ctx->streams; s && wait; s = s->next) {
-        if (sg_stream_idle(s))
+        if (sg_stream_idle(s) || !sg_ctx_has(self, s))
             continue;
         sg_obj_get(&s->obj);
         wait[n].s = s;
@@ -365,8 +381,8 @@ void sg_ctx_drain(struct sg_ctx *ctx)
 
         do {
             pthread_mutex_lock(&ctx->issue);
-            for (busy = ctx->streams; busy && sg_stream_idle(busy); busy = busy->next)
-                ;
+            for (busy = ctx->streams; busy && (sg_stream_idle(busy) || !sg_ctx_has(self, busy));)
+                busy = busy->next;
             if (busy)
                 sg_obj_get(&busy->obj);
             pthread_mutex_unlock(&ctx->issue);
@@ -376,7 +392,7 @@ void sg_ctx_drain(struct sg_ctx *ctx)
             }
         } while (busy);
     }
-    sg_stream_drain(ctx->legacy);
+    sg_stream_drain(self->legacy);
 }
 
 void sg_ctx_retire_streams(struct sg_ctx *ctx)
@@ -407,6 +423,8 @@ static CUresult per_thread_stream(struct sg_ctx *ctx, struct sg_stream **out)
 
     if (!t)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (sg_current_self(ctx) != ctx) /* documented with cuStreamGetCtx_v2 */
+        return sg_fail(CUDA_ERROR_INVALID_HANDLE, "a green context has no per-thread default stream");
     for (unsigned i = 0; i < t->nptds; i++) {
         struct sg_stream *own = t->ptds[i];
 
@@ -444,11 +462,21 @@ void sg_tls_streams_free(struct sg_tls *t)
     t->nptds = 0;
 }
 
+/* Streams outlive their green context in name only (cuGreenCtxDestroy). */
+static CUresult still_there(struct sg_stream **s)
+{
+    if (!(*s)->green || sg_ctx_alive((*s)->green))
+        return CUDA_SUCCESS;
+    sg_obj_put(&(*s)->obj);
+    *s = NULL;
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out)
 {
     if (h == NULL || h == SG_LEGACY) {
-        sg_obj_get(&ctx->legacy->obj);
-        *out = ctx->legacy;
+        *out = sg_current_self(ctx)->legacy;
+        sg_obj_get(&(*out)->obj);
         return CUDA_SUCCESS;
     }
     if (h == SG_PER_THREAD)
@@ -458,7 +486,7 @@ CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out)
         sg_obj_put(&(*out)->obj);
         *out = NULL;
     }
-    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return *out ? still_there(out) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult sg_stream_get_any(CUstream h, struct sg_stream **out)
@@ -478,7 +506,7 @@ CUresult sg_stream_get_any(CUstream h, struct sg_stream **out)
                 *out = NULL;
                 return CUDA_ERROR_NOT_PERMITTED;
             }
-            return CUDA_SUCCESS;
+            return still_there(out);
         }
     }
     r = sg_current(&ctx);

@@ -14,6 +14,7 @@ HANDLES = {'context': 'VGP_H_CONTEXT', 'stream': 'VGP_H_STREAM', 'event': 'VGP_H
            'array': 'VGP_H_ARRAY', 'mipmapped_array': 'VGP_H_MIPMAPPED_ARRAY',
            'texture': 'VGP_H_TEXTURE', 'surface': 'VGP_H_SURFACE',
            'allocation': 'VGP_H_ALLOCATION', 'user_object': 'VGP_H_USER_OBJECT',
+           'green': 'VGP_H_GREEN', 'resource_desc': 'VGP_H_RESOURCE_DESC',
            'func': 'VGP_H_FUNCTION'}
 BLOB_INLINE_MAX = 48 * 1024      # a larger blob goes in pieces of VGP_BLOB_CHUNK
 RECORD_ARGS_MAX = 72 * 1024 - 32  # VGP_RECORD_MAX less the header

@@ -255,6 +255,20 @@ enum vgp_call {
     VGP_vgpMemPoolImport = 0x0914,
     VGP_vgpMemPoolExportPointer = 0x0915,
     VGP_vgpMemPoolImportPointer = 0x0916,
+    VGP_vgpDevResource = 0x0a20,
+    VGP_vgpResourceSplit = 0x0a21,
+    VGP_vgpResourceDesc = 0x0a22,
+    VGP_vgpGreenCtxCreate = 0x0a23,
+    VGP_vgpGreenCtxDestroy = 0x0a24,
+    VGP_vgpGreenCtxStreamCreate = 0x0a25,
+    VGP_cuGreenCtxRecordEvent = 0x0a26,
+    VGP_cuGreenCtxWaitEvent = 0x0a27,
+    VGP_vgpMulticastGranularity = 0x0a30,
+    VGP_vgpMulticastCreate = 0x0a31,
+    VGP_vgpMulticastAddDevice = 0x0a32,
+    VGP_vgpMulticastBindMem = 0x0a33,
+    VGP_vgpMulticastBindAddr = 0x0a34,
+    VGP_vgpMulticastUnbind = 0x0a35,
     VGP_vgpCopyPeer = 0x0a70,
 };
 #define VGP_CALL_LIMIT 0x0a71u /* no number is as high */
@@ -3992,6 +4006,223 @@ struct vgp_ret_vgpMemPoolImportPointer {
 _Static_assert(sizeof(struct vgp_ret_vgpMemPoolImportPointer) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, dptr) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, size) == 8, "wire layout");
+
+/* vgpDevResource: sync */
+struct vgp_args_vgpDevResource {
+    uint32_t what;
+    int32_t device;
+    uint64_t context;
+    uint64_t green;
+    uint32_t type;
+    uint8_t pad28[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpDevResource) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDevResource, what) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDevResource, device) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDevResource, context) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDevResource, green) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpDevResource, type) == 24, "wire layout");
+
+struct vgp_ret_vgpDevResource {
+    uint64_t resource;
+    uint32_t smCount;
+    uint32_t minimum;
+    uint32_t alignment;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpDevResource) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, resource) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, smCount) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, minimum) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, alignment) == 16, "wire layout");
+
+/* vgpResourceSplit: sync */
+struct vgp_args_vgpResourceSplit {
+    uint64_t input;
+    uint32_t groupsWanted;
+    uint32_t flags;
+    uint32_t minCount;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpResourceSplit) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceSplit, input) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceSplit, groupsWanted) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceSplit, flags) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceSplit, minCount) == 16, "wire layout");
+
+struct vgp_ret_vgpResourceSplit {
+    uint32_t groups;
+    uint32_t remains;
+    uint32_t resources_len;
+    uint32_t smCounts_len;
+    uint32_t minimums_len;
+    uint32_t alignments_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpResourceSplit) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, groups) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, remains) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, resources_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, smCounts_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, minimums_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, alignments_len) == 20, "wire layout");
+
+/* vgpResourceDesc: sync */
+struct vgp_args_vgpResourceDesc {
+    uint64_t desc;
+    uint32_t resources_len;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpResourceDesc) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceDesc, desc) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceDesc, resources_len) == 8, "wire layout");
+
+/* vgpGreenCtxCreate: sync */
+struct vgp_args_vgpGreenCtxCreate {
+    uint64_t green;
+    uint64_t context;
+    uint64_t desc;
+    int32_t device;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGreenCtxCreate) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxCreate, green) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxCreate, context) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxCreate, desc) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxCreate, device) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxCreate, flags) == 28, "wire layout");
+
+/* vgpGreenCtxDestroy: wait */
+struct vgp_args_vgpGreenCtxDestroy {
+    uint64_t green;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGreenCtxDestroy) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxDestroy, green) == 0, "wire layout");
+
+/* vgpGreenCtxStreamCreate: sync */
+struct vgp_args_vgpGreenCtxStreamCreate {
+    uint64_t stream;
+    uint64_t green;
+    uint32_t flags;
+    int32_t priority;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGreenCtxStreamCreate) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxStreamCreate, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxStreamCreate, green) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxStreamCreate, flags) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGreenCtxStreamCreate, priority) == 20, "wire layout");
+
+/* cuGreenCtxRecordEvent: sync */
+struct vgp_args_cuGreenCtxRecordEvent {
+    uint64_t hCtx;
+    uint64_t hEvent;
+};
+_Static_assert(sizeof(struct vgp_args_cuGreenCtxRecordEvent) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGreenCtxRecordEvent, hCtx) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGreenCtxRecordEvent, hEvent) == 8, "wire layout");
+
+/* cuGreenCtxWaitEvent: sync */
+struct vgp_args_cuGreenCtxWaitEvent {
+    uint64_t hCtx;
+    uint64_t hEvent;
+};
+_Static_assert(sizeof(struct vgp_args_cuGreenCtxWaitEvent) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGreenCtxWaitEvent, hCtx) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuGreenCtxWaitEvent, hEvent) == 8, "wire layout");
+
+/* vgpMulticastGranularity: sync */
+struct vgp_args_vgpMulticastGranularity {
+    uint32_t numDevices;
+    uint8_t pad4[4];
+    uint64_t size;
+    uint64_t handleTypes;
+    uint64_t flags;
+    uint32_t option;
+    uint8_t pad36[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastGranularity) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastGranularity, numDevices) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastGranularity, size) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastGranularity, handleTypes) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastGranularity, flags) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastGranularity, option) == 32, "wire layout");
+
+struct vgp_ret_vgpMulticastGranularity {
+    uint64_t granularity;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMulticastGranularity) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMulticastGranularity, granularity) == 0, "wire layout");
+
+/* vgpMulticastCreate: sync */
+struct vgp_args_vgpMulticastCreate {
+    uint64_t handle;
+    uint32_t numDevices;
+    uint8_t pad12[4];
+    uint64_t size;
+    uint64_t handleTypes;
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastCreate) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastCreate, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastCreate, numDevices) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastCreate, size) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastCreate, handleTypes) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastCreate, flags) == 32, "wire layout");
+
+/* vgpMulticastAddDevice: sync */
+struct vgp_args_vgpMulticastAddDevice {
+    uint64_t handle;
+    int32_t device;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastAddDevice) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastAddDevice, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastAddDevice, device) == 8, "wire layout");
+
+/* vgpMulticastBindMem: sync */
+struct vgp_args_vgpMulticastBindMem {
+    uint64_t handle;
+    uint64_t offset;
+    uint64_t memory;
+    uint64_t memoryOffset;
+    uint64_t size;
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastBindMem) == 48, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, offset) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, memory) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, memoryOffset) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, size) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindMem, flags) == 40, "wire layout");
+
+/* vgpMulticastBindAddr: sync */
+struct vgp_args_vgpMulticastBindAddr {
+    uint64_t handle;
+    uint64_t offset;
+    uint64_t address;
+    uint64_t size;
+    uint64_t flags;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastBindAddr) == 40, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindAddr, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindAddr, offset) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindAddr, address) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindAddr, size) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastBindAddr, flags) == 32, "wire layout");
+
+/* vgpMulticastUnbind: sync */
+struct vgp_args_vgpMulticastUnbind {
+    uint64_t handle;
+    int32_t device;
+    uint8_t pad12[4];
+    uint64_t offset;
+    uint64_t size;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMulticastUnbind) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, handle) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, device) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, offset) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, size) == 24, "wire layout");
 
 /* vgpCopyPeer: sync */
 struct vgp_args_vgpCopyPeer {

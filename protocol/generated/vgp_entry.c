@@ -856,7 +856,7 @@ static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, si
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD8Async(dstDevice, uc, N, vcu_stream(hStream));
 }
 
@@ -898,7 +898,7 @@ static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, 
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD16Async(dstDevice, us, N, vcu_stream(hStream));
 }
 
@@ -940,7 +940,7 @@ static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, si
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD32Async(dstDevice, ui, N, vcu_stream(hStream));
 }
 
@@ -982,7 +982,7 @@ static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, u
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, vcu_stream(hStream));
 }
 
@@ -1028,7 +1028,7 @@ static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, 
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, vcu_stream(hStream));
 }
 
@@ -1074,7 +1074,7 @@ static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, 
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, vcu_stream(hStream));
 }
 
@@ -1315,7 +1315,7 @@ static CUresult body_cuStreamSynchronize(CUstream hStream)
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuStreamSynchronize(vcu_stream(hStream));
 }
 
@@ -1351,7 +1351,7 @@ static CUresult body_cuStreamQuery(CUstream hStream)
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuStreamQuery(vcu_stream(hStream));
 }
 
@@ -1389,7 +1389,7 @@ static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigne
     if (Flags & ~0x1u)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
     return vgp_call_cuStreamWaitEvent(vcu_stream(hStream), hEvent, Flags);
@@ -1433,7 +1433,7 @@ static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuStreamGetFlags(vcu_stream(hStream), flags);
 }
 
@@ -1473,7 +1473,7 @@ static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority)
     if (!priority)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuStreamGetPriority(vcu_stream(hStream), priority);
 }
 
@@ -1513,7 +1513,7 @@ static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamI
     if (!streamId)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     return vgp_call_cuStreamGetId(vcu_stream(hStream), streamId);
 }
 
@@ -2083,9 +2083,9 @@ static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(dst))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(dst);
     if (!vcu_stream_ok(src))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(src);
     return vgp_call_cuStreamCopyAttributes(vcu_stream(dst), vcu_stream(src));
 }
 
@@ -2832,6 +2832,34 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
                        (unsigned long long)dptr);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuIpcCloseMemHandle", r);
+    return r;
+}
+
+#define body_cuGreenCtxRecordEvent vcu_cuGreenCtxRecordEvent
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxRecordEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxRecordEvent", r);
+    return r;
+}
+
+#define body_cuGreenCtxWaitEvent vcu_cuGreenCtxWaitEvent
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGreenCtxWaitEvent(hCtx, hEvent);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGreenCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
+                       (void *)(uintptr_t)hCtx,
+                       (void *)(uintptr_t)hEvent);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGreenCtxWaitEvent", r);
     return r;
 }
 
@@ -9508,20 +9536,6 @@ CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenC
     return r;
 }
 
-#define body_cuGreenCtxRecordEvent vcu_cuGreenCtxRecordEvent
-CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
-    CUresult r = body_cuGreenCtxRecordEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
-        vcu_trace_call("cuGreenCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
-                       (void *)(uintptr_t)hCtx,
-                       (void *)(uintptr_t)hEvent);
-    if (__builtin_expect(r != CUDA_SUCCESS, 0))
-        vcu_logs_failure("cuGreenCtxRecordEvent", r);
-    return r;
-}
-
 #define body_cuGreenCtxStreamCreate vcu_cuGreenCtxStreamCreate
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
@@ -9535,20 +9549,6 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
                        (int)priority);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuGreenCtxStreamCreate", r);
-    return r;
-}
-
-#define body_cuGreenCtxWaitEvent vcu_cuGreenCtxWaitEvent
-CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
-{
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
-    CUresult r = body_cuGreenCtxWaitEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
-        vcu_trace_call("cuGreenCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
-                       (void *)(uintptr_t)hCtx,
-                       (void *)(uintptr_t)hEvent);
-    if (__builtin_expect(r != CUDA_SUCCESS, 0))
-        vcu_logs_failure("cuGreenCtxWaitEvent", r);
     return r;
 }
 

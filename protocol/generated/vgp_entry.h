@@ -60,6 +60,8 @@ CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdevic
 CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
 CUresult vcu_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags);
 CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr);
+CUresult vcu_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult vcu_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
 CUresult vcu_cuInit(unsigned int Flags);
 CUresult vcu_cuDriverGetVersion(int *driverVersion);
 CUresult vcu_cuGetErrorString(CUresult error, const char **pStr);
@@ -428,9 +430,7 @@ CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
 CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx);
 CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type);
 CUresult vcu_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId);
-CUresult vcu_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
 CUresult vcu_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority);
-CUresult vcu_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
 CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx);
 CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags);
 CUresult vcu_cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags);

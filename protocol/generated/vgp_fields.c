@@ -1634,6 +1634,103 @@ static const struct vgp_field out_vgpMemPoolImportPointer[] = {
     {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
 };
+static const struct vgp_field in_vgpDevResource[] = {
+    {"what", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
+    {"context", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"green", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"type", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 4, 0},
+};
+static const struct vgp_field out_vgpDevResource[] = {
+    {"resource", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"smCount", VGP_FORM_FIXED, VGP_MEANS_VARIES, 8, 4, 0},
+    {"minimum", VGP_FORM_FIXED, VGP_MEANS_VARIES, 12, 4, 0},
+    {"alignment", VGP_FORM_FIXED, VGP_MEANS_VARIES, 16, 4, 0},
+};
+static const struct vgp_field in_vgpResourceSplit[] = {
+    {"input", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"groupsWanted", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+    {"minCount", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+};
+static const struct vgp_field out_vgpResourceSplit[] = {
+    {"groups", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 4, 0},
+    {"remains", VGP_FORM_FIXED, VGP_MEANS_VARIES, 4, 4, 0},
+    {"resources", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 8, 8, 257},
+    {"smCounts", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 12, 2, 257},
+    {"minimums", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 16, 2, 257},
+    {"alignments", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 20, 2, 257},
+};
+static const struct vgp_field in_vgpResourceDesc[] = {
+    {"desc", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"resources", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 8, 8, 256},
+};
+static const struct vgp_field in_vgpGreenCtxCreate[] = {
+    {"green", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"context", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"desc", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 4, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 28, 4, 0},
+};
+static const struct vgp_field in_vgpGreenCtxDestroy[] = {
+    {"green", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field in_vgpGreenCtxStreamCreate[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"green", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 4, 0},
+    {"priority", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 20, 4, 0},
+};
+static const struct vgp_field in_cuGreenCtxRecordEvent[] = {
+    {"hCtx", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"hEvent", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_cuGreenCtxWaitEvent[] = {
+    {"hCtx", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"hEvent", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+};
+static const struct vgp_field in_vgpMulticastGranularity[] = {
+    {"numDevices", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"handleTypes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
+    {"option", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 32, 4, 0},
+};
+static const struct vgp_field out_vgpMulticastGranularity[] = {
+    {"granularity", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 8, 0},
+};
+static const struct vgp_field in_vgpMulticastCreate[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"numDevices", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+    {"handleTypes", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 32, 8, 0},
+};
+static const struct vgp_field in_vgpMulticastAddDevice[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field in_vgpMulticastBindMem[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"offset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"memory", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"memoryOffset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 32, 8, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 8, 0},
+};
+static const struct vgp_field in_vgpMulticastBindAddr[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"offset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"address", VGP_FORM_FIXED, VGP_MEANS_ADDR, 16, 8, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 32, 8, 0},
+};
+static const struct vgp_field in_vgpMulticastUnbind[] = {
+    {"handle", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"offset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+    {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
+};
 static const struct vgp_field in_vgpCopyPeer[] = {
     {"dst", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"dstPitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
@@ -1894,6 +1991,20 @@ static const struct vgp_call_fields calls[] = {
     {0x0914, "vgpMemPoolImport", in_vgpMemPoolImport, 2, NULL, 0, 16, 0},
     {0x0915, "vgpMemPoolExportPointer", in_vgpMemPoolExportPointer, 1, out_vgpMemPoolExportPointer, 1, 8, 8},
     {0x0916, "vgpMemPoolImportPointer", in_vgpMemPoolImportPointer, 2, out_vgpMemPoolImportPointer, 2, 16, 16},
+    {0x0a20, "vgpDevResource", in_vgpDevResource, 5, out_vgpDevResource, 4, 32, 24},
+    {0x0a21, "vgpResourceSplit", in_vgpResourceSplit, 4, out_vgpResourceSplit, 6, 24, 24},
+    {0x0a22, "vgpResourceDesc", in_vgpResourceDesc, 2, NULL, 0, 16, 0},
+    {0x0a23, "vgpGreenCtxCreate", in_vgpGreenCtxCreate, 5, NULL, 0, 32, 0},
+    {0x0a24, "vgpGreenCtxDestroy", in_vgpGreenCtxDestroy, 1, NULL, 0, 8, 0},
+    {0x0a25, "vgpGreenCtxStreamCreate", in_vgpGreenCtxStreamCreate, 4, NULL, 0, 24, 0},
+    {0x0a26, "cuGreenCtxRecordEvent", in_cuGreenCtxRecordEvent, 2, NULL, 0, 16, 0},
+    {0x0a27, "cuGreenCtxWaitEvent", in_cuGreenCtxWaitEvent, 2, NULL, 0, 16, 0},
+    {0x0a30, "vgpMulticastGranularity", in_vgpMulticastGranularity, 5, out_vgpMulticastGranularity, 1, 40, 8},
+    {0x0a31, "vgpMulticastCreate", in_vgpMulticastCreate, 5, NULL, 0, 40, 0},
+    {0x0a32, "vgpMulticastAddDevice", in_vgpMulticastAddDevice, 2, NULL, 0, 16, 0},
+    {0x0a33, "vgpMulticastBindMem", in_vgpMulticastBindMem, 6, NULL, 0, 48, 0},
+    {0x0a34, "vgpMulticastBindAddr", in_vgpMulticastBindAddr, 5, NULL, 0, 40, 0},
+    {0x0a35, "vgpMulticastUnbind", in_vgpMulticastUnbind, 4, NULL, 0, 32, 0},
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
 };
 

@@ -7208,6 +7208,405 @@ CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, u
     return r;
 }
 
+CUresult vgp_call_vgpDevResource(uint32_t what, int32_t device, CUcontext context, CUgreenCtx green, uint32_t type, uint64_t *resource, uint32_t *smCount, uint32_t *minimum, uint32_t *alignment)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpDevResource, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpDevResource *a = s->args;
+    a->what = (uint32_t)what;
+    a->device = (int32_t)device;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->green = (uint64_t)(uintptr_t)green;
+    a->type = (uint32_t)type;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpDevResource *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && resource)
+            *resource = (uint64_t)ret->resource;
+        if (r == CUDA_SUCCESS && smCount)
+            *smCount = (uint32_t)ret->smCount;
+        if (r == CUDA_SUCCESS && minimum)
+            *minimum = (uint32_t)ret->minimum;
+        if (r == CUDA_SUCCESS && alignment)
+            *alignment = (uint32_t)ret->alignment;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpResourceSplit(uint64_t input, uint32_t groupsWanted, uint32_t flags, uint32_t minCount, uint32_t *groups, uint32_t *remains, uint64_t *resources, uint32_t *resources_len, uint16_t *smCounts, uint32_t *smCounts_len, uint16_t *minimums, uint32_t *minimums_len, uint16_t *alignments, uint32_t *alignments_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpResourceSplit, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpResourceSplit *a = s->args;
+    a->input = (uint64_t)input;
+    a->groupsWanted = (uint32_t)groupsWanted;
+    a->flags = (uint32_t)flags;
+    a->minCount = (uint32_t)minCount;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpResourceSplit *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && groups)
+            *groups = (uint32_t)ret->groups;
+        if (r == CUDA_SUCCESS && remains)
+            *remains = (uint32_t)ret->remains;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t resources_bytes = (uint64_t)ret->resources_len * 8;
+        if (resources_bytes > left || ret->resources_len > 257) {
+            r = CUDA_ERROR_UNKNOWN;
+            resources_bytes = left = 0;
+        }
+        if (resources && resources_len) {
+            uint64_t k = resources_bytes / 8 < *resources_len ? resources_bytes / 8 : *resources_len;
+            memcpy(resources, q, k * 8);
+            *resources_len = (uint32_t)k;
+        }
+        q += resources_bytes < left ? vgp_pad8(resources_bytes) : resources_bytes;
+        left -= vgp_pad8(resources_bytes) < left ? vgp_pad8(resources_bytes) : left;
+        uint64_t smCounts_bytes = (uint64_t)ret->smCounts_len * 2;
+        if (smCounts_bytes > left || ret->smCounts_len > 257) {
+            r = CUDA_ERROR_UNKNOWN;
+            smCounts_bytes = left = 0;
+        }
+        if (smCounts && smCounts_len) {
+            uint64_t k = smCounts_bytes / 2 < *smCounts_len ? smCounts_bytes / 2 : *smCounts_len;
+            memcpy(smCounts, q, k * 2);
+            *smCounts_len = (uint32_t)k;
+        }
+        q += smCounts_bytes < left ? vgp_pad8(smCounts_bytes) : smCounts_bytes;
+        left -= vgp_pad8(smCounts_bytes) < left ? vgp_pad8(smCounts_bytes) : left;
+        uint64_t minimums_bytes = (uint64_t)ret->minimums_len * 2;
+        if (minimums_bytes > left || ret->minimums_len > 257) {
+            r = CUDA_ERROR_UNKNOWN;
+            minimums_bytes = left = 0;
+        }
+        if (minimums && minimums_len) {
+            uint64_t k = minimums_bytes / 2 < *minimums_len ? minimums_bytes / 2 : *minimums_len;
+            memcpy(minimums, q, k * 2);
+            *minimums_len = (uint32_t)k;
+        }
+        q += minimums_bytes < left ? vgp_pad8(minimums_bytes) : minimums_bytes;
+        left -= vgp_pad8(minimums_bytes) < left ? vgp_pad8(minimums_bytes) : left;
+        uint64_t alignments_bytes = (uint64_t)ret->alignments_len * 2;
+        if (alignments_bytes > left || ret->alignments_len > 257) {
+            r = CUDA_ERROR_UNKNOWN;
+            alignments_bytes = left = 0;
+        }
+        if (alignments && alignments_len) {
+            uint64_t k = alignments_bytes / 2 < *alignments_len ? alignments_bytes / 2 : *alignments_len;
+            memcpy(alignments, q, k * 2);
+            *alignments_len = (uint32_t)k;
+        }
+        q += alignments_bytes < left ? vgp_pad8(alignments_bytes) : alignments_bytes;
+        left -= vgp_pad8(alignments_bytes) < left ? vgp_pad8(alignments_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpResourceDesc(CUdevResourceDesc desc, const uint64_t *resources, uint32_t resources_count)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (resources_count > 256 || (resources_count && !resources))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t resources_bytes = (uint64_t)resources_count * 8;
+    r = vgp_submit_begin(s, VGP_vgpResourceDesc, (uint32_t)(16 + vgp_pad8(resources_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpResourceDesc *a = s->args;
+    a->desc = (uint64_t)(uintptr_t)desc;
+    uint8_t *v = (uint8_t *)s->args + 16;
+    a->resources_len = (uint32_t)resources_count;
+    if (resources_bytes)
+        memcpy(v, resources, resources_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGreenCtxCreate(CUgreenCtx green, CUcontext context, CUdevResourceDesc desc, int32_t device, uint32_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGreenCtxCreate, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGreenCtxCreate *a = s->args;
+    a->green = (uint64_t)(uintptr_t)green;
+    a->context = (uint64_t)(uintptr_t)context;
+    a->desc = (uint64_t)(uintptr_t)desc;
+    a->device = (int32_t)device;
+    a->flags = (uint32_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGreenCtxDestroy(CUgreenCtx green)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGreenCtxDestroy, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGreenCtxDestroy *a = s->args;
+    a->green = (uint64_t)(uintptr_t)green;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    if (r == CUDA_SUCCESS)
+        vgp_handle_drop((uint64_t)(uintptr_t)green);
+    return r;
+}
+
+CUresult vgp_call_vgpGreenCtxStreamCreate(CUstream stream, CUgreenCtx green, uint32_t flags, int32_t priority)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGreenCtxStreamCreate, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGreenCtxStreamCreate *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->green = (uint64_t)(uintptr_t)green;
+    a->flags = (uint32_t)flags;
+    a->priority = (int32_t)priority;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGreenCtxRecordEvent, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGreenCtxRecordEvent *a = s->args;
+    a->hCtx = (uint64_t)(uintptr_t)hCtx;
+    a->hEvent = (uint64_t)(uintptr_t)hEvent;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuGreenCtxWaitEvent, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuGreenCtxWaitEvent *a = s->args;
+    a->hCtx = (uint64_t)(uintptr_t)hCtx;
+    a->hEvent = (uint64_t)(uintptr_t)hEvent;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastGranularity(uint32_t numDevices, uint64_t size, uint64_t handleTypes, uint64_t flags, uint32_t option, uint64_t *granularity)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastGranularity, (uint32_t)(40), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastGranularity *a = s->args;
+    a->numDevices = (uint32_t)numDevices;
+    a->size = (uint64_t)size;
+    a->handleTypes = (uint64_t)handleTypes;
+    a->flags = (uint64_t)flags;
+    a->option = (uint32_t)option;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMulticastGranularity *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && granularity)
+            *granularity = (uint64_t)ret->granularity;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastCreate(uint64_t handle, uint32_t numDevices, uint64_t size, uint64_t handleTypes, uint64_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastCreate, (uint32_t)(40), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastCreate *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->numDevices = (uint32_t)numDevices;
+    a->size = (uint64_t)size;
+    a->handleTypes = (uint64_t)handleTypes;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastAddDevice(uint64_t handle, int32_t device)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastAddDevice, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastAddDevice *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->device = (int32_t)device;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastBindMem(uint64_t handle, uint64_t offset, uint64_t memory, uint64_t memoryOffset, uint64_t size, uint64_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastBindMem, (uint32_t)(48), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastBindMem *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->offset = (uint64_t)offset;
+    a->memory = (uint64_t)(uintptr_t)memory;
+    a->memoryOffset = (uint64_t)memoryOffset;
+    a->size = (uint64_t)size;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastBindAddr(uint64_t handle, uint64_t offset, uint64_t address, uint64_t size, uint64_t flags)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastBindAddr, (uint32_t)(40), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastBindAddr *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->offset = (uint64_t)offset;
+    a->address = (uint64_t)address;
+    a->size = (uint64_t)size;
+    a->flags = (uint64_t)flags;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t offset, uint64_t size)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpMulticastUnbind, (uint32_t)(32), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMulticastUnbind *a = s->args;
+    a->handle = (uint64_t)(uintptr_t)handle;
+    a->device = (int32_t)device;
+    a->offset = (uint64_t)offset;
+    a->size = (uint64_t)size;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream)
 {
     CUresult r;

@@ -264,6 +264,20 @@ CUresult vgp_call_vgpMemPoolExport(CUmemoryPool pool, uint8_t *token, uint32_t *
 CUresult vgp_call_vgpMemPoolImport(const void *token, uint32_t token_len, CUmemoryPool pool);
 CUresult vgp_call_vgpMemPoolExportPointer(CUdeviceptr dptr, uint8_t *data, uint32_t *data_len);
 CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, uint32_t data_len, uint64_t *dptr, uint64_t *size);
+CUresult vgp_call_vgpDevResource(uint32_t what, int32_t device, CUcontext context, CUgreenCtx green, uint32_t type, uint64_t *resource, uint32_t *smCount, uint32_t *minimum, uint32_t *alignment);
+CUresult vgp_call_vgpResourceSplit(uint64_t input, uint32_t groupsWanted, uint32_t flags, uint32_t minCount, uint32_t *groups, uint32_t *remains, uint64_t *resources, uint32_t *resources_len, uint16_t *smCounts, uint32_t *smCounts_len, uint16_t *minimums, uint32_t *minimums_len, uint16_t *alignments, uint32_t *alignments_len);
+CUresult vgp_call_vgpResourceDesc(CUdevResourceDesc desc, const uint64_t *resources, uint32_t resources_count);
+CUresult vgp_call_vgpGreenCtxCreate(CUgreenCtx green, CUcontext context, CUdevResourceDesc desc, int32_t device, uint32_t flags);
+CUresult vgp_call_vgpGreenCtxDestroy(CUgreenCtx green);
+CUresult vgp_call_vgpGreenCtxStreamCreate(CUstream stream, CUgreenCtx green, uint32_t flags, int32_t priority);
+CUresult vgp_call_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult vgp_call_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult vgp_call_vgpMulticastGranularity(uint32_t numDevices, uint64_t size, uint64_t handleTypes, uint64_t flags, uint32_t option, uint64_t *granularity);
+CUresult vgp_call_vgpMulticastCreate(uint64_t handle, uint32_t numDevices, uint64_t size, uint64_t handleTypes, uint64_t flags);
+CUresult vgp_call_vgpMulticastAddDevice(uint64_t handle, int32_t device);
+CUresult vgp_call_vgpMulticastBindMem(uint64_t handle, uint64_t offset, uint64_t memory, uint64_t memoryOffset, uint64_t size, uint64_t flags);
+CUresult vgp_call_vgpMulticastBindAddr(uint64_t handle, uint64_t offset, uint64_t address, uint64_t size, uint64_t flags);
+CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t offset, uint64_t size);
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
 
 #endif

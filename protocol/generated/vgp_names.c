@@ -258,6 +258,20 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMemPoolImport: return "vgpMemPoolImport";
     case VGP_vgpMemPoolExportPointer: return "vgpMemPoolExportPointer";
     case VGP_vgpMemPoolImportPointer: return "vgpMemPoolImportPointer";
+    case VGP_vgpDevResource: return "vgpDevResource";
+    case VGP_vgpResourceSplit: return "vgpResourceSplit";
+    case VGP_vgpResourceDesc: return "vgpResourceDesc";
+    case VGP_vgpGreenCtxCreate: return "vgpGreenCtxCreate";
+    case VGP_vgpGreenCtxDestroy: return "vgpGreenCtxDestroy";
+    case VGP_vgpGreenCtxStreamCreate: return "vgpGreenCtxStreamCreate";
+    case VGP_cuGreenCtxRecordEvent: return "cuGreenCtxRecordEvent";
+    case VGP_cuGreenCtxWaitEvent: return "cuGreenCtxWaitEvent";
+    case VGP_vgpMulticastGranularity: return "vgpMulticastGranularity";
+    case VGP_vgpMulticastCreate: return "vgpMulticastCreate";
+    case VGP_vgpMulticastAddDevice: return "vgpMulticastAddDevice";
+    case VGP_vgpMulticastBindMem: return "vgpMulticastBindMem";
+    case VGP_vgpMulticastBindAddr: return "vgpMulticastBindAddr";
+    case VGP_vgpMulticastUnbind: return "vgpMulticastUnbind";
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
     default: return NULL;
     }
@@ -409,6 +423,20 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMemPoolImport] = 1,
         [VGP_vgpMemPoolExportPointer] = 1,
         [VGP_vgpMemPoolImportPointer] = 1,
+        [VGP_vgpDevResource] = 2,
+        [VGP_vgpResourceSplit] = 2,
+        [VGP_vgpResourceDesc] = 2,
+        [VGP_vgpGreenCtxCreate] = 2,
+        [VGP_vgpGreenCtxDestroy] = 2,
+        [VGP_vgpGreenCtxStreamCreate] = 2,
+        [VGP_cuGreenCtxRecordEvent] = 2,
+        [VGP_cuGreenCtxWaitEvent] = 2,
+        [VGP_vgpMulticastGranularity] = 2,
+        [VGP_vgpMulticastCreate] = 2,
+        [VGP_vgpMulticastAddDevice] = 2,
+        [VGP_vgpMulticastBindMem] = 2,
+        [VGP_vgpMulticastBindAddr] = 2,
+        [VGP_vgpMulticastUnbind] = 2,
         [VGP_vgpCopyPeer] = 2,
         [VGP_CALL_LIMIT] = 0,
     };
@@ -661,6 +689,20 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0914, "vgpMemPoolImport", "sync", 16, 48, 0, 0},
     {0x0915, "vgpMemPoolExportPointer", "sync", 8, 8, 8, 72},
     {0x0916, "vgpMemPoolImportPointer", "sync", 16, 80, 16, 16},
+    {0x0a20, "vgpDevResource", "sync", 32, 32, 24, 24},
+    {0x0a21, "vgpResourceSplit", "sync", 24, 24, 24, 3640},
+    {0x0a22, "vgpResourceDesc", "sync", 16, 2064, 0, 0},
+    {0x0a23, "vgpGreenCtxCreate", "sync", 32, 32, 0, 0},
+    {0x0a24, "vgpGreenCtxDestroy", "wait", 8, 8, 0, 0},
+    {0x0a25, "vgpGreenCtxStreamCreate", "sync", 24, 24, 0, 0},
+    {0x0a26, "cuGreenCtxRecordEvent", "sync", 16, 16, 0, 0},
+    {0x0a27, "cuGreenCtxWaitEvent", "sync", 16, 16, 0, 0},
+    {0x0a30, "vgpMulticastGranularity", "sync", 40, 40, 8, 8},
+    {0x0a31, "vgpMulticastCreate", "sync", 40, 40, 0, 0},
+    {0x0a32, "vgpMulticastAddDevice", "sync", 16, 16, 0, 0},
+    {0x0a33, "vgpMulticastBindMem", "sync", 48, 48, 0, 0},
+    {0x0a34, "vgpMulticastBindAddr", "sync", 40, 40, 0, 0},
+    {0x0a35, "vgpMulticastUnbind", "sync", 32, 32, 0, 0},
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -4963,6 +4963,204 @@ static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpDevResource(struct vgb_call *c)
+{
+    const struct vgp_args_vgpDevResource *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad28[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    struct vgp_ret_vgpDevResource ret = {0};
+    CUresult r = vgb_do_vgpDevResource(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpResourceSplit(struct vgb_call *c)
+{
+    const struct vgp_args_vgpResourceSplit *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    struct vgp_ret_vgpResourceSplit ret = {0};
+    static __thread struct vgp_outs_vgpResourceSplit o;
+    CUresult r = vgb_do_vgpResourceSplit(c, a, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.resources_len > 257)
+        ret.resources_len = 257;
+    if (ret.smCounts_len > 257)
+        ret.smCounts_len = 257;
+    if (ret.minimums_len > 257)
+        ret.minimums_len = 257;
+    if (ret.alignments_len > 257)
+        ret.alignments_len = 257;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.resources, (uint64_t)ret.resources_len * 8);
+    vgp_reply_part(c, o.smCounts, (uint64_t)ret.smCounts_len * 2);
+    vgp_reply_part(c, o.minimums, (uint64_t)ret.minimums_len * 2);
+    vgp_reply_part(c, o.alignments, (uint64_t)ret.alignments_len * 2);
+    return r;
+}
+
+static CUresult handle_vgpResourceDesc(struct vgb_call *c)
+{
+    const struct vgp_args_vgpResourceDesc *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 16;
+    uint64_t resources_bytes = (uint64_t)a->resources_len * 8;
+    if (a->resources_len > 256 || !vgp_range_ok(at, resources_bytes, c->args_size))
+        return vgb_malformed(c, "resources: %u is past its maximum or the record", a->resources_len);
+    const uint64_t *resources = (const void *)(c->args + at);
+    at += vgp_round8(resources_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    CUresult r = vgb_do_vgpResourceDesc(c, a, resources);
+    return r;
+}
+
+static CUresult handle_vgpGreenCtxCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGreenCtxCreate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    CUresult r = vgb_do_vgpGreenCtxCreate(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGreenCtxDestroy(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGreenCtxDestroy *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpGreenCtxDestroy(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGreenCtxStreamCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGreenCtxStreamCreate *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    CUresult r = vgb_do_vgpGreenCtxStreamCreate(c, a);
+    return r;
+}
+
+static CUresult handle_cuGreenCtxRecordEvent(struct vgb_call *c)
+{
+    const struct vgp_args_cuGreenCtxRecordEvent *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_cuGreenCtxRecordEvent(c, a);
+    return r;
+}
+
+static CUresult handle_cuGreenCtxWaitEvent(struct vgb_call *c)
+{
+    const struct vgp_args_cuGreenCtxWaitEvent *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_cuGreenCtxWaitEvent(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMulticastGranularity(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastGranularity *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad36[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(40))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(40));
+    struct vgp_ret_vgpMulticastGranularity ret = {0};
+    CUresult r = vgb_do_vgpMulticastGranularity(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpMulticastCreate(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastCreate *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(40))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(40));
+    CUresult r = vgb_do_vgpMulticastCreate(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMulticastAddDevice(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastAddDevice *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = vgb_do_vgpMulticastAddDevice(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMulticastBindMem(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastBindMem *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(48))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(48));
+    CUresult r = vgb_do_vgpMulticastBindMem(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMulticastBindAddr(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastBindAddr *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(40))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(40));
+    CUresult r = vgb_do_vgpMulticastBindAddr(c, a);
+    return r;
+}
+
+static CUresult handle_vgpMulticastUnbind(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMulticastUnbind *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(32))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(32));
+    CUresult r = vgb_do_vgpMulticastUnbind(c, a);
+    return r;
+}
+
 static CUresult handle_vgpCopyPeer(struct vgb_call *c)
 {
     const struct vgp_args_vgpCopyPeer *a = (const void *)c->args;
@@ -5218,6 +5416,20 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMemPoolImport] = {"vgpMemPoolImport", handle_vgpMemPoolImport, 16, 48, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolExportPointer] = {"vgpMemPoolExportPointer", handle_vgpMemPoolExportPointer, 8, 8, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolImportPointer] = {"vgpMemPoolImportPointer", handle_vgpMemPoolImportPointer, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY, 1},
+    [VGP_vgpDevResource] = {"vgpDevResource", handle_vgpDevResource, 32, 32, VGP_F_REPLY, 2},
+    [VGP_vgpResourceSplit] = {"vgpResourceSplit", handle_vgpResourceSplit, 24, 24, VGP_F_REPLY, 2},
+    [VGP_vgpResourceDesc] = {"vgpResourceDesc", handle_vgpResourceDesc, 16, 2064, VGP_F_REPLY, 2},
+    [VGP_vgpGreenCtxCreate] = {"vgpGreenCtxCreate", handle_vgpGreenCtxCreate, 32, 32, VGP_F_REPLY, 2},
+    [VGP_vgpGreenCtxDestroy] = {"vgpGreenCtxDestroy", handle_vgpGreenCtxDestroy, 8, 8, VGP_F_REPLY | VGP_F_WAIT, 2},
+    [VGP_vgpGreenCtxStreamCreate] = {"vgpGreenCtxStreamCreate", handle_vgpGreenCtxStreamCreate, 24, 24, VGP_F_REPLY, 2},
+    [VGP_cuGreenCtxRecordEvent] = {"cuGreenCtxRecordEvent", handle_cuGreenCtxRecordEvent, 16, 16, VGP_F_REPLY, 2},
+    [VGP_cuGreenCtxWaitEvent] = {"cuGreenCtxWaitEvent", handle_cuGreenCtxWaitEvent, 16, 16, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastGranularity] = {"vgpMulticastGranularity", handle_vgpMulticastGranularity, 40, 40, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastCreate] = {"vgpMulticastCreate", handle_vgpMulticastCreate, 40, 40, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastAddDevice] = {"vgpMulticastAddDevice", handle_vgpMulticastAddDevice, 16, 16, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastBindMem] = {"vgpMulticastBindMem", handle_vgpMulticastBindMem, 48, 48, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastBindAddr] = {"vgpMulticastBindAddr", handle_vgpMulticastBindAddr, 40, 40, VGP_F_REPLY, 2},
+    [VGP_vgpMulticastUnbind] = {"vgpMulticastUnbind", handle_vgpMulticastUnbind, 32, 32, VGP_F_REPLY, 2},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY, 2},
 };
 
@@ -5240,8 +5452,10 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuCtxDestroy_v2 = (__typeof__(p->cuCtxDestroy_v2))find(ctx, "cuCtxDestroy_v2")) != NULL;
     n += (p->cuCtxDisablePeerAccess = (__typeof__(p->cuCtxDisablePeerAccess))find(ctx, "cuCtxDisablePeerAccess")) != NULL;
     n += (p->cuCtxEnablePeerAccess = (__typeof__(p->cuCtxEnablePeerAccess))find(ctx, "cuCtxEnablePeerAccess")) != NULL;
+    n += (p->cuCtxFromGreenCtx = (__typeof__(p->cuCtxFromGreenCtx))find(ctx, "cuCtxFromGreenCtx")) != NULL;
     n += (p->cuCtxGetCacheConfig = (__typeof__(p->cuCtxGetCacheConfig))find(ctx, "cuCtxGetCacheConfig")) != NULL;
     n += (p->cuCtxGetCurrent = (__typeof__(p->cuCtxGetCurrent))find(ctx, "cuCtxGetCurrent")) != NULL;
+    n += (p->cuCtxGetDevResource = (__typeof__(p->cuCtxGetDevResource))find(ctx, "cuCtxGetDevResource")) != NULL;
     n += (p->cuCtxGetDevice = (__typeof__(p->cuCtxGetDevice))find(ctx, "cuCtxGetDevice")) != NULL;
     n += (p->cuCtxGetLimit = (__typeof__(p->cuCtxGetLimit))find(ctx, "cuCtxGetLimit")) != NULL;
     n += (p->cuCtxGetSharedMemConfig = (__typeof__(p->cuCtxGetSharedMemConfig))find(ctx, "cuCtxGetSharedMemConfig")) != NULL;
@@ -5254,11 +5468,14 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuCtxSetSharedMemConfig = (__typeof__(p->cuCtxSetSharedMemConfig))find(ctx, "cuCtxSetSharedMemConfig")) != NULL;
     n += (p->cuCtxSynchronize = (__typeof__(p->cuCtxSynchronize))find(ctx, "cuCtxSynchronize")) != NULL;
     n += (p->cuCtxWaitEvent = (__typeof__(p->cuCtxWaitEvent))find(ctx, "cuCtxWaitEvent")) != NULL;
+    n += (p->cuDevResourceGenerateDesc = (__typeof__(p->cuDevResourceGenerateDesc))find(ctx, "cuDevResourceGenerateDesc")) != NULL;
+    n += (p->cuDevSmResourceSplitByCount = (__typeof__(p->cuDevSmResourceSplitByCount))find(ctx, "cuDevSmResourceSplitByCount")) != NULL;
     n += (p->cuDeviceCanAccessPeer = (__typeof__(p->cuDeviceCanAccessPeer))find(ctx, "cuDeviceCanAccessPeer")) != NULL;
     n += (p->cuDeviceGet = (__typeof__(p->cuDeviceGet))find(ctx, "cuDeviceGet")) != NULL;
     n += (p->cuDeviceGetAttribute = (__typeof__(p->cuDeviceGetAttribute))find(ctx, "cuDeviceGetAttribute")) != NULL;
     n += (p->cuDeviceGetCount = (__typeof__(p->cuDeviceGetCount))find(ctx, "cuDeviceGetCount")) != NULL;
     n += (p->cuDeviceGetDefaultMemPool = (__typeof__(p->cuDeviceGetDefaultMemPool))find(ctx, "cuDeviceGetDefaultMemPool")) != NULL;
+    n += (p->cuDeviceGetDevResource = (__typeof__(p->cuDeviceGetDevResource))find(ctx, "cuDeviceGetDevResource")) != NULL;
     n += (p->cuDeviceGetGraphMemAttribute = (__typeof__(p->cuDeviceGetGraphMemAttribute))find(ctx, "cuDeviceGetGraphMemAttribute")) != NULL;
     n += (p->cuDeviceGetHostAtomicCapabilities = (__typeof__(p->cuDeviceGetHostAtomicCapabilities))find(ctx, "cuDeviceGetHostAtomicCapabilities")) != NULL;
     n += (p->cuDeviceGetName = (__typeof__(p->cuDeviceGetName))find(ctx, "cuDeviceGetName")) != NULL;
@@ -5361,6 +5578,12 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuGraphRemoveDependencies_v2 = (__typeof__(p->cuGraphRemoveDependencies_v2))find(ctx, "cuGraphRemoveDependencies_v2")) != NULL;
     n += (p->cuGraphRetainUserObject = (__typeof__(p->cuGraphRetainUserObject))find(ctx, "cuGraphRetainUserObject")) != NULL;
     n += (p->cuGraphUpload = (__typeof__(p->cuGraphUpload))find(ctx, "cuGraphUpload")) != NULL;
+    n += (p->cuGreenCtxCreate = (__typeof__(p->cuGreenCtxCreate))find(ctx, "cuGreenCtxCreate")) != NULL;
+    n += (p->cuGreenCtxDestroy = (__typeof__(p->cuGreenCtxDestroy))find(ctx, "cuGreenCtxDestroy")) != NULL;
+    n += (p->cuGreenCtxGetDevResource = (__typeof__(p->cuGreenCtxGetDevResource))find(ctx, "cuGreenCtxGetDevResource")) != NULL;
+    n += (p->cuGreenCtxRecordEvent = (__typeof__(p->cuGreenCtxRecordEvent))find(ctx, "cuGreenCtxRecordEvent")) != NULL;
+    n += (p->cuGreenCtxStreamCreate = (__typeof__(p->cuGreenCtxStreamCreate))find(ctx, "cuGreenCtxStreamCreate")) != NULL;
+    n += (p->cuGreenCtxWaitEvent = (__typeof__(p->cuGreenCtxWaitEvent))find(ctx, "cuGreenCtxWaitEvent")) != NULL;
     n += (p->cuInit = (__typeof__(p->cuInit))find(ctx, "cuInit")) != NULL;
     n += (p->cuIpcCloseMemHandle = (__typeof__(p->cuIpcCloseMemHandle))find(ctx, "cuIpcCloseMemHandle")) != NULL;
     n += (p->cuIpcGetEventHandle = (__typeof__(p->cuIpcGetEventHandle))find(ctx, "cuIpcGetEventHandle")) != NULL;
@@ -5459,6 +5682,12 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuModuleLoadData = (__typeof__(p->cuModuleLoadData))find(ctx, "cuModuleLoadData")) != NULL;
     n += (p->cuModuleLoadDataEx = (__typeof__(p->cuModuleLoadDataEx))find(ctx, "cuModuleLoadDataEx")) != NULL;
     n += (p->cuModuleUnload = (__typeof__(p->cuModuleUnload))find(ctx, "cuModuleUnload")) != NULL;
+    n += (p->cuMulticastAddDevice = (__typeof__(p->cuMulticastAddDevice))find(ctx, "cuMulticastAddDevice")) != NULL;
+    n += (p->cuMulticastBindAddr = (__typeof__(p->cuMulticastBindAddr))find(ctx, "cuMulticastBindAddr")) != NULL;
+    n += (p->cuMulticastBindMem = (__typeof__(p->cuMulticastBindMem))find(ctx, "cuMulticastBindMem")) != NULL;
+    n += (p->cuMulticastCreate = (__typeof__(p->cuMulticastCreate))find(ctx, "cuMulticastCreate")) != NULL;
+    n += (p->cuMulticastGetGranularity = (__typeof__(p->cuMulticastGetGranularity))find(ctx, "cuMulticastGetGranularity")) != NULL;
+    n += (p->cuMulticastUnbind = (__typeof__(p->cuMulticastUnbind))find(ctx, "cuMulticastUnbind")) != NULL;
     n += (p->cuOccupancyAvailableDynamicSMemPerBlock = (__typeof__(p->cuOccupancyAvailableDynamicSMemPerBlock))find(ctx, "cuOccupancyAvailableDynamicSMemPerBlock")) != NULL;
     n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessor = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessor))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessor")) != NULL;
     n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")) != NULL;

@@ -22,8 +22,10 @@ struct vgp_provider {
     __typeof__(&cuCtxDestroy_v2) cuCtxDestroy_v2;
     __typeof__(&cuCtxDisablePeerAccess) cuCtxDisablePeerAccess;
     __typeof__(&cuCtxEnablePeerAccess) cuCtxEnablePeerAccess;
+    __typeof__(&cuCtxFromGreenCtx) cuCtxFromGreenCtx;
     __typeof__(&cuCtxGetCacheConfig) cuCtxGetCacheConfig;
     __typeof__(&cuCtxGetCurrent) cuCtxGetCurrent;
+    __typeof__(&cuCtxGetDevResource) cuCtxGetDevResource;
     __typeof__(&cuCtxGetDevice) cuCtxGetDevice;
     __typeof__(&cuCtxGetLimit) cuCtxGetLimit;
     __typeof__(&cuCtxGetSharedMemConfig) cuCtxGetSharedMemConfig;
@@ -36,11 +38,14 @@ struct vgp_provider {
     __typeof__(&cuCtxSetSharedMemConfig) cuCtxSetSharedMemConfig;
     __typeof__(&cuCtxSynchronize) cuCtxSynchronize;
     __typeof__(&cuCtxWaitEvent) cuCtxWaitEvent;
+    __typeof__(&cuDevResourceGenerateDesc) cuDevResourceGenerateDesc;
+    __typeof__(&cuDevSmResourceSplitByCount) cuDevSmResourceSplitByCount;
     __typeof__(&cuDeviceCanAccessPeer) cuDeviceCanAccessPeer;
     __typeof__(&cuDeviceGet) cuDeviceGet;
     __typeof__(&cuDeviceGetAttribute) cuDeviceGetAttribute;
     __typeof__(&cuDeviceGetCount) cuDeviceGetCount;
     __typeof__(&cuDeviceGetDefaultMemPool) cuDeviceGetDefaultMemPool;
+    __typeof__(&cuDeviceGetDevResource) cuDeviceGetDevResource;
     __typeof__(&cuDeviceGetGraphMemAttribute) cuDeviceGetGraphMemAttribute;
     __typeof__(&cuDeviceGetHostAtomicCapabilities) cuDeviceGetHostAtomicCapabilities;
     __typeof__(&cuDeviceGetName) cuDeviceGetName;
@@ -143,6 +148,12 @@ struct vgp_provider {
     __typeof__(&cuGraphRemoveDependencies_v2) cuGraphRemoveDependencies_v2;
     __typeof__(&cuGraphRetainUserObject) cuGraphRetainUserObject;
     __typeof__(&cuGraphUpload) cuGraphUpload;
+    __typeof__(&cuGreenCtxCreate) cuGreenCtxCreate;
+    __typeof__(&cuGreenCtxDestroy) cuGreenCtxDestroy;
+    __typeof__(&cuGreenCtxGetDevResource) cuGreenCtxGetDevResource;
+    __typeof__(&cuGreenCtxRecordEvent) cuGreenCtxRecordEvent;
+    __typeof__(&cuGreenCtxStreamCreate) cuGreenCtxStreamCreate;
+    __typeof__(&cuGreenCtxWaitEvent) cuGreenCtxWaitEvent;
     __typeof__(&cuInit) cuInit;
     __typeof__(&cuIpcCloseMemHandle) cuIpcCloseMemHandle;
     __typeof__(&cuIpcGetEventHandle) cuIpcGetEventHandle;
@@ -241,6 +252,12 @@ struct vgp_provider {
     __typeof__(&cuModuleLoadData) cuModuleLoadData;
     __typeof__(&cuModuleLoadDataEx) cuModuleLoadDataEx;
     __typeof__(&cuModuleUnload) cuModuleUnload;
+    __typeof__(&cuMulticastAddDevice) cuMulticastAddDevice;
+    __typeof__(&cuMulticastBindAddr) cuMulticastBindAddr;
+    __typeof__(&cuMulticastBindMem) cuMulticastBindMem;
+    __typeof__(&cuMulticastCreate) cuMulticastCreate;
+    __typeof__(&cuMulticastGetGranularity) cuMulticastGetGranularity;
+    __typeof__(&cuMulticastUnbind) cuMulticastUnbind;
     __typeof__(&cuOccupancyAvailableDynamicSMemPerBlock) cuOccupancyAvailableDynamicSMemPerBlock;
     __typeof__(&cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor;
     __typeof__(&cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
@@ -561,6 +578,26 @@ struct vgp_outs_vgpMemPoolExportPointer {
 };
 CUresult vgb_do_vgpMemPoolExportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolExportPointer *a, struct vgp_ret_vgpMemPoolExportPointer *r, struct vgp_outs_vgpMemPoolExportPointer *o);
 CUresult vgb_do_vgpMemPoolImportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolImportPointer *a, const void *data, struct vgp_ret_vgpMemPoolImportPointer *r);
+CUresult vgb_do_vgpDevResource(struct vgb_call *c, const struct vgp_args_vgpDevResource *a, struct vgp_ret_vgpDevResource *r);
+struct vgp_outs_vgpResourceSplit {
+    uint64_t resources[257] __attribute__((aligned(8)));
+    uint16_t smCounts[257] __attribute__((aligned(8)));
+    uint16_t minimums[257] __attribute__((aligned(8)));
+    uint16_t alignments[257] __attribute__((aligned(8)));
+};
+CUresult vgb_do_vgpResourceSplit(struct vgb_call *c, const struct vgp_args_vgpResourceSplit *a, struct vgp_ret_vgpResourceSplit *r, struct vgp_outs_vgpResourceSplit *o);
+CUresult vgb_do_vgpResourceDesc(struct vgb_call *c, const struct vgp_args_vgpResourceDesc *a, const uint64_t *resources);
+CUresult vgb_do_vgpGreenCtxCreate(struct vgb_call *c, const struct vgp_args_vgpGreenCtxCreate *a);
+CUresult vgb_do_vgpGreenCtxDestroy(struct vgb_call *c, const struct vgp_args_vgpGreenCtxDestroy *a);
+CUresult vgb_do_vgpGreenCtxStreamCreate(struct vgb_call *c, const struct vgp_args_vgpGreenCtxStreamCreate *a);
+CUresult vgb_do_cuGreenCtxRecordEvent(struct vgb_call *c, const struct vgp_args_cuGreenCtxRecordEvent *a);
+CUresult vgb_do_cuGreenCtxWaitEvent(struct vgb_call *c, const struct vgp_args_cuGreenCtxWaitEvent *a);
+CUresult vgb_do_vgpMulticastGranularity(struct vgb_call *c, const struct vgp_args_vgpMulticastGranularity *a, struct vgp_ret_vgpMulticastGranularity *r);
+CUresult vgb_do_vgpMulticastCreate(struct vgb_call *c, const struct vgp_args_vgpMulticastCreate *a);
+CUresult vgb_do_vgpMulticastAddDevice(struct vgb_call *c, const struct vgp_args_vgpMulticastAddDevice *a);
+CUresult vgb_do_vgpMulticastBindMem(struct vgb_call *c, const struct vgp_args_vgpMulticastBindMem *a);
+CUresult vgb_do_vgpMulticastBindAddr(struct vgb_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
+CUresult vgb_do_vgpMulticastUnbind(struct vgb_call *c, const struct vgp_args_vgpMulticastUnbind *a);
 CUresult vgb_do_vgpCopyPeer(struct vgb_call *c, const struct vgp_args_vgpCopyPeer *a);
 
 #endif

@@ -141,60 +141,6 @@ CASE(absent_notification, CF_CTX)
     OK("unregister_2", cuDeviceUnregisterAsyncNotification(0, h2));
 }
 
-/* Where multiprocessors are not divided there is no green context. */
-CASE(absent_green, CF_CTX | CF_UB)
-{
-    CUdevResource r = {0}, parts[2];
-    CUdevResourceDesc d = NULL;
-    unsigned long long id = 0;
-    CUgreenCtx g = (CUgreenCtx)&r;
-    CUcontext c = NULL;
-    CUstream s = NULL;
-    CUevent e = NULL;
-    unsigned n = 2;
-
-    NEED(cuEventCreate(&e, 0));
-    NEED(cuStreamCreate(&s, 0));
-    RC("device", cuDeviceGetDevResource(99, &r, CU_DEV_RESOURCE_TYPE_SM),
-       CUDA_ERROR_INVALID_DEVICE);
-    RC("null", cuDeviceGetDevResource(0, NULL, CU_DEV_RESOURCE_TYPE_SM), CUDA_ERROR_INVALID_VALUE);
-    RC("type", cuDeviceGetDevResource(0, &r, (CUdevResourceType)77),
-       CUDA_ERROR_INVALID_RESOURCE_TYPE);
-    RC("context_null", cuCtxGetDevResource(NULL, NULL, CU_DEV_RESOURCE_TYPE_SM),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("split_type", cuDevSmResourceSplitByCount(parts, &n, &r, NULL, 0, 1),
-       CUDA_ERROR_INVALID_RESOURCE_TYPE);
-    RC("split_null", cuDevSmResourceSplitByCount(parts, NULL, &r, NULL, 0, 1),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("split_flags", cuDevSmResourceSplitByCount(parts, &n, &r, NULL, 0x80, 1),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("describe_none", cuDevResourceGenerateDesc(&d, parts, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("describe_type", cuDevResourceGenerateDesc(&d, &r, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
-    RC("create_null", cuGreenCtxCreate(NULL, d, 0, CU_GREEN_CTX_DEFAULT_STREAM),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("create_device", cuGreenCtxCreate(&g, d, 99, CU_GREEN_CTX_DEFAULT_STREAM),
-       CUDA_ERROR_INVALID_DEVICE);
-    OK("of_stream", cuStreamGetGreenCtx(s, &g));
-    cf_true("of_stream_none", g == NULL);
-    RC("of_stream_null", cuStreamGetGreenCtx(s, NULL), CUDA_ERROR_INVALID_VALUE);
-    g = (CUgreenCtx)&r;
-    RC("destroy", cuGreenCtxDestroy(g), CUDA_ERROR_INVALID_CONTEXT);
-    RC("convert", cuCtxFromGreenCtx(&c, g), CUDA_ERROR_INVALID_CONTEXT);
-    RC("convert_null", cuCtxFromGreenCtx(NULL, g), CUDA_ERROR_INVALID_VALUE);
-    RC("resource", cuGreenCtxGetDevResource(g, &r, CU_DEV_RESOURCE_TYPE_SM),
-       CUDA_ERROR_INVALID_CONTEXT);
-    RC("record", cuGreenCtxRecordEvent(g, e), CUDA_ERROR_INVALID_CONTEXT);
-    RC("wait", cuGreenCtxWaitEvent(g, e), CUDA_ERROR_INVALID_CONTEXT);
-    RC("stream", cuGreenCtxStreamCreate(&s, g, CU_STREAM_NON_BLOCKING, 0),
-       CUDA_ERROR_INVALID_CONTEXT);
-    RC("id", cuGreenCtxGetId(g, &id), CUDA_ERROR_INVALID_CONTEXT);
-    RC("here", cuDeviceGetDevResource(0, &r, CU_DEV_RESOURCE_TYPE_SM), CUDA_ERROR_NOT_SUPPORTED);
-    RC("here_context", cuCtxGetDevResource(NULL, &r, CU_DEV_RESOURCE_TYPE_SM),
-       CUDA_ERROR_NOT_SUPPORTED);
-    NEED(cuStreamDestroy(s));
-    NEED(cuEventDestroy(e));
-}
-
 /* An event of all that a context does, and a context that waits for an event. */
 CASE(context_event, CF_CTX | CF_UB)
 {

@@ -232,6 +232,18 @@ __global__ void k_local(u32 *out, u32 k)
 
 __global__ void k_store(u32 *p) { *p = 0xdeadbeef; }
 __global__ void k_load(const u32 *p, u32 *out) { *out = *p; }
+__global__ void k_where(u32 *out) // the multiprocessor of each block, and how many there are
+{
+    u32 at, n;
+
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(at));
+    asm volatile("mov.u32 %0, %%nsmid;" : "=r"(n));
+    if (threadIdx.x == 0) {
+        out[blockIdx.x] = at;
+        out[gridDim.x] = n;
+    }
+}
+
 __global__ void k_trap(void) { __trap(); }
 __global__ void k_assert(int v) { assert(v != 3); }
 

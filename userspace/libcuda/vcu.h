@@ -152,6 +152,14 @@ struct vcu_context {
     unsigned flags;
     unsigned api_version;
     bool primary;
+    /*
+     * Itself. Of a green context: the primary context that its memory, modules and events belong to, and
+     * which incarnation of that.
+     */
+    struct vcu_context *base;
+    uint32_t incarnation, base_incarnation;
+    uint64_t green;          /* handle of the CUgreenCtx, 0: an ordinary context */
+    int sm_count;            /* of a green context; 0: all that the device has */
     _Atomic int retained;    /* primary: retain count; others: 1 until destroyed */
     _Atomic int sticky;      /* 0, or the error that makes the context unusable */
     unsigned cache_config;   /* CUfunc_cache, kept locally */
@@ -168,8 +176,29 @@ struct vcu_context *vcu_context_find(CUcontext ctx);
  */
 CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
 void vcu_context_return(bool borrowed);
+/* CUDA_SUCCESS, CONTEXT_IS_DESTROYED (also NULL), or the context's sticky error. */
+CUresult vcu_context_usable(const struct vcu_context *c);
+/* Handle of the context that what the calling thread makes belongs to: the current one, or what a green
+ * context stands on; streams are the green context's own. 0: none. */
+uint64_t vcu_owner_context(void);
+/* The record of what a green context is converted to; its handle is *handle. NULL: no memory. */
+struct vcu_context *vcu_context_add_green(int device);
+/* Takes back one that was not used. */
+void vcu_context_drop(struct vcu_context *c);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
 uint64_t vcu_context_add_primary(int device);
+
+/* ---- vcu_green.c ---------------------------------------------------------------------------- */
+
+/* The streams of the context, and of the green contexts that stand on it, are streams no more. */
+void vcu_green_forget(const struct vcu_context *c);
+
+/* ---- vcu_multicast.c ------------------------------------------------------------------------ */
+
+/* Waits until all devices were added, if it is a multicast object (cuMemMap, cuMulticastBind*). */
+void vcu_multicast_await(uint64_t handle);
+/* The handle was released. */
+void vcu_multicast_forget(uint64_t handle);
 
 /* ---- vcu_coredump.c: a context's own settings go with it ---- */
 void vcu_coredump_forget(struct vcu_context *c);

@@ -383,7 +383,7 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(vcu_stream(hStream)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(vcu_stream(hStream));
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     (void)location;
@@ -410,7 +410,7 @@ static CUresult batch(const char *call, CUdeviceptr *dptrs, size_t *sizes, size_
     if (n == 0 || dptrs == NULL || sizes == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(stream);
     if (stream == NULL || stream == CU_STREAM_LEGACY)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
     for (size_t i = 0; i < nlocs; i++) {

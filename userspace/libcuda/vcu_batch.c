@@ -23,7 +23,7 @@ static CUresult check_stream(const char *call, CUstream stream)
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_stream_ok(stream))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+        return VCU_REFUSE(vcu_stream_error(stream), call, "the stream handle is not live");
     if (stream == NULL || stream == CU_STREAM_LEGACY)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
     return CUDA_SUCCESS;

@@ -226,7 +226,7 @@ static CUresult begin(const char *call, CUstream stream, CUstreamCaptureMode mod
         return CUDA_ERROR_INVALID_VALUE;
     stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(stream);
     if (n >= VGP_HANDLE_INDEX_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (n > VGP_DEPENDENCIES_MAX)
@@ -321,7 +321,7 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     if (phGraph == NULL && !to_graph(hStream))
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (atomic_load(&vcu_captures) == 0)
         return CUDA_ERROR_ILLEGAL_STATE;
     if (!may_end(hStream))
@@ -398,7 +398,7 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint6
         return res;
     stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(stream);
     if (status_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&vcu_captures) != 0) {
@@ -468,7 +468,7 @@ CUresult vcu_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode 
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (numDependencies != 0 && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&vcu_captures) == 0)

@@ -12,6 +12,7 @@
 
 #include "../../protocol/generated/vgp_entry.h"
 #include "../../protocol/generated/vgp_guest.h"
+#include "../../protocol/vgp_guest_rt.h"
 
 /* cuCtxGetApiVersion of contexts made through the _v2 and later interfaces. */
 #define API_VERSION 3020
@@ -75,11 +76,28 @@ struct vcu_context *vcu_context_find(CUcontext ctx)
 }
 
 /* A context that work can be sent to. */
-static CUresult usable(const struct vcu_context *c)
+CUresult vcu_context_usable(const struct vcu_context *c)
 {
+    const struct vcu_context *base;
+
     if (c == NULL || atomic_load_explicit(&c->retained, memory_order_relaxed) == 0)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return (CUresult)atomic_load_explicit(&c->sticky, memory_order_relaxed);
+    base = c->base;
+    if (__builtin_expect(base != c, 0) &&
+        (base->retained == 0 || base->incarnation != c->base_incarnation))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (CUresult)atomic_load_explicit(&base->sticky, memory_order_relaxed);
+}
+
+uint64_t vcu_owner_context(void)
+{
+    uint64_t handle = vcu_current_context();
+    const struct vcu_context *c;
+
+    if (__builtin_expect(vcu_greens == 0, 1))
+        return handle;
+    c = vcu_handle_data(handle, VGP_H_CONTEXT);
+    return c == NULL ? handle : c->base->handle;
 }
 
 CUresult vcu_check_context(void)
@@ -92,7 +110,7 @@ CUresult vcu_check_context(void)
     handle = vcu_current_context();
     if (handle == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return usable(vcu_handle_data(handle, VGP_H_CONTEXT));
+    return vcu_context_usable(vcu_handle_data(handle, VGP_H_CONTEXT));
 }
 
 CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
@@ -102,7 +120,7 @@ CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
     *borrowed = false;
     if (res != CUDA_ERROR_INVALID_CONTEXT && res != CUDA_ERROR_CONTEXT_IS_DESTROYED)
         return res;
-    if (owner == 0 || usable(vcu_handle_data(owner, VGP_H_CONTEXT)) != CUDA_SUCCESS)
+    if (owner == 0 || vcu_context_usable(vcu_handle_data(owner, VGP_H_CONTEXT)) != CUDA_SUCCESS)
         return res;
     *borrowed = push(owner);
     return *borrowed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,8 +151,28 @@ static struct vcu_context *add(int device, bool primary, unsigned flags)
     c->primary = primary;
     c->api_version = API_VERSION;
     c->retained = primary ? 0 : 1;
+    c->base = c;
     vcu_handle_set_data(c->handle, VGP_H_CONTEXT, c);
     return c;
+}
+
+struct vcu_context *vcu_context_add_green(int device)
+{
+    struct vcu_context *c = add(device, false, 0);
+    struct vcu_context *base = vcu_handle_data(vcu.devices[device].primary, VGP_H_CONTEXT);
+
+    if (c == NULL)
+        return NULL;
+    c->base = base;
+    c->base_incarnation = base->incarnation;
+    c->flags = base->flags;
+    return c;
+}
+
+void vcu_context_drop(struct vcu_context *c)
+{
+    vgp_handle_drop(c->handle);
+    free(c);
 }
 
 uint64_t vcu_context_add_primary(int device)
@@ -180,9 +218,11 @@ static void forget_contents(struct vcu_context *c)
     vcu_cls_clear(c);
     vcu_coredump_forget(c);
     vcu_capture_forget_context(c->handle);
+    vcu_green_forget(c);
     vcu_memory_forget(c->handle);
     vcu_modules_forget(c->handle);
     vcu_graphs_forget(c->handle);
+    c->incarnation++;
     c->sticky = 0;
 }
 
@@ -349,7 +389,7 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
     if (res != CUDA_SUCCESS)
         return res;
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
-    if (c == NULL || c->primary)
+    if (c == NULL || c->primary || c->base != c)
         return CUDA_ERROR_INVALID_CONTEXT;
     forget_contents(c);
     c->retained = 0;
@@ -375,7 +415,7 @@ CUresult vcu_cuCtxAttach(CUcontext *pctx, unsigned int flags)
         return res;
     if (pctx == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_context_find(NULL)->primary)
+    if (vcu_context_find(NULL)->base->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     vcu_context_find(NULL)->retained++;
     *pctx = (CUcontext)(uintptr_t)vcu_current_context();
@@ -390,7 +430,7 @@ CUresult vcu_cuCtxDetach(CUcontext ctx)
     if (res != CUDA_SUCCESS)
         return res;
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
-    if (c == NULL || c->primary || vcu_current_context() != c->handle)
+    if (c == NULL || c->base->primary || vcu_current_context() != c->handle)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (c->retained > 1) {
         c->retained--;
@@ -509,7 +549,7 @@ CUresult vcu_cuCtxGetFlags(unsigned int *flags)
         return res;
     if (flags == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = c->flags | CU_CTX_MAP_HOST; /* the documentation: always set since CUDA 3.2 */
+    *flags = c->base->flags | CU_CTX_MAP_HOST; /* the documentation: always set since CUDA 3.2 */
     return CUDA_SUCCESS;
 }
 
@@ -523,7 +563,7 @@ CUresult vcu_cuCtxSetFlags(unsigned int flags)
     if (!flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     c = vcu_context_find(NULL);
-    c->flags = flags;
+    c->base->flags = flags;
     return CUDA_SUCCESS;
 }
 
@@ -580,7 +620,7 @@ CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = usable(c);
+    res = vcu_context_usable(c);
     if (res != CUDA_SUCCESS)
         return res;
     if (c->handle == vcu_current_context())

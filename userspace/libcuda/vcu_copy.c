@@ -438,7 +438,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_stream_ok(c->stream))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+        return VCU_REFUSE(vcu_stream_error(c->stream), call, "the stream handle is not live");
     res = vcu_copy_check(call, c, &to, &from);
     if (res != CUDA_SUCCESS || to == 0)
         return res;

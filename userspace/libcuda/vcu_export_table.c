@@ -297,7 +297,7 @@ static int tools_stream_object(CUcontext ctx, CUstream stream, void **object, ui
     if (c == NULL || object == NULL)
         return c == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(stream);
     if (value <= 1)
         value = c->id << 32 | 1;
     else if (value == 2 || per_thread)

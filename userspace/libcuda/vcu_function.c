@@ -214,7 +214,7 @@ vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, 
 {
     const int *a;
     struct vcu_func *f;
-    int most = 0, best_size = 0, best_blocks = 0, limit, warp;
+    int most = 0, best_size = 0, best_blocks = 0, limit, warp, sms;
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -250,7 +250,8 @@ vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, 
             break;
     }
     *blockSize = best_size;
-    *minGridSize = best_blocks * a[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    sms = vcu_context_find(NULL)->sm_count;
+    *minGridSize = best_blocks * (sms != 0 ? sms : a[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
     return CUDA_SUCCESS;
 }
 

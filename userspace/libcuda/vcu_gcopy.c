@@ -33,7 +33,7 @@ static struct between *spare;
 static CUresult take_between(const char *call, uint64_t size, struct between **out)
 {
     struct between **best = NULL, *b;
-    uint64_t context = vcu_current_context();
+    uint64_t context = vcu_owner_context();
     CUresult res;
 
     pthread_mutex_lock(&lock);

@@ -19,7 +19,7 @@ void vcu_graph_memory_note(uint64_t dptr, uint64_t size, int device)
 {
     struct vcu_memory m = {
         .kind = VCU_MEM_DEVICE,
-        .context = vcu_current_context(),
+        .context = vcu_owner_context(),
         .device = device,
         .buffer_id = vcu_memory_new_id(),
         .device_ptr = dptr,

@@ -68,7 +68,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUs
     if (out == NULL || !vcu_graph_ok(graph))
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(upload))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(upload);
     exec = vgp_handle_mint(VGP_H_GRAPH_EXEC);
     if (exec == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -81,7 +81,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUs
         return res;
     }
     *out = (CUgraphExec)(uintptr_t)exec;
-    set_traits(*out, (uint64_t)VGP_HANDLE_INDEX(vcu_current_context()) << CONTEXT_SHIFT | nodes |
+    set_traits(*out, (uint64_t)VGP_HANDLE_INDEX(vcu_owner_context()) << CONTEXT_SHIFT | nodes |
                          (vcu_graph_has_memory(graph) ? MAY_BE_REFUSED : 0));
     return CUDA_SUCCESS;
 }
@@ -203,7 +203,7 @@ static CUresult check_launch(CUgraphExec exec, CUstream stream)
         return res;
     if (!vcu_exec_ok(exec))
         return CUDA_ERROR_INVALID_VALUE;
-    return vcu_stream_ok(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return vcu_stream_ok(stream) ? CUDA_SUCCESS : vcu_stream_error(stream);
 }
 
 CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)

@@ -81,8 +81,10 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
     void *data = NULL;
 
     /* These are minted by generated code; what is known of them locally is their context. */
-    if (type == VGP_H_STREAM || type == VGP_H_EVENT)
+    if (type == VGP_H_STREAM)
         data = (void *)(uintptr_t)vcu_current_context();
+    else if (type == VGP_H_EVENT)
+        data = (void *)(uintptr_t)vcu_owner_context();
     if ((unsigned)type == 0 || (unsigned)type >= VGP_H_TYPES)
         return 0;
     t = &tables[type];

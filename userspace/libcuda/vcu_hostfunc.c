@@ -373,7 +373,7 @@ CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))
@@ -390,7 +390,7 @@ CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (callback == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))

@@ -37,7 +37,7 @@ static CUresult register_region(struct vcu_memory *m, unsigned flags)
     uint64_t on_device = 0;
     CUresult res;
 
-    m->context = vcu_current_context();
+    m->context = vcu_owner_context();
     m->device = c == NULL ? 0 : c->device;
     m->buffer_id = vcu_memory_new_id();
     res = vgp_call_vgpRegionRegister(m->shared.region, flags, (uintptr_t)m->shared.va,
@@ -198,7 +198,7 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     if (!m.in_place) {
         struct vcu_context *c = vcu_context_find(NULL);
 
-        m.context = vcu_current_context();
+        m.context = vcu_owner_context();
         m.device = c == NULL ? 0 : c->device;
         m.buffer_id = vcu_memory_new_id();
     }

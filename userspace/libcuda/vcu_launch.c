@@ -130,7 +130,7 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     if (f == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
     if (!vcu_stream_ok(l->stream))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+        return VCU_REFUSE(vcu_stream_error(l->stream), call, "the stream handle is not live");
     c = vcu_context_find(NULL);
     res = vcu_launch_check(vcu.devices[c->device].attributes, f,
                            VGP_HANDLE_TYPE((uintptr_t)func) == VGP_H_KERNEL, l, &why);
@@ -289,7 +289,7 @@ static CUresult ask_clusters(const char *call, int *out, CUfunction func,
     if (!vcu_func_ok(func))
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
     if (!vcu_stream_ok(vcu_stream(config->hStream)))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream handle is not live");
+        return VCU_REFUSE(vcu_stream_error(vcu_stream(config->hStream)), call, "the stream handle is not live");
     res = take_attributes(config, &l);
     if (res != CUDA_SUCCESS)
         return res;

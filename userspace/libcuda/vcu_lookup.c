@@ -181,7 +181,7 @@ CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         } else {
             f->handle = h;
             f->kernel = k;
-            f->context = vcu_current_context();
+            f->context = vcu_owner_context();
             vcu_handle_set_data(h, VGP_H_FUNCTION, f);
             k->function = h;
         }
@@ -310,7 +310,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     /* The runtime asks before it has a context: managed variables are of all of them. */
-    if (vcu_current_context() == 0) {
+    if (vcu_owner_context() == 0) {
         res = borrow_context();
         if (res != CUDA_SUCCESS)
             return res;

@@ -186,7 +186,7 @@ static void pull_one(struct shadow *s)
 
 void vcu_managed_before_work(void)
 {
-    uint64_t context = vcu_current_context();
+    uint64_t context = vcu_owner_context();
 
     if (inside)
         return;
@@ -203,7 +203,7 @@ void vcu_managed_before_work(void)
 
 void vcu_managed_after_wait(bool everything)
 {
-    uint64_t context = vcu_current_context();
+    uint64_t context = vcu_owner_context();
 
     if (inside)
         return;
@@ -289,7 +289,7 @@ static CUresult add_locked(const char *call, uint64_t owner, uint64_t addr, uint
     if (s == NULL)
         return res;
     *s = (struct shadow){ .addr = addr, .size = size, .owner = owner,
-                          .context = vcu_current_context() };
+                          .context = vcu_owner_context() };
     s->snapshot = malloc(size);
     if (s->snapshot != NULL)
         res = stream_of_context(s->context, &s->stream);

@@ -51,7 +51,7 @@ static CUresult check(CUstream *stream)
     if (res != CUDA_SUCCESS)
         return res;
     *stream = vcu_stream(*stream);
-    return vcu_stream_ok(*stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return vcu_stream_ok(*stream) ? CUDA_SUCCESS : vcu_stream_error(*stream);
 }
 
 #define MEMOP(NAME, OPERATION, TYPE)                                                               \

@@ -150,7 +150,7 @@ void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size)
     struct vcu_memory m = {
         .kind = VCU_MEM_VARIABLE,
         .owner = owner,
-        .context = vcu_current_context(),
+        .context = vcu_owner_context(),
         .buffer_id = vcu_memory_new_id(),
     };
     struct vcu_context *c = vcu_context_find(NULL);
@@ -214,7 +214,7 @@ static void note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
         .kind = VCU_MEM_DEVICE,
-        .context = vcu_current_context(),
+        .context = vcu_owner_context(),
         .device = c == NULL ? 0 : c->device,
         .buffer_id = vcu_memory_new_id(),
         .device_ptr = dptr,

@@ -36,7 +36,7 @@ struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
     }
     pthread_mutex_init(&u->lock, NULL);
     if (type == VGP_H_MODULE)
-        u->context = vcu_current_context();
+        u->context = vcu_owner_context();
     return u;
 }
 

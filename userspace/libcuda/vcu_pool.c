@@ -275,7 +275,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (dptr == NULL || bytesize == 0)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_cuStreamGetDevice(hStream, &dev);
@@ -300,7 +300,7 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (dptr == NULL || bytesize == 0 || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
         return CUDA_ERROR_INVALID_VALUE;
     bool node = vcu_stream_captured(hStream);
@@ -321,7 +321,7 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
         return res;
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(hStream);
     if (dptr == 0)
         return CUDA_SUCCESS;
     /* On a captured stream a node frees memory of a graph, and nothing else can be freed. */

@@ -19,7 +19,7 @@ CUresult vcu_cuStreamDestroy_v2(CUstream hStream)
         vcu_capture_forget_stream(hStream);
         res = vgp_call_cuStreamDestroy_v2(hStream);
     } else {
-        res = CUDA_ERROR_INVALID_HANDLE;
+        res = vcu_stream_error(hStream);
     }
     vcu_context_return(borrowed);
     return res;
@@ -72,7 +72,7 @@ static CUresult context_of(CUstream stream, uint64_t *context)
         return res;
     stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(stream);
     *context = (uintptr_t)stream <= 2
                    ? vcu_current_context()
                    : (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
@@ -94,11 +94,29 @@ CUresult vcu_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 
 CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    CUresult res = vcu_cuStreamGetCtx(hStream, pCtx);
+    CUcontext ctx = NULL;
+    CUresult res = vcu_cuStreamGetCtx(hStream, pCtx == NULL ? NULL : &ctx);
+    const struct vcu_context *c;
 
-    if (res == CUDA_SUCCESS && pGreenCtx != NULL)
-        *pGreenCtx = NULL; /* documented for a stream of an ordinary context */
-    return res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
+    *pCtx = c == NULL ? ctx : (CUcontext)(uintptr_t)c->base->handle;
+    if (pGreenCtx != NULL)
+        *pGreenCtx = c == NULL ? NULL : (CUgreenCtx)(uintptr_t)c->green;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    CUcontext ctx;
+
+    if (phCtx == NULL) {
+        CUresult res = vcu_check_context();
+
+        return res == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : res;
+    }
+    return vcu_cuStreamGetCtx_v2(hStream, &ctx, phCtx);
 }
 
 /* ---- attributes ---- */
@@ -111,7 +129,7 @@ CUresult vcu_cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_stream_ok(vcu_stream(hStream)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(vcu_stream(hStream));
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     return vgp_call_vgpStreamSetAttribute(vcu_stream(hStream), attr, value, sizeof(*value));
@@ -127,7 +145,7 @@ CUresult vcu_cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_stream_ok(vcu_stream(hStream)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(vcu_stream(hStream));
     if (value_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpStreamGetAttribute(vcu_stream(hStream), attr, bytes, &n);
@@ -148,7 +166,7 @@ CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_stream_ok(vcu_stream(hStream)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(vcu_stream(hStream));
     if ((flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
          flags != CU_MEM_ATTACH_SINGLE) ||
         !vcu_memory_find(dptr, &p) ||

@@ -141,7 +141,7 @@ static void note_sticky(CUresult r)
         return;
     c = vcu_handle_data(vcu_current_context(), VGP_H_CONTEXT);
     if (c != NULL)
-        atomic_store(&c->sticky, (int)r);
+        atomic_store(&c->base->sticky, (int)r);
 }
 
 CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)

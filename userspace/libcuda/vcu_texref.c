@@ -182,7 +182,7 @@ CUresult vcu_cuTexRefCreate(CUtexref *pTexRef)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     t->handle = (uintptr_t)h;
-    t->context = vcu_current_context();
+    t->context = vcu_owner_context();
     vcu_handle_set_data(t->handle, VGP_H_TEXTURE, t);
     *pTexRef = h;
     return CUDA_SUCCESS;

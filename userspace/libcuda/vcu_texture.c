@@ -147,7 +147,7 @@ CUresult vcu_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
     if (mapInfoList == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(vcu_stream(hStream)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return vcu_stream_error(vcu_stream(hStream));
     return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemMapArrayAsync",
                       "sparse arrays are not offered (device attribute 112 is 0)");
 }

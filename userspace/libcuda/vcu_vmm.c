@@ -76,7 +76,10 @@ CUresult vcu_cuMemRelease(CUmemGenericAllocationHandle handle)
         return res;
     if (!vgp_handle_live(number(handle), VGP_H_ALLOCATION))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemRelease", "the handle is not live");
-    return vgp_call_vgpMemRelease(number(handle));
+    res = vgp_call_vgpMemRelease(number(handle));
+    if (res == CUDA_SUCCESS)
+        vcu_multicast_forget(number(handle));
+    return res;
 }
 
 CUresult vcu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
@@ -187,6 +190,7 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         return res;
     if (!vgp_handle_live(number(handle), VGP_H_ALLOCATION))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemMap", "the handle is not live");
+    vcu_multicast_await(number(handle));
     res = vgp_call_vgpMemMap(ptr, size, offset, number(handle), flags);
     if (res != CUDA_SUCCESS)
         return res;

@@ -28,7 +28,7 @@ void vgb_bounce_register(struct vgb_worker *w)
 
     if (b->registered || !vgb_cu.MemHostRegister || !w->current || !ensure(b))
         return;
-    b->registered = w->current;
+    b->registered = vgb_base_context(w->current);
     /* Not registered, they still work, more slowly: no error. */
     vgb_cu.MemHostRegister(b->base, SLOTS_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
     vgb_cu.MemHostRegister(w->win.base + w->win.staging_offset, w->win.staging_size,

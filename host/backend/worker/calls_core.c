@@ -148,7 +148,7 @@ CUresult vgb_do_vgpRegionRegister(struct vgb_call *c, const struct vgp_args_vgpR
         return e;
     g->registered = true;
     g->registered_at = at;
-    g->ctx = c->w->current;
+    g->ctx = vgb_base_context(c->w->current);
     e = vgb_provider.cuMemHostGetDevicePointer_v2(&dptr, at, 0);
     r->devicePointer = dptr;
     return e;

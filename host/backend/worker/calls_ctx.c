@@ -52,6 +52,7 @@ void vgb_drop_owned(struct vgb_worker *w, uint64_t context)
  * which count until it has ended. */
 static uint64_t leave(struct vgb_worker *w, uint64_t handle, CUcontext ctx)
 {
+    vgb_greens_leave(w, handle);
     vgb_set_context(w, ctx);
     vgb_waits_forget_context(w, ctx);
     vgb_exec_forget_context(ctx);
@@ -93,6 +94,14 @@ CUresult vgb_do_vgpPrimaryCtxRetain(struct vgb_call *c,
     else
         vgb_handle_put(c, a->context, VGP_H_CONTEXT, ctx);
     return CUDA_SUCCESS;
+}
+
+uint64_t vgb_primary(int device, CUcontext *ctx)
+{
+    if (device < 0 || device >= DEVICES_MAX || !primary[device].count)
+        return 0;
+    *ctx = primary[device].ctx;
+    return primary[device].handle;
 }
 
 static CUresult finish_release(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
@@ -196,6 +205,8 @@ CUresult vgb_do_vgpCtxDestroy(struct vgb_call *c, const struct vgp_args_vgpCtxDe
         if (primary[i].handle == a->context)
             return CUDA_ERROR_INVALID_CONTEXT; /* primary contexts are released */
     }
+    if (vgb_base_handle(c->w, a->context) != a->context)
+        return CUDA_ERROR_INVALID_CONTEXT; /* of a green context */
     CUcontext ctx = e->object;
     uint64_t bytes = leave(c->w, a->context, ctx);
     vgb_handle_drop(c, a->context, VGP_H_CONTEXT);

@@ -61,7 +61,7 @@ static bool add_item(struct vgb_call *c, int what, uint64_t key, const uint8_t *
     i->what = (unsigned)what;
     i->key = key;
     i->count = 1;
-    i->ctx = c->w->current;
+    i->ctx = vgb_base_context(c->w->current);
     memcpy(i->token, token, VGB_TOKEN);
     pthread_mutex_lock(&lock);
     i->next = items;

@@ -132,7 +132,8 @@ CUresult vgb_do_vgpPointerSetSync(struct vgb_call *c, const struct vgp_args_vgpP
 
 static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
 {
-    if (r != CUDA_SUCCESS || !vgb_quota_remember(self, address, bytes, self->current))
+    if (r != CUDA_SUCCESS || !vgb_quota_remember(self, address, bytes,
+                                                   vgb_base_context(self->current)))
         vgb_quota_give(self, bytes);
     return r;
 }

@@ -70,8 +70,9 @@ CUresult vgb_wait_add_context(struct vgb_call *c, struct vgb_wait *wait)
     struct collect k = {.c = c, .wait = wait, .r = CUDA_SUCCESS};
     struct vgb_worker *w = c->w;
 
-    if (vgb_captures) {
-        /* The legacy stream cannot be asked now; a waiter does what the call itself would do. */
+    if (vgb_captures || vgb_context_divided(w, c->rec->context)) {
+        /* The legacy stream cannot be asked now, nor the default streams of green contexts; a waiter does
+         * what the call itself would do. */
         wait->blocking = true;
         return CUDA_SUCCESS;
     }
@@ -94,7 +95,7 @@ static void look_captured(struct vgb_handle_entry *e, uint64_t handle, void *arg
     struct captured *k = arg;
 
     (void)handle;
-    if (e->owner == k->c->rec->context)
+    if (vgb_context_has(k->c->w, k->c->rec->context, e->owner))
         k->any |= vgb_stream_captured(e->object);
 }
 

@@ -4,7 +4,7 @@
  * until nobody can reach it any more: no handle and no mapping is left. So the worker keeps count of
  * both; what is mapped where is also how a handle is retained again by address.
  */
-#include "worker.h"
+#include "vmm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +15,9 @@
 /* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
 #define MAPPINGS_MAX (1u << 18)
 
-/* Physical memory that the client has. */
-struct phys {
-    uint64_t bytes; /* that count; 0 when another process has made it */
-    uint32_t handles, mappings; /* that keep it alive */
-    bool shareable, imported;
-    uint8_t token[VGB_TOKEN]; /* when it is shareable */
-};
-
-/* What a handle of the client stands for. */
-struct allocation {
-    CUmemGenericAllocationHandle handle;
-    struct phys *phys;
-};
-
 struct mapping {
     uint64_t base, size;
-    struct phys *phys;
+    struct vgb_phys *phys;
 };
 
 /* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
@@ -40,14 +26,39 @@ static struct mapping *mappings; /* sorted by base, disjoint */
 static uint32_t nmappings, room;
 
 /* Gives the memory back to the quota when that was the last that kept it. */
-static void phys_settle_locked(struct vgb_worker *w, struct phys *p)
+static void phys_settle_locked(struct vgb_worker *w, struct vgb_phys *p)
 {
     if (p->handles || p->mappings)
         return;
+    while (p->bindings) {
+        struct vgb_phys *memory = vgb_bindings_take(&p->bindings);
+
+        memory->mappings--;
+        phys_settle_locked(w, memory); /* has no bindings of its own: one step down at most */
+    }
     vgb_quota_give(w, p->bytes);
     if (p->imported)
         vgb_share_drop(w, p->token);
     free(p);
+}
+
+void vgb_phys_hold(struct vgb_worker *w, struct vgb_phys *p)
+{
+    (void)w;
+    pthread_mutex_lock(&lock);
+    if (p)
+        p->mappings++;
+    pthread_mutex_unlock(&lock);
+}
+
+void vgb_phys_let_go(struct vgb_worker *w, struct vgb_phys *p)
+{
+    pthread_mutex_lock(&lock);
+    if (p) {
+        p->mappings--;
+        phys_settle_locked(w, p);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* Index of the first mapping that ends above addr. */
@@ -92,7 +103,37 @@ static void insert_locked(const struct mapping *m)
     nmappings++;
 }
 
+struct vgb_phys *vgb_phys_at(uint64_t addr)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t i = search_locked(addr);
+    struct vgb_phys *p = i < nmappings && mappings[i].base <= addr ? mappings[i].phys : NULL;
+
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
 /* ---- physical memory ---- */
+
+struct vgb_allocation *vgb_allocation_new(void)
+{
+    struct vgb_allocation *al = calloc(1, sizeof(*al));
+
+    if (al && !(al->phys = calloc(1, sizeof(*al->phys)))) {
+        free(al);
+        return NULL;
+    }
+    if (al)
+        al->phys->handles = 1;
+    return al;
+}
+
+void vgb_allocation_free(struct vgb_allocation *al)
+{
+    if (al)
+        free(al->phys);
+    free(al);
+}
 
 /* Memory of the host's processors is not counted by any quota, and what is exported by anything but
  * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
@@ -137,8 +178,7 @@ CUresult vgb_do_vgpMemGetGranularity(struct vgb_call *c,
 CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCreate *a)
 {
     CUmemAllocationProp prop;
-    struct allocation *al;
-    struct phys *p;
+    struct vgb_allocation *al;
     CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
 
     if (r == CUDA_SUCCESS)
@@ -156,28 +196,25 @@ CUresult vgb_do_vgpMemCreate(struct vgb_call *c, const struct vgp_args_vgpMemCre
     prop.allocFlags.usage = a->usage;
     prop.requestedHandleTypes = (CUmemAllocationHandleType)a->handleTypes;
     vgb_share_forget();
-    al = malloc(sizeof(*al));
-    p = calloc(1, sizeof(*p));
-    r = al && p && vgb_quota_take(c->w, a->size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    al = vgb_allocation_new();
+    r = al && vgb_quota_take(c->w, a->size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
         r = vgb_provider.cuMemCreate(&al->handle, a->size, &prop, a->flags);
         if (r != CUDA_SUCCESS)
             vgb_quota_give(c->w, a->size);
     }
     if (r != CUDA_SUCCESS) {
-        free(al);
-        free(p);
+        vgb_allocation_free(al);
         return r;
     }
-    p->bytes = a->size;
-    p->handles = 1;
-    p->shareable = a->handleTypes && vgb_share_latest(p->token);
-    al->phys = p;
+    al->phys->bytes = a->size;
+    al->phys->device = a->locationId;
+    al->phys->shareable = a->handleTypes && vgb_share_latest(al->phys->token);
     vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
     return CUDA_SUCCESS;
 }
 
-static CUresult allocation_get(struct vgb_call *c, uint64_t handle, struct allocation **out)
+CUresult vgb_allocation_get(struct vgb_call *c, uint64_t handle, struct vgb_allocation **out)
 {
     CUresult r = vgb_handle_get(c, handle, VGP_H_ALLOCATION, false, (void **)out);
 
@@ -186,8 +223,8 @@ static CUresult allocation_get(struct vgb_call *c, uint64_t handle, struct alloc
 
 CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRelease *a)
 {
-    struct allocation *al;
-    CUresult r = allocation_get(c, a->handle, &al);
+    struct vgb_allocation *al;
+    CUresult r = vgb_allocation_get(c, a->handle, &al);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -207,7 +244,7 @@ CUresult vgb_do_vgpMemRelease(struct vgb_call *c, const struct vgp_args_vgpMemRe
 
 CUresult vgb_do_vgpMemRetain(struct vgb_call *c, const struct vgp_args_vgpMemRetain *a)
 {
-    struct allocation *al;
+    struct vgb_allocation *al;
     CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
 
     if (r != CUDA_SUCCESS)
@@ -239,8 +276,8 @@ CUresult vgb_do_vgpMemRetain(struct vgb_call *c, const struct vgp_args_vgpMemRet
 CUresult vgb_do_vgpMemExport(struct vgb_call *c, const struct vgp_args_vgpMemExport *a,
                              struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o)
 {
-    struct allocation *al;
-    CUresult e = allocation_get(c, a->handle, &al);
+    struct vgb_allocation *al;
+    CUresult e = vgb_allocation_get(c, a->handle, &al);
 
     if (e != CUDA_SUCCESS)
         return e;
@@ -256,8 +293,7 @@ CUresult vgb_do_vgpMemExport(struct vgb_call *c, const struct vgp_args_vgpMemExp
 CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImport *a,
                              const void *token)
 {
-    struct allocation *al;
-    struct phys *p;
+    struct vgb_allocation *al;
     uint64_t length;
     CUresult r = vgb_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
 
@@ -268,9 +304,8 @@ CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImp
     if (!vgb_share_handle_types() || !vgb_provider.cuMemImportFromShareableHandle ||
         !vgb_provider.cuMemRelease)
         return vgb_missing(c, "cuMemImportFromShareableHandle");
-    al = calloc(1, sizeof(*al));
-    p = calloc(1, sizeof(*p));
-    int fd = al && p ? vgb_share_open(c->w, token, &length) : -2;
+    al = vgb_allocation_new();
+    int fd = al ? vgb_share_open(c->w, token, &length) : -2;
 
     r = fd >= 0    ? vgb_provider.cuMemImportFromShareableHandle(
                       &al->handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
@@ -282,14 +317,12 @@ CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImp
         vgb_share_drop(c->w, token);
     vgb_close(&fd);
     if (r != CUDA_SUCCESS) {
-        free(al);
-        free(p);
+        vgb_allocation_free(al);
         return r;
     }
-    p->handles = 1;
-    p->shareable = p->imported = true;
-    memcpy(p->token, token, VGB_TOKEN);
-    al->phys = p;
+    al->phys->device = -1;
+    al->phys->shareable = al->phys->imported = true;
+    memcpy(al->phys->token, token, VGB_TOKEN);
     vgb_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
     return CUDA_SUCCESS;
 }
@@ -297,8 +330,8 @@ CUresult vgb_do_vgpMemImport(struct vgb_call *c, const struct vgp_args_vgpMemImp
 CUresult vgb_do_vgpMemHandleTypes(struct vgb_call *c, const struct vgp_args_vgpMemHandleTypes *a,
                                   struct vgp_ret_vgpMemHandleTypes *r)
 {
-    struct allocation *al;
-    CUresult e = allocation_get(c, a->handle, &al);
+    struct vgb_allocation *al;
+    CUresult e = vgb_allocation_get(c, a->handle, &al);
 
     if (e == CUDA_SUCCESS && al->phys->shareable)
         r->handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -310,8 +343,8 @@ CUresult vgb_do_vgpMemAllocationProp(struct vgb_call *c,
                                      struct vgp_ret_vgpMemAllocationProp *r)
 {
     CUmemAllocationProp prop;
-    struct allocation *al;
-    CUresult e = allocation_get(c, a->handle, &al);
+    struct vgb_allocation *al;
+    CUresult e = vgb_allocation_get(c, a->handle, &al);
 
     if (e != CUDA_SUCCESS)
         return e;
@@ -332,13 +365,17 @@ CUresult vgb_do_vgpMemAllocationProp(struct vgb_call *c,
 
 CUresult vgb_do_vgpMemMap(struct vgb_call *c, const struct vgp_args_vgpMemMap *a)
 {
-    struct allocation *al;
-    CUresult r = allocation_get(c, a->handle, &al);
+    struct vgb_allocation *al;
+    CUresult r = vgb_allocation_get(c, a->handle, &al);
 
     if (r != CUDA_SUCCESS)
         return r;
     if (!vgb_provider.cuMemMap || !vgb_provider.cuMemUnmap)
         return vgb_missing(c, "cuMemMap");
+    if (!vgb_team_complete(al->phys)) { /* cuMemMap would wait: libcuda does */
+        vgb_notify_detail(c->w, "not all devices of the multicast object were added");
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
     pthread_mutex_lock(&lock);
     r = reserve_locked() ? vgb_provider.cuMemMap(a->ptr, a->size, a->offset, al->handle, a->flags)
                          : CUDA_ERROR_OUT_OF_MEMORY;

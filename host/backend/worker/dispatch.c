@@ -126,6 +126,8 @@ CUresult vgb_stream_get(struct vgb_call *c, uint64_t value, CUstream *out)
     *out = (CUstream)(uintptr_t)value;
     if (value < 2)
         return CUDA_SUCCESS;
+    if (value == 2 && vgb_base_handle(c->w, c->rec->context) != c->rec->context)
+        return CUDA_ERROR_INVALID_HANDLE; /* documented with cuStreamGetCtx_v2 */
     if (value == 2)
         return thread_stream(c->w, c->rec->context, c->rec->thread, out);
     return vgb_handle_get(c, value, VGP_H_STREAM, false, (void **)out);

@@ -63,7 +63,7 @@ static struct exec *need(CUgraphExec object)
     if (!x)
         return NULL;
     x->object = object;
-    x->ctx = self->current;
+    x->ctx = vgb_base_context(self->current);
     x->next = *b;
     *b = x;
     count++;

@@ -163,6 +163,7 @@ static CUresult bad_handle(unsigned type)
 {
     switch (type) {
     case VGP_H_CONTEXT:
+    case VGP_H_GREEN:
         return CUDA_ERROR_INVALID_CONTEXT;
     case VGP_H_GRAPH:
     case VGP_H_GRAPH_NODE:
@@ -170,6 +171,7 @@ static CUresult bad_handle(unsigned type)
     case VGP_H_USER_OBJECT:
     case VGP_H_TEXTURE:
     case VGP_H_SURFACE:
+    case VGP_H_RESOURCE_DESC:
         return CUDA_ERROR_INVALID_VALUE;
     default:
         return CUDA_ERROR_INVALID_HANDLE;
@@ -213,8 +215,14 @@ CUresult vgb_handle_reserve(struct vgb_call *c, uint64_t handle, enum vgp_handle
 
 void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
 {
+    uint64_t owner = c->rec->context;
+
+    /* What a context stands on (vgb_base_handle) is the owner of a context; streams are a green context's
+     * own, all else is of what it stands on. */
+    if (type != VGP_H_STREAM)
+        owner = type == VGP_H_CONTEXT ? 0 : vgb_base_handle(c->w, owner);
     if (vgb_handles_reserve(&c->w->handles, handle, type) == CUDA_SUCCESS)
-        vgb_handles_put(&c->w->handles, handle, type, object, c->rec->context);
+        vgb_handles_put(&c->w->handles, handle, type, object, owner);
 }
 
 void vgb_handle_drop(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type)

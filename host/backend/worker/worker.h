@@ -316,6 +316,24 @@ bool vgb_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint
 /* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
 bool vgb_plain_attribute(uint32_t id);
 
+/* ---- calls_green.c ---- */
+
+/* The context that a green context stands on, which its memory, modules and events belong to; any other
+ * context is its own. As handles of the guest, and as the provider's. Dispatcher. */
+uint64_t vgb_base_handle(struct vgb_worker *w, uint64_t context);
+CUcontext vgb_base_context(CUcontext ctx);
+/* Does a stream of the context `owner` belong to `context`? That of a green context does to both. */
+bool vgb_context_has(struct vgb_worker *w, uint64_t context, uint64_t owner);
+/* Are there green contexts that stand on it, or on what it stands on? */
+bool vgb_context_divided(struct vgb_worker *w, uint64_t context);
+/* The primary context is about to end. */
+void vgb_greens_leave(struct vgb_worker *w, uint64_t base);
+
+/* ---- calls_ctx.c ---- */
+
+/* The primary context of a device as the guest names it, while it is retained; 0: it is not. */
+uint64_t vgb_primary(int device, CUcontext *ctx);
+
 /* ---- blob.c ---- */
 
 #define VGB_BLOBS_MAX 16              /* unfinished blobs of one client */

@@ -92,17 +92,19 @@ def checks(c):
     for p in c.params:
         if p.type != 'handle' or p.dir not in ('in', 'del'):
             continue
-        err = {'context': 'CUDA_ERROR_INVALID_CONTEXT', 'texture': 'CUDA_ERROR_INVALID_VALUE',
+        err = {'context': 'CUDA_ERROR_INVALID_CONTEXT', 'green': 'CUDA_ERROR_INVALID_CONTEXT', 'texture': 'CUDA_ERROR_INVALID_VALUE',
                'surface': 'CUDA_ERROR_INVALID_VALUE'}.get(p.sub, 'CUDA_ERROR_INVALID_HANDLE')
         h = f'(uintptr_t){p.name}'
         if is_stream(p):
-            cond = f'!vcu_stream_ok({p.name})'
+            cond, err = f'!vcu_stream_ok({p.name})', f'vcu_stream_error({p.name})'
         elif p.sub == 'func':
             cond = f'!vcu_func_ok({p.name})'
         elif 'null' in p.attrs:
             cond = f'{p.name} && !vgp_handle_live({h}, {HANDLES[p.sub]})'
         else:
             cond = f'!vgp_handle_live({h}, {HANDLES[p.sub]})'
+            if p.sub == 'stream':
+                err = f'vcu_stream_error({p.name})'
         o += [f'    if ({cond})', f'        return {err};']
     return o
 

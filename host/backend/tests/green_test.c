@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* Device resources, green contexts and multicast objects in real workers: what a guest makes up, what it
+ * must not see, what counts; as in process_test.c. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgp_calls.h"
+
+#define DESC(i) VGP_HANDLE(VGP_H_RESOURCE_DESC, 1, i)
+#define GREEN(i) VGP_HANDLE(VGP_H_GREEN, 1, i)
+#define CONTEXT(i) VGP_HANDLE(VGP_H_CONTEXT, 1, i)
+#define STREAM(i) VGP_HANDLE(VGP_H_STREAM, 1, i)
+#define EVENT(i) VGP_HANDLE(VGP_H_EVENT, 1, i)
+#define MEMORY(i) VGP_HANDLE(VGP_H_ALLOCATION, 1, i)
+#define M (UINT64_C(1) << 20)
+
+static void begin(struct broker *b, struct guest *g)
+{
+    static const char *const extra[] = {"--vram-quota", "8M", NULL};
+
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(broker_start(b, extra), 0);
+    assert_int_equal(guest_connect(g, b->sock, "one"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+/* Nothing of the provider's own bytes. */
+static void clean(const void *reply, uint32_t n)
+{
+    static const unsigned char mark[4] = {IPC_MARK, IPC_MARK, IPC_MARK, IPC_MARK};
+
+    assert_null(memmem(reply, n, mark, sizeof(mark)));
+}
+
+static int device_resource(struct guest *g, uint64_t *id)
+{
+    struct vgp_args_vgpDevResource a = {.what = VGP_RESOURCE_DEVICE, .type = CU_DEV_RESOURCE_TYPE_SM};
+    const struct vgp_ret_vgpDevResource *r = NULL;
+    uint32_t n = 0;
+    int e = guest_call(g, VGP_vgpDevResource, &a, sizeof(a), (const void **)&r, &n);
+
+    if (e == 0) {
+        clean(r, n);
+        *id = r->resource;
+    }
+    return e;
+}
+
+/* Into two; their numbers. */
+static int split(struct guest *g, uint64_t id, uint64_t *out)
+{
+    struct vgp_args_vgpResourceSplit a = {.input = id, .groupsWanted = 2, .minCount = 4};
+    const struct vgp_ret_vgpResourceSplit *r = NULL;
+    uint32_t n = 0;
+    int e = guest_call(g, VGP_vgpResourceSplit, &a, sizeof(a), (const void **)&r, &n);
+
+    if (e == 0) {
+        clean(r, n);
+        assert_int_equal(r->groups, 2);
+        assert_int_equal(r->remains, 1);
+        assert_int_equal(r->resources_len, 3);
+        memcpy(out, r + 1, 2 * sizeof(*out));
+    }
+    return e;
+}
+
+static int describe(struct guest *g, uint64_t desc, const uint64_t *ids, uint32_t n)
+{
+    struct vgp_args_vgpResourceDesc a = {.desc = desc, .resources_len = n};
+
+    guest_submit(g, VGP_vgpResourceDesc, 0, &a, sizeof(a), ids, n * 8);
+    return guest_wait(g, 0, NULL, NULL, 5000);
+}
+
+static int create(struct guest *g, unsigned i, uint64_t desc)
+{
+    struct vgp_args_vgpGreenCtxCreate a = {.green = GREEN(i), .context = CONTEXT(i), .desc = desc,
+                                           .flags = CU_GREEN_CTX_DEFAULT_STREAM};
+
+    return guest_call(g, VGP_vgpGreenCtxCreate, &a, sizeof(a), NULL, NULL);
+}
+
+static int destroy(struct guest *g, uint64_t green)
+{
+    struct vgp_args_vgpGreenCtxDestroy a = {.green = green};
+
+    return guest_call(g, VGP_vgpGreenCtxDestroy, &a, sizeof(a), NULL, NULL);
+}
+
+static int query(struct guest *g, uint64_t stream)
+{
+    struct vgp_args_cuStreamQuery a = {.hStream = stream};
+
+    return guest_call(g, VGP_cuStreamQuery, &a, sizeof(a), NULL, NULL);
+}
+
+/* Resources are numbers that mean something to their client only. */
+static void test_resources(void **state)
+{
+    struct vgp_args_vgpDevResource bad = {.what = VGP_RESOURCE_GREEN, .type = 1, .green = GREEN(9)};
+    struct broker b;
+    struct guest g1, g2;
+    uint64_t id = 0, again = 0, part[2], later[2], wrong;
+
+    (void)state;
+    begin(&b, &g1);
+    assert_int_equal(guest_connect(&g2, b.sock, "two"), 0);
+    assert_int_equal(device_resource(&g1, &id), 0);
+    assert_int_equal(device_resource(&g1, &again), 0);
+    assert_int_equal(id, again); /* asking in a loop takes no memory */
+    assert_int_equal(split(&g1, id, part), 0);
+    assert_int_equal(split(&g1, 0, later), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    assert_int_equal(split(&g1, UINT64_MAX, later), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    assert_int_equal(split(&g2, id, later), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    wrong = part[0] + 4096;
+    assert_int_equal(describe(&g1, DESC(1), &wrong, 1), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    assert_int_equal(describe(&g1, DESC(1), part, 2), 0);
+    assert_int_equal(guest_call(&g1, VGP_vgpDevResource, &bad, sizeof(bad), NULL, NULL),
+                     CUDA_ERROR_INVALID_CONTEXT);
+    bad = (struct vgp_args_vgpDevResource){.what = VGP_RESOURCE_DEVICE, .type = 7};
+    assert_int_equal(guest_call(&g1, VGP_vgpDevResource, &bad, sizeof(bad), NULL, NULL),
+                     CUDA_ERROR_INVALID_RESOURCE_TYPE);
+    bad = (struct vgp_args_vgpDevResource){.what = VGP_RESOURCE_CONTEXT, .type = 1,
+                                           .context = CONTEXT(77)};
+    assert_int_equal(guest_call(&g1, VGP_vgpDevResource, &bad, sizeof(bad), NULL, NULL),
+                     CUDA_ERROR_INVALID_CONTEXT);
+    /* The latest are kept, not all that ever were. */
+    for (unsigned i = 0; i < 1400; i++) {
+        assert_int_equal(device_resource(&g1, &id), 0);
+        assert_int_equal(split(&g1, id, later), 0);
+    }
+    assert_int_equal(describe(&g1, DESC(2), part, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    assert_int_equal(describe(&g1, DESC(3), later, 2), 0);
+    describe(&g1, DESC(4), part, 0); /* libcuda does not send that */
+    assert_true(guest_wait_dead(&g1, 5000));
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static void test_contexts(void **state)
+{
+    struct vgp_args_vgpGreenCtxStreamCreate s = {.stream = STREAM(1), .green = GREEN(1), .flags = 1};
+    struct vgp_args_cuStreamCreate plain = {.phStream = STREAM(2)};
+    struct vgp_args_cuEventCreate event = {.phEvent = EVENT(1)};
+    struct vgp_args_cuGreenCtxRecordEvent rec = {.hCtx = GREEN(1), .hEvent = EVENT(1)};
+    struct vgp_args_vgpPrimaryCtxRelease release = {.device = 0};
+    struct vgp_args_vgpCtxDestroy end = {.context = CONTEXT(1)};
+    struct broker b;
+    struct guest g;
+    uint64_t id = 0, part[2], primary, p = 0;
+
+    (void)state;
+    begin(&b, &g);
+    primary = g.context;
+    assert_int_equal(device_resource(&g, &id), 0);
+    assert_int_equal(split(&g, id, part), 0);
+    assert_int_equal(describe(&g, DESC(1), part, 1), 0);
+    assert_int_equal(create(&g, 1, DESC(2)), CUDA_ERROR_INVALID_VALUE); /* no such descriptor */
+    assert_int_equal(create(&g, 1, GREEN(1)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(create(&g, 1, DESC(1)), 0);
+    assert_int_equal(create(&g, 2, DESC(1)), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpCtxDestroy, &end, sizeof(end), NULL, NULL),
+                     CUDA_ERROR_INVALID_CONTEXT);
+    s.green = GREEN(3);
+    assert_int_equal(guest_call(&g, VGP_vgpGreenCtxStreamCreate, &s, sizeof(s), NULL, NULL),
+                     CUDA_ERROR_INVALID_CONTEXT);
+    s.green = GREEN(1);
+    assert_int_equal(guest_call(&g, VGP_vgpGreenCtxStreamCreate, &s, sizeof(s), NULL, NULL), 0);
+
+    /* What is made while it is current is the primary context's, but for streams. */
+    g.context = CONTEXT(1);
+    guest_submit(&g, VGP_cuStreamCreate, VGP_NO_REPLY, &plain, sizeof(plain), NULL, 0);
+    guest_submit(&g, VGP_cuEventCreate, VGP_NO_REPLY, &event, sizeof(event), NULL, 0);
+    assert_int_equal(guest_alloc(&g, 6 * M, &p), 0);
+    assert_int_equal(query(&g, STREAM(1)), 0);
+    assert_int_equal(query(&g, STREAM(2)), 0);
+    assert_int_equal(query(&g, 2), CUDA_ERROR_INVALID_HANDLE); /* CU_STREAM_PER_THREAD */
+    assert_int_equal(guest_call(&g, VGP_cuGreenCtxRecordEvent, &rec, sizeof(rec), NULL, NULL), 0);
+    rec.hCtx = CONTEXT(1);
+    assert_int_equal(guest_call(&g, VGP_cuGreenCtxRecordEvent, &rec, sizeof(rec), NULL, NULL),
+                     CUDA_ERROR_INVALID_CONTEXT);
+    rec = (struct vgp_args_cuGreenCtxRecordEvent){.hCtx = GREEN(1), .hEvent = EVENT(9)};
+    assert_int_equal(guest_call(&g, VGP_cuGreenCtxRecordEvent, &rec, sizeof(rec), NULL, NULL),
+                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(destroy(&g, GREEN(1)), 0);
+    assert_int_equal(query(&g, STREAM(1)), CUDA_ERROR_CONTEXT_IS_DESTROYED); /* the current one is gone */
+    g.context = primary;
+    assert_int_equal(query(&g, STREAM(1)), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(query(&g, STREAM(2)), CUDA_ERROR_INVALID_HANDLE);
+    rec = (struct vgp_args_cuGreenCtxRecordEvent){.hCtx = GREEN(2), .hEvent = EVENT(1)};
+    assert_int_equal(guest_call(&g, VGP_cuGreenCtxRecordEvent, &rec, sizeof(rec), NULL, NULL), 0);
+    assert_int_equal(destroy(&g, GREEN(1)), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(guest_alloc(&g, 6 * M, &p), CUDA_ERROR_OUT_OF_MEMORY); /* it still counts */
+
+    /* The primary context takes green ones and all that it has with it. */
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL),
+                     0);
+    assert_int_equal(destroy(&g, GREEN(2)), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(create(&g, 3, DESC(1)), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 6 * M, &p), 0);
+    create(&g, 2, DESC(1)); /* a handle is made once */
+    assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
+{
+    struct vgp_args_vgpMemCreate a = {.handle = handle, .size = size,
+                                      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
+
+    return guest_call(g, VGP_vgpMemCreate, &a, sizeof(a), NULL, NULL);
+}
+
+static int vmm_release(struct guest *g, uint64_t handle)
+{
+    struct vgp_args_vgpMemRelease a = {.handle = handle};
+
+    return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
+}
+
+static int add_device(struct guest *g, uint64_t handle, int device)
+{
+    struct vgp_args_vgpMulticastAddDevice a = {.handle = handle, .device = device};
+
+    return guest_call(g, VGP_vgpMulticastAddDevice, &a, sizeof(a), NULL, NULL);
+}
+
+static int bind(struct guest *g, uint64_t handle, uint64_t memory)
+{
+    struct vgp_args_vgpMulticastBindMem a = {.handle = handle, .memory = memory, .size = 4 * M};
+
+    return guest_call(g, VGP_vgpMulticastBindMem, &a, sizeof(a), NULL, NULL);
+}
+
+static int unbind(struct guest *g, uint64_t handle, int device)
+{
+    struct vgp_args_vgpMulticastUnbind a = {.handle = handle, .device = device, .size = 4 * M};
+
+    return guest_call(g, VGP_vgpMulticastUnbind, &a, sizeof(a), NULL, NULL);
+}
+
+/* Bound memory counts without handle and mapping; nothing waits in the worker. */
+static void test_multicast(void **state)
+{
+    struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 2, .size = 4 * M};
+    struct vgp_args_vgpMulticastGranularity gran = {.numDevices = 2, .size = 4 * M};
+    struct vgp_args_vgpMemMap map = {.ptr = 0x400000000000, .size = 4 * M, .handle = MEMORY(1)};
+    struct vgp_args_vgpMulticastBindAddr at = {.handle = MEMORY(1), .address = 0x500000000000,
+                                               .size = 4 * M};
+    struct vgp_args_cuMemUnmap unmap = {.ptr = 0x500000000000, .size = 6 * M};
+    const struct vgp_ret_vgpMulticastGranularity *r = NULL;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastGranularity, &gran, sizeof(gran),
+                                (const void **)&r, NULL), 0);
+    assert_int_equal(r->granularity, 2 * M);
+    c.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL),
+                     CUDA_ERROR_NOT_SUPPORTED); /* another VM could open it */
+    c.handleTypes = 0;
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0); /* the object takes no memory */
+    assert_int_equal(add_device(&g, MEMORY(2), 0), CUDA_ERROR_INVALID_VALUE); /* memory */
+    assert_int_equal(add_device(&g, MEMORY(1), -1), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(add_device(&g, MEMORY(1), 64), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(add_device(&g, MEMORY(1), 0), 0);
+    assert_int_equal(bind(&g, MEMORY(1), MEMORY(2)), CUDA_ERROR_ILLEGAL_STATE);
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL),
+                     CUDA_ERROR_ILLEGAL_STATE);
+    assert_int_equal(add_device(&g, MEMORY(1), 1), 0);
+    assert_int_equal(bind(&g, MEMORY(1), MEMORY(3)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind(&g, MEMORY(1), MEMORY(1)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind(&g, MEMORY(2), MEMORY(2)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind(&g, MEMORY(1), MEMORY(2)), 0);
+    assert_int_equal(vmm_release(&g, MEMORY(2)), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(unbind(&g, MEMORY(1), 1), 0); /* not where it is */
+    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(unbind(&g, MEMORY(1), 0), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), 0);
+    /* By its address; and the end of the object is the end of what is bound to it. */
+    map = (struct vgp_args_vgpMemMap){.ptr = at.address, .size = 6 * M, .handle = MEMORY(4)};
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastBindAddr, &at, sizeof(at), NULL, NULL), 0);
+    assert_int_equal(vmm_release(&g, MEMORY(4)), 0);
+    assert_int_equal(guest_call(&g, VGP_cuMemUnmap, &unmap, sizeof(unmap), NULL, NULL), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(5), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(vmm_release(&g, MEMORY(1)), 0);
+    assert_int_equal(unbind(&g, MEMORY(1), 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_create(&g, MEMORY(5), 6 * M), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_multicast),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
