@@ -246,6 +246,21 @@ static CUresult undefined(struct link *l, const struct sg_module *m)
     return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", text);
 }
 
+/* The option goes with the code: the linked text says it in a pragma. */
+static CUresult note_registers(struct sg_image *img, uint32_t most)
+{
+    char note[64];
+    int n = snprintf(note, sizeof(note), "\n.pragma \"" SG_PRAGMA_REGISTERS "%u\";\n", most);
+    char *text = realloc(img->text, img->len + (size_t)n + 1);
+
+    if (!text)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(text + img->len, note, (size_t)n + 1);
+    img->text = text;
+    img->len += (size_t)n;
+    return CUDA_SUCCESS;
+}
+
 /* Links what was added into l->done, and checks it. */
 static CUresult complete(struct link *l)
 {
@@ -275,6 +290,8 @@ static CUresult complete(struct link *l)
     }
     r = undefined(l, m);
     sg_module_free(m);
+    if (r == CUDA_SUCCESS && l->jit.max_registers)
+        r = note_registers(&done, l->jit.max_registers);
     if (r != CUDA_SUCCESS) {
         sg_image_free(&done);
         return r;

@@ -90,6 +90,9 @@ const char *sg_module_undefined(const struct sg_module *m);
  */
 int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out,
                   struct sg_diag *diag);
+/* No kernel is said to need more registers (CU_JIT_MAX_REGISTERS); a text can say so in a pragma, too. */
+#define SG_PRAGMA_REGISTERS "vgpu max_registers "
+void sg_module_limit_registers(struct sg_module *m, uint32_t most);
 void sg_module_free(struct sg_module *m); /* no launch of it may be running */
 
 uint32_t sg_module_kernel_count(const struct sg_module *m);

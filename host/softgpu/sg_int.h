@@ -619,6 +619,7 @@ struct sg_jit {
     size_t error_size, info_size;
     void **error_size_out, **info_size_out; /* receive the number of bytes written */
     void **wall_time;
+    uint32_t max_registers; /* what is reported of its kernels at most; 0: no limit */
 };
 CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_jit *out);
 void sg_jit_error(struct sg_jit *jit, const char *text);

@@ -18,6 +18,9 @@ CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_j
         case CU_JIT_WALL_TIME:
             out->wall_time = &values[i];
             break;
+        case CU_JIT_MAX_REGISTERS:
+            out->max_registers = (uint32_t)(uintptr_t)values[i];
+            break;
         case CU_JIT_INFO_LOG_BUFFER:
             out->info_log = values[i];
             break;
@@ -273,6 +276,8 @@ CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_mo
     mod->ptx_is_libs = ptx != NULL;
     if (!ptx)
         r = sg_ptx_parse(img, jit, &mod->ptx);
+    if (r == CUDA_SUCCESS && jit && jit->max_registers)
+        sg_module_limit_registers(mod->ptx, jit->max_registers);
     if (r == CUDA_SUCCESS)
         r = place_globals(mod, jit);
     if (r == CUDA_SUCCESS)

@@ -192,6 +192,7 @@ struct sg_func {
     const char *body_end;
     uint32_t body_line;
     uint32_t maxntid[3], reqntid[3];
+    uint32_t maxnreg; /* 0: not said */
     int32_t alias; /* funcs[] index or -1 */
     uint32_t kernel; /* kernels[] index + 1, 0: none */
     bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
@@ -307,6 +308,7 @@ struct sg_module {
     uint32_t version, target; /* 90, 80 */
     bool target_suffix;
     uint32_t address_size;
+    uint32_t max_registers; /* of every kernel; 0: no limit */
     struct sg_symtab symtab;
     struct sg_var *vars; /* globals and constants */
     uint32_t nvars, cap_vars;

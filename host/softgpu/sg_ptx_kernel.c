@@ -38,12 +38,25 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     return r;
 }
 
+#define SG_REGS_LEAST 16u
+
 /* So many registers that a block of so many threads fits: warps come in fours, registers by 256. */
 static uint32_t register_limit(uint32_t threads)
 {
     const uint32_t warps = (threads + 127) / 128 * 4, limit = 65536 / warps / 256 * 256 / SG_LANES;
 
     return limit > 255 ? 255 : limit;
+}
+
+/* The smaller one; 0 is no limit. A GPU's compiler has some need even of the smallest kernel. */
+static uint32_t at_most(uint32_t limit, uint32_t other)
+{
+    return other && other < limit ? (other < SG_REGS_LEAST ? SG_REGS_LEAST : other) : limit;
+}
+
+void sg_module_limit_registers(struct sg_module *m, uint32_t most)
+{
+    m->max_registers = most;
 }
 
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
@@ -65,12 +78,15 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
               : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2] : 1024;
     info->max_threads = threads && threads < 1024 ? (uint32_t)threads : 1024;
     limit = register_limit(info->max_threads);
-    info->num_regs = 16;
+    limit = at_most(limit, f->maxnreg);
+    limit = at_most(limit, k->module->max_registers);
+    info->num_regs = SG_REGS_LEAST;
     if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag) && !k->module->is_sass)
         return;
     info->static_shared = k->code.static_shared;
     info->local_bytes = k->code.local_bytes;
-    regs = k->code.num_regs < 16 && !k->module->is_sass ? 16 : k->code.num_regs;
+    regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST
+                                                                   : k->code.num_regs;
     info->num_regs = regs > limit ? limit : regs;
 }
 

@@ -247,6 +247,12 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             r = parse_dims(p, f->maxntid);
         else if (sg_tok_eq(&p->l.tok, ".reqntid"))
             r = parse_dims(p, f->reqntid);
+        else if (sg_tok_eq(&p->l.tok, ".maxnreg")) {
+            uint32_t v[3];
+
+            r = parse_dims(p, v);
+            f->maxnreg = v[0];
+        }
         else if (sg_tok_eq(&p->l.tok, ".reqnctapercluster") ||
                  sg_tok_eq(&p->l.tok, ".explicitcluster"))
             return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, p->l.tok.line, p->l.tok.col,
@@ -256,7 +262,7 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
                 sg_lex_next(&p->l);
             sg_lex_next(&p->l);
-        } else { /* .minnctapersm .maxnreg .maxnctapersm .noreturn .abi_preserve ...: hints */
+        } else { /* .minnctapersm .maxnctapersm .noreturn .abi_preserve ...: hints */
             sg_lex_next(&p->l);
             while (p->l.tok.kind == SG_T_INT || sg_tok_is(&p->l, ','))
                 sg_lex_next(&p->l);
@@ -432,6 +438,23 @@ static int parse_alias(struct parse *p)
     return 0;
 }
 
+/* What cuLinkCreate was told about registers comes with the text that it linked (sg_drv_link.c). */
+static void pragma(struct parse *p)
+{
+    static const char key[] = SG_PRAGMA_REGISTERS;
+    const struct sg_tok *t = &p->l.tok;
+    const char *at = t->s, *end = t->s + t->len;
+    uint32_t n = 0;
+
+    if (at < end && *at == '"')
+        at++;
+    if ((size_t)(end - at) < sizeof(key) || memcmp(at, key, sizeof(key) - 1))
+        return;
+    for (at += sizeof(key) - 1; at < end && *at >= '0' && *at <= '9' && n < 1000; at++)
+        n = n * 10 + (uint32_t)(*at - '0');
+    p->m->max_registers = n;
+}
+
 /* .section NAME { ... }, .file N "..." [, t, s], .loc ..., .pragma "...";, @@DWARF ... */
 static int skip_debug(struct parse *p)
 {
@@ -445,8 +468,10 @@ static int skip_debug(struct parse *p)
         return 0;
     }
     if (sg_tok_eq(&p->l.tok, ".pragma")) {
-        while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
+        while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF) {
+            pragma(p);
             sg_lex_next(&p->l);
+        }
         sg_lex_next(&p->l);
         return 0;
     }

@@ -43,6 +43,58 @@ CASE(link_ptx, CF_CTX)
     OK("unload", cuModuleUnload(m));
 }
 
+/* A kernel that needs some 50 registers when it may have them. */
+static void wide_kernel(char *to, size_t room)
+{
+    size_t n = (size_t)snprintf(to, room,
+                                ".version 7.0\n.target sm_70\n.address_size 64\n"
+                                ".visible .entry wide(.param .u64 p)\n{\n.reg .b64 %%a;\n"
+                                ".reg .f32 %%f<48>, %%s;\nld.param.u64 %%a, [p];\n");
+
+    for (int i = 0; i < 48; i++)
+        n += (size_t)snprintf(to + n, room - n, "ld.volatile.global.f32 %%f%d, [%%a+%d];\n", i, 4 * i);
+    n += (size_t)snprintf(to + n, room - n, "mov.f32 %%s, 0f00000000;\n");
+    for (int i = 47; i >= 0; i--)
+        n += (size_t)snprintf(to + n, room - n, "fma.rn.f32 %%s, %%s, %%s, %%f%d;\n", i);
+    snprintf(to + n, room - n, "st.global.f32 [%%a], %%s;\nret;\n}\n");
+}
+
+/* What was asked of the compiler about registers is seen in what the kernel says that it needs. */
+CASE(link_registers, CF_CTX)
+{
+    static char text[8192];
+    CUjit_option most = CU_JIT_MAX_REGISTERS;
+    void *n = (void *)32;
+    CUlinkState l = NULL;
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    void *image = NULL;
+    size_t size = 0;
+    int free_choice = 0, linked = 0, loaded = 0;
+
+    wide_kernel(text, sizeof(text));
+    NEED(cuModuleLoadData(&m, text));
+    NEED(cuModuleGetFunction(&f, m, "wide"));
+    OK("attribute", cuFuncGetAttribute(&free_choice, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    cf_true("needs_more", free_choice > 32);
+    OK("unload", cuModuleUnload(m));
+    OK("load", cuModuleLoadDataEx(&m, text, 1, &most, &n));
+    NEED(cuModuleGetFunction(&f, m, "wide"));
+    OK("attribute_loaded", cuFuncGetAttribute(&loaded, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    cf_true("limited_loaded", loaded > 0 && loaded <= 32);
+    OK("unload_loaded", cuModuleUnload(m));
+    n = (void *)32;
+    OK("create", cuLinkCreate(1, &most, &n, &l));
+    OK("add", cuLinkAddData(l, CU_JIT_INPUT_PTX, text, strlen(text) + 1, "wide", 0, NULL, NULL));
+    OK("complete", cuLinkComplete(l, &image, &size));
+    OK("load_linked", cuModuleLoadData(&m, image));
+    NEED(cuModuleGetFunction(&f, m, "wide"));
+    OK("attribute_linked", cuFuncGetAttribute(&linked, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    cf_true("limited_linked", linked > 0 && linked <= 32);
+    OK("destroy", cuLinkDestroy(l));
+    OK("unload_linked", cuModuleUnload(m));
+}
+
 CASE(link_arguments, CF_CTX)
 {
     char error[512] = "", path[] = "/tmp/conform-XXXXXX";
