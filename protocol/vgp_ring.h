@@ -274,6 +274,12 @@ enum vgp_node_op {
     VGP_NODE_EXEC = 2,    /* parameters of a node's counterpart in an executable graph */
     VGP_NODE_CAPTURE = 3, /* copies: as the next node of a stream that captures */
 };
+/* What is done with external semaphores. */
+enum vgp_extsem_op {
+    VGP_EXTSEM_NONE = 0,
+    VGP_EXTSEM_SIGNAL = 1,
+    VGP_EXTSEM_WAIT = 2,
+};
 #define VGP_LIST_MAX 160u          /* entries of one reply */
 #define VGP_DEPENDENCIES_MAX 2048u /* of one call; more are added by further calls */
 #define VGP_HOST_NODES_UNKNOWN 0xffffffffu

@@ -289,6 +289,7 @@ void sg_ctx_teardown(struct sg_ctx *ctx)
     atomic_store(&ctx->alive, false);
     pthread_mutex_unlock(&ctx->issue);
     sg_ctx_drain(ctx);
+    atomic_store(&ctx->cut, false);
     sg_ctx_retire_streams(ctx);
     sg_unregister_owned(ctx);
     sg_mem_release_owned(ctx);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: external memory and semaphores. Memory that was exported as a file descriptor
+ * Driver API: external memory. Memory that was exported as a file descriptor
  * (cuMemExportToShareableHandle) can be imported; each mapped buffer is a mapping of it. There is
- * no other API on this device whose memory or semaphores could be reached.
+ * no other API on this device whose memory could be reached. Semaphores: sg_drv_extsem.c.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -207,82 +205,4 @@ CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(
     if (r != CUDA_SUCCESS)
         return r;
     return no("cuExternalMemoryGetMappedMipmappedArray", "arrays have memory of their own");
-}
-
-/* ---- semaphores: none can be imported, so no handle is one ---- */
-
-CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
-                                           const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
-{
-    CUresult r = CUDA_SUCCESS;
-
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!extSem_out || !semHandleDesc || semHandleDesc->flags != 0 ||
-        semHandleDesc->type < CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
-        semHandleDesc->type > CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32)
-        r = CUDA_ERROR_INVALID_VALUE;
-    else if ((semHandleDesc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
-              semHandleDesc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD) &&
-             fcntl(semHandleDesc->handle.fd, F_GETFD) < 0)
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r != CUDA_SUCCESS)
-        return r;
-    return no("cuImportExternalSemaphore",
-              "there is no other API (device attribute 114 is 0)");
-}
-
-CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
-{
-    CUresult r = CUDA_SUCCESS;
-
-    SG_CTX(ctx);
-    (void)ctx;
-    (void)extSem;
-    return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
-}
-
-static CUresult no_semaphores(const void *semaphores, const void *params, unsigned n)
-{
-    return !semaphores || !params || n == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync(
-    const CUexternalSemaphore *extSemArray,
-    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
-    CUstream stream)
-{
-    CUresult r = CUDA_SUCCESS;
-
-    SG_CTX(ctx);
-    (void)ctx;
-    (void)stream;
-    return r == CUDA_SUCCESS ? no_semaphores(extSemArray, paramsArray, numExtSems) : r;
-}
-
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync(
-    const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-    unsigned int numExtSems, CUstream stream)
-{
-    CUresult r = CUDA_SUCCESS;
-
-    SG_CTX(ctx);
-    (void)ctx;
-    (void)stream;
-    return r == CUDA_SUCCESS ? no_semaphores(extSemArray, paramsArray, numExtSems) : r;
-}
-
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(
-    const CUexternalSemaphore *extSemArray,
-    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
-    CUstream stream)
-{
-    return cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, SG_PTSZ(stream));
-}
-
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(
-    const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-    unsigned int numExtSems, CUstream stream)
-{
-    return cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, SG_PTSZ(stream));
 }

@@ -457,6 +457,14 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphAddBatchMemOpNode(out, hGraph, dependencies, numDependencies,
                                         (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: /* so has that of these two */
+        return cuGraphAddExternalSemaphoresSignalNode(
+            out, hGraph, dependencies, numDependencies,
+            (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&nodeParams->extSemSignal);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return cuGraphAddExternalSemaphoresWaitNode(
+            out, hGraph, dependencies, numDependencies,
+            (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&nodeParams->extSemWait);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the second version has the fields of the first */
         return cuGraphAddMemAllocNode(out, hGraph, dependencies, numDependencies,
                                       (CUDA_MEM_ALLOC_NODE_PARAMS *)&nodeParams->alloc);
@@ -505,6 +513,12 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphBatchMemOpNodeSetParams(
             hNode, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+        return cuGraphExternalSemaphoresSignalNodeSetParams(
+            hNode, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&nodeParams->extSemSignal);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return cuGraphExternalSemaphoresWaitNodeSetParams(
+            hNode, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&nodeParams->extSemWait);
     default:
         return refuse_any(nodeParams);
     }
@@ -542,6 +556,12 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphExecBatchMemOpNodeSetParams(
             hGraphExec, hNode, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+        return cuGraphExecExternalSemaphoresSignalNodeSetParams(
+            hGraphExec, hNode, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&nodeParams->extSemSignal);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        return cuGraphExecExternalSemaphoresWaitNodeSetParams(
+            hGraphExec, hNode, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&nodeParams->extSemWait);
     default:
         return refuse_any(nodeParams);
     }

@@ -319,6 +319,7 @@ struct sg_ctx {
      */
     _Atomic int fault, sticky;
     volatile int abort;     /* asks running kernels to end */
+    _Atomic bool cut;       /* it ends, and a wait was given up: nothing behind it may run */
     pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
     struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
     struct sg_stream *legacy;   /* lives as long as the context object; a green one's is in base's list */

@@ -182,6 +182,8 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
     for (unsigned i = 0; i < op->ndeps; i++)
         sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
     r = (CUresult)atomic_load(&s->ctx->fault);
+    if (r == CUDA_SUCCESS && atomic_load(&s->ctx->cut))
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS || op->run_always)
         r = op->run(op, s);
     /* Drop first: whoever waits for completion may rely on everything having been released. */

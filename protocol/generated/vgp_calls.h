@@ -255,6 +255,9 @@ enum vgp_call {
     VGP_vgpMemPoolImport = 0x0914,
     VGP_vgpMemPoolExportPointer = 0x0915,
     VGP_vgpMemPoolImportPointer = 0x0916,
+    VGP_vgpExtSemOp = 0x0a00,
+    VGP_vgpGraphExtSemNode = 0x0a01,
+    VGP_vgpGraphExtSemNodeGet = 0x0a02,
     VGP_vgpDevResource = 0x0a20,
     VGP_vgpResourceSplit = 0x0a21,
     VGP_vgpResourceDesc = 0x0a22,
@@ -4006,6 +4009,64 @@ struct vgp_ret_vgpMemPoolImportPointer {
 _Static_assert(sizeof(struct vgp_ret_vgpMemPoolImportPointer) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, dptr) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolImportPointer, size) == 8, "wire layout");
+
+/* vgpExtSemOp: sync */
+struct vgp_args_vgpExtSemOp {
+    uint64_t stream;
+    uint32_t what;
+    uint32_t capture;
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_args_vgpExtSemOp) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, what) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, capture) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, cookie) == 16, "wire layout");
+
+/* vgpGraphExtSemNode: sync */
+struct vgp_args_vgpGraphExtSemNode {
+    uint32_t op;
+    uint8_t pad4[4];
+    uint64_t graph;
+    uint64_t target;
+    uint64_t exec;
+    uint32_t dependencies_len;
+    uint32_t edgeData_len;
+    uint32_t what;
+    uint8_t pad44[4];
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphExtSemNode) == 56, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, op) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, graph) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, target) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, exec) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, dependencies_len) == 32, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, edgeData_len) == 36, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, what) == 40, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNode, cookie) == 48, "wire layout");
+
+struct vgp_ret_vgpGraphExtSemNode {
+    uint64_t node;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphExtSemNode) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExtSemNode, node) == 0, "wire layout");
+
+/* vgpGraphExtSemNodeGet: sync */
+struct vgp_args_vgpGraphExtSemNodeGet {
+    uint64_t node;
+    uint32_t what;
+    uint8_t pad12[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpGraphExtSemNodeGet) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNodeGet, node) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphExtSemNodeGet, what) == 8, "wire layout");
+
+struct vgp_ret_vgpGraphExtSemNodeGet {
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpGraphExtSemNodeGet) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphExtSemNodeGet, cookie) == 0, "wire layout");
 
 /* vgpDevResource: sync */
 struct vgp_args_vgpDevResource {

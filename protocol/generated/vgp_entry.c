@@ -7310,6 +7310,126 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return r;
 }
 
+#define body_cuGraphAddExternalSemaphoresSignalNode vcu_cuGraphAddExternalSemaphoresSignalNode
+CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddExternalSemaphoresSignalNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddExternalSemaphoresSignalNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddExternalSemaphoresSignalNode", r);
+    return r;
+}
+
+#define body_cuGraphAddExternalSemaphoresWaitNode vcu_cuGraphAddExternalSemaphoresWaitNode
+CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphAddExternalSemaphoresWaitNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphAddExternalSemaphoresWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddExternalSemaphoresWaitNode", r);
+    return r;
+}
+
+#define body_cuGraphExecExternalSemaphoresSignalNodeSetParams vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams
+CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecExternalSemaphoresSignalNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecExternalSemaphoresSignalNodeSetParams", r);
+    return r;
+}
+
+#define body_cuGraphExecExternalSemaphoresWaitNodeSetParams vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams
+CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec, hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExecExternalSemaphoresWaitNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hGraphExec,
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecExternalSemaphoresWaitNodeSetParams", r);
+    return r;
+}
+
+#define body_cuGraphExternalSemaphoresSignalNodeGetParams vcu_cuGraphExternalSemaphoresSignalNodeGetParams
+CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExternalSemaphoresSignalNodeGetParams(hNode, params_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExternalSemaphoresSignalNodeGetParams", r, t0, "hNode=%p params_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)params_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExternalSemaphoresSignalNodeGetParams", r);
+    return r;
+}
+
+#define body_cuGraphExternalSemaphoresSignalNodeSetParams vcu_cuGraphExternalSemaphoresSignalNodeSetParams
+CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExternalSemaphoresSignalNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExternalSemaphoresSignalNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExternalSemaphoresSignalNodeSetParams", r);
+    return r;
+}
+
+#define body_cuGraphExternalSemaphoresWaitNodeGetParams vcu_cuGraphExternalSemaphoresWaitNodeGetParams
+CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExternalSemaphoresWaitNodeGetParams(hNode, params_out);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExternalSemaphoresWaitNodeGetParams", r, t0, "hNode=%p params_out=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)params_out);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExternalSemaphoresWaitNodeGetParams", r);
+    return r;
+}
+
+#define body_cuGraphExternalSemaphoresWaitNodeSetParams vcu_cuGraphExternalSemaphoresWaitNodeSetParams
+CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    CUresult r = body_cuGraphExternalSemaphoresWaitNodeSetParams(hNode, nodeParams);
+    if (__builtin_expect(vcu_trace_on, 0))
+        vcu_trace_call("cuGraphExternalSemaphoresWaitNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExternalSemaphoresWaitNodeSetParams", r);
+    return r;
+}
+
 #define body_cuGraphAddBatchMemOpNode vcu_cuGraphAddBatchMemOpNode
 CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {

@@ -1634,6 +1634,32 @@ static const struct vgp_field out_vgpMemPoolImportPointer[] = {
     {"dptr", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
 };
+static const struct vgp_field in_vgpExtSemOp[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"what", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"capture", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+    {"cookie", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
+};
+static const struct vgp_field in_vgpGraphExtSemNode[] = {
+    {"op", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"graph", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 8, 8, 0},
+    {"target", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 16, 8, 0},
+    {"exec", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 24, 8, 0},
+    {"dependencies", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 32, 8, 2048},
+    {"edgeData", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 36, 1, 16384},
+    {"what", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 40, 4, 0},
+    {"cookie", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 48, 8, 0},
+};
+static const struct vgp_field out_vgpGraphExtSemNode[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field in_vgpGraphExtSemNodeGet[] = {
+    {"node", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"what", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+};
+static const struct vgp_field out_vgpGraphExtSemNodeGet[] = {
+    {"cookie", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
 static const struct vgp_field in_vgpDevResource[] = {
     {"what", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
     {"device", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 4, 4, 0},
@@ -1991,6 +2017,9 @@ static const struct vgp_call_fields calls[] = {
     {0x0914, "vgpMemPoolImport", in_vgpMemPoolImport, 2, NULL, 0, 16, 0},
     {0x0915, "vgpMemPoolExportPointer", in_vgpMemPoolExportPointer, 1, out_vgpMemPoolExportPointer, 1, 8, 8},
     {0x0916, "vgpMemPoolImportPointer", in_vgpMemPoolImportPointer, 2, out_vgpMemPoolImportPointer, 2, 16, 16},
+    {0x0a00, "vgpExtSemOp", in_vgpExtSemOp, 4, NULL, 0, 24, 0},
+    {0x0a01, "vgpGraphExtSemNode", in_vgpGraphExtSemNode, 8, out_vgpGraphExtSemNode, 1, 56, 8},
+    {0x0a02, "vgpGraphExtSemNodeGet", in_vgpGraphExtSemNodeGet, 2, out_vgpGraphExtSemNodeGet, 1, 16, 8},
     {0x0a20, "vgpDevResource", in_vgpDevResource, 5, out_vgpDevResource, 4, 32, 24},
     {0x0a21, "vgpResourceSplit", in_vgpResourceSplit, 4, out_vgpResourceSplit, 6, 24, 24},
     {0x0a22, "vgpResourceDesc", in_vgpResourceDesc, 2, NULL, 0, 16, 0},

@@ -7208,6 +7208,99 @@ CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, u
     return r;
 }
 
+CUresult vgp_call_vgpExtSemOp(CUstream stream, uint32_t what, uint32_t capture, uint64_t cookie)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpExtSemOp, (uint32_t)(24), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpExtSemOp *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->what = (uint32_t)what;
+    a->capture = (uint32_t)capture;
+    a->cookie = (uint64_t)cookie;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphExtSemNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint32_t what, uint64_t cookie, uint64_t *node)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (dependencies_count > 2048 || (dependencies_count && !dependencies))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dependencies_bytes = (uint64_t)dependencies_count * 8;
+    if (edgeData_len > 16384 || (edgeData_len && !edgeData))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t edgeData_bytes = (uint64_t)edgeData_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpGraphExtSemNode, (uint32_t)(56 + vgp_pad8(dependencies_bytes) + vgp_pad8(edgeData_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphExtSemNode *a = s->args;
+    a->op = (uint32_t)op;
+    a->graph = (uint64_t)(uintptr_t)graph;
+    a->target = (uint64_t)(uintptr_t)target;
+    a->exec = (uint64_t)(uintptr_t)exec;
+    a->what = (uint32_t)what;
+    a->cookie = (uint64_t)cookie;
+    uint8_t *v = (uint8_t *)s->args + 56;
+    a->dependencies_len = (uint32_t)dependencies_count;
+    if (dependencies_bytes)
+        memcpy(v, dependencies, dependencies_bytes);
+    v += vgp_pad8(dependencies_bytes);
+    a->edgeData_len = (uint32_t)edgeData_bytes;
+    if (edgeData_bytes)
+        memcpy(v, edgeData, edgeData_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphExtSemNode *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && node)
+            *node = (uint64_t)ret->node;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpGraphExtSemNodeGet(CUgraphNode node, uint32_t what, uint64_t *cookie)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpGraphExtSemNodeGet, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpGraphExtSemNodeGet *a = s->args;
+    a->node = (uint64_t)(uintptr_t)node;
+    a->what = (uint32_t)what;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpGraphExtSemNodeGet *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && cookie)
+            *cookie = (uint64_t)ret->cookie;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpDevResource(uint32_t what, int32_t device, CUcontext context, CUgreenCtx green, uint32_t type, uint64_t *resource, uint32_t *smCount, uint32_t *minimum, uint32_t *alignment)
 {
     CUresult r;

@@ -264,6 +264,9 @@ CUresult vgp_call_vgpMemPoolExport(CUmemoryPool pool, uint8_t *token, uint32_t *
 CUresult vgp_call_vgpMemPoolImport(const void *token, uint32_t token_len, CUmemoryPool pool);
 CUresult vgp_call_vgpMemPoolExportPointer(CUdeviceptr dptr, uint8_t *data, uint32_t *data_len);
 CUresult vgp_call_vgpMemPoolImportPointer(CUmemoryPool pool, const void *data, uint32_t data_len, uint64_t *dptr, uint64_t *size);
+CUresult vgp_call_vgpExtSemOp(CUstream stream, uint32_t what, uint32_t capture, uint64_t cookie);
+CUresult vgp_call_vgpGraphExtSemNode(uint32_t op, CUgraph graph, CUgraphNode target, CUgraphExec exec, const CUgraphNode *dependencies, uint32_t dependencies_count, const void *edgeData, uint32_t edgeData_len, uint32_t what, uint64_t cookie, uint64_t *node);
+CUresult vgp_call_vgpGraphExtSemNodeGet(CUgraphNode node, uint32_t what, uint64_t *cookie);
 CUresult vgp_call_vgpDevResource(uint32_t what, int32_t device, CUcontext context, CUgreenCtx green, uint32_t type, uint64_t *resource, uint32_t *smCount, uint32_t *minimum, uint32_t *alignment);
 CUresult vgp_call_vgpResourceSplit(uint64_t input, uint32_t groupsWanted, uint32_t flags, uint32_t minCount, uint32_t *groups, uint32_t *remains, uint64_t *resources, uint32_t *resources_len, uint16_t *smCounts, uint32_t *smCounts_len, uint16_t *minimums, uint32_t *minimums_len, uint16_t *alignments, uint32_t *alignments_len);
 CUresult vgp_call_vgpResourceDesc(CUdevResourceDesc desc, const uint64_t *resources, uint32_t resources_count);

@@ -258,6 +258,9 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMemPoolImport: return "vgpMemPoolImport";
     case VGP_vgpMemPoolExportPointer: return "vgpMemPoolExportPointer";
     case VGP_vgpMemPoolImportPointer: return "vgpMemPoolImportPointer";
+    case VGP_vgpExtSemOp: return "vgpExtSemOp";
+    case VGP_vgpGraphExtSemNode: return "vgpGraphExtSemNode";
+    case VGP_vgpGraphExtSemNodeGet: return "vgpGraphExtSemNodeGet";
     case VGP_vgpDevResource: return "vgpDevResource";
     case VGP_vgpResourceSplit: return "vgpResourceSplit";
     case VGP_vgpResourceDesc: return "vgpResourceDesc";
@@ -423,6 +426,9 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMemPoolImport] = 1,
         [VGP_vgpMemPoolExportPointer] = 1,
         [VGP_vgpMemPoolImportPointer] = 1,
+        [VGP_vgpExtSemOp] = 2,
+        [VGP_vgpGraphExtSemNode] = 2,
+        [VGP_vgpGraphExtSemNodeGet] = 2,
         [VGP_vgpDevResource] = 2,
         [VGP_vgpResourceSplit] = 2,
         [VGP_vgpResourceDesc] = 2,
@@ -689,6 +695,9 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0914, "vgpMemPoolImport", "sync", 16, 48, 0, 0},
     {0x0915, "vgpMemPoolExportPointer", "sync", 8, 8, 8, 72},
     {0x0916, "vgpMemPoolImportPointer", "sync", 16, 80, 16, 16},
+    {0x0a00, "vgpExtSemOp", "sync", 24, 24, 0, 0},
+    {0x0a01, "vgpGraphExtSemNode", "sync", 56, 32824, 8, 8},
+    {0x0a02, "vgpGraphExtSemNodeGet", "sync", 16, 16, 8, 8},
     {0x0a20, "vgpDevResource", "sync", 32, 32, 24, 24},
     {0x0a21, "vgpResourceSplit", "sync", 24, 24, 24, 3640},
     {0x0a22, "vgpResourceDesc", "sync", 16, 2064, 0, 0},

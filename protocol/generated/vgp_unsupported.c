@@ -27,7 +27,6 @@ static int refuse(const char *name, const char *why)
     return r;
 }
 
-static const char why_graphs[] = "graph nodes of external semaphores are not served: there is no external semaphore to give them";
 static const char why_graphics[] = "needs a display or media API (OpenGL, EGL, VDPAU, Direct3D, NvSci), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 
@@ -191,54 +190,6 @@ int cuGLUnregisterBufferObject(void);
 int cuGLUnregisterBufferObject(void)
 {
     return refuse("cuGLUnregisterBufferObject", why_graphics);
-}
-
-int cuGraphAddExternalSemaphoresSignalNode(void);
-int cuGraphAddExternalSemaphoresSignalNode(void)
-{
-    return refuse("cuGraphAddExternalSemaphoresSignalNode", why_graphs);
-}
-
-int cuGraphAddExternalSemaphoresWaitNode(void);
-int cuGraphAddExternalSemaphoresWaitNode(void)
-{
-    return refuse("cuGraphAddExternalSemaphoresWaitNode", why_graphs);
-}
-
-int cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
-int cuGraphExecExternalSemaphoresSignalNodeSetParams(void)
-{
-    return refuse("cuGraphExecExternalSemaphoresSignalNodeSetParams", why_graphs);
-}
-
-int cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
-int cuGraphExecExternalSemaphoresWaitNodeSetParams(void)
-{
-    return refuse("cuGraphExecExternalSemaphoresWaitNodeSetParams", why_graphs);
-}
-
-int cuGraphExternalSemaphoresSignalNodeGetParams(void);
-int cuGraphExternalSemaphoresSignalNodeGetParams(void)
-{
-    return refuse("cuGraphExternalSemaphoresSignalNodeGetParams", why_graphs);
-}
-
-int cuGraphExternalSemaphoresSignalNodeSetParams(void);
-int cuGraphExternalSemaphoresSignalNodeSetParams(void)
-{
-    return refuse("cuGraphExternalSemaphoresSignalNodeSetParams", why_graphs);
-}
-
-int cuGraphExternalSemaphoresWaitNodeGetParams(void);
-int cuGraphExternalSemaphoresWaitNodeGetParams(void)
-{
-    return refuse("cuGraphExternalSemaphoresWaitNodeGetParams", why_graphs);
-}
-
-int cuGraphExternalSemaphoresWaitNodeSetParams(void);
-int cuGraphExternalSemaphoresWaitNodeSetParams(void)
-{
-    return refuse("cuGraphExternalSemaphoresWaitNodeSetParams", why_graphs);
 }
 
 int cuGraphicsEGLRegisterImage(void);

@@ -4963,6 +4963,66 @@ static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpExtSemOp(struct vgb_call *c)
+{
+    const struct vgp_args_vgpExtSemOp *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(24))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(24));
+    CUresult r = vgb_do_vgpExtSemOp(c, a);
+    return r;
+}
+
+static CUresult handle_vgpGraphExtSemNode(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphExtSemNode *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return vgb_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad44[i])
+            return vgb_malformed(c, "padding is not zero");
+    uint64_t at = 56;
+    uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
+    if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
+        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+    const uint64_t *dependencies = (const void *)(c->args + at);
+    at += vgp_round8(dependencies_bytes);
+    uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
+    if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
+        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+    const void *edgeData = (const void *)(c->args + at);
+    at += vgp_round8(edgeData_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpGraphExtSemNode ret = {0};
+    CUresult r = vgb_do_vgpGraphExtSemNode(c, a, dependencies, edgeData, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpGraphExtSemNodeGet(struct vgb_call *c)
+{
+    const struct vgp_args_vgpGraphExtSemNodeGet *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad12[i])
+            return vgb_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(16))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    struct vgp_ret_vgpGraphExtSemNodeGet ret = {0};
+    CUresult r = vgb_do_vgpGraphExtSemNodeGet(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpDevResource(struct vgb_call *c)
 {
     const struct vgp_args_vgpDevResource *a = (const void *)c->args;
@@ -5416,6 +5476,9 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMemPoolImport] = {"vgpMemPoolImport", handle_vgpMemPoolImport, 16, 48, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolExportPointer] = {"vgpMemPoolExportPointer", handle_vgpMemPoolExportPointer, 8, 8, VGP_F_REPLY, 1},
     [VGP_vgpMemPoolImportPointer] = {"vgpMemPoolImportPointer", handle_vgpMemPoolImportPointer, 16, 80, VGP_F_CONTEXT | VGP_F_REPLY, 1},
+    [VGP_vgpExtSemOp] = {"vgpExtSemOp", handle_vgpExtSemOp, 24, 24, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpGraphExtSemNode] = {"vgpGraphExtSemNode", handle_vgpGraphExtSemNode, 56, 32824, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpGraphExtSemNodeGet] = {"vgpGraphExtSemNodeGet", handle_vgpGraphExtSemNodeGet, 16, 16, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpDevResource] = {"vgpDevResource", handle_vgpDevResource, 32, 32, VGP_F_REPLY, 2},
     [VGP_vgpResourceSplit] = {"vgpResourceSplit", handle_vgpResourceSplit, 24, 24, VGP_F_REPLY, 2},
     [VGP_vgpResourceDesc] = {"vgpResourceDesc", handle_vgpResourceDesc, 16, 2064, VGP_F_REPLY, 2},

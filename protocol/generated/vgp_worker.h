@@ -578,6 +578,9 @@ struct vgp_outs_vgpMemPoolExportPointer {
 };
 CUresult vgb_do_vgpMemPoolExportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolExportPointer *a, struct vgp_ret_vgpMemPoolExportPointer *r, struct vgp_outs_vgpMemPoolExportPointer *o);
 CUresult vgb_do_vgpMemPoolImportPointer(struct vgb_call *c, const struct vgp_args_vgpMemPoolImportPointer *a, const void *data, struct vgp_ret_vgpMemPoolImportPointer *r);
+CUresult vgb_do_vgpExtSemOp(struct vgb_call *c, const struct vgp_args_vgpExtSemOp *a);
+CUresult vgb_do_vgpGraphExtSemNode(struct vgb_call *c, const struct vgp_args_vgpGraphExtSemNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphExtSemNode *r);
+CUresult vgb_do_vgpGraphExtSemNodeGet(struct vgb_call *c, const struct vgp_args_vgpGraphExtSemNodeGet *a, struct vgp_ret_vgpGraphExtSemNodeGet *r);
 CUresult vgb_do_vgpDevResource(struct vgb_call *c, const struct vgp_args_vgpDevResource *a, struct vgp_ret_vgpDevResource *r);
 struct vgp_outs_vgpResourceSplit {
     uint64_t resources[257] __attribute__((aligned(8)));

@@ -72,12 +72,7 @@ CASE(external_refused, CF_CTX | CF_UB)
 {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
                                           .handle.fd = -1, .size = 4096};
-    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC s = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,
-                                             .handle.fd = -1};
-    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal = {0};
-    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait = {0};
     CUexternalMemory m = NULL;
-    CUexternalSemaphore sem = NULL;
     int null = open("/dev/null", O_RDWR);
 
     RC("bad_descriptor", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
@@ -89,23 +84,5 @@ CASE(external_refused, CF_CTX | CF_UB)
     d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32;
     RC("windows", cuImportExternalMemory(&m, &d), CUDA_ERROR_NOT_SUPPORTED);
     RC("destroy", cuDestroyExternalMemory(NULL), CUDA_ERROR_INVALID_HANDLE);
-    RC("semaphore_bad_descriptor", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
-    s.handle.fd = null;
-    RC("semaphore", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_NOT_SUPPORTED);
-    s.flags = 1;
-    RC("semaphore_flags", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
-    s.flags = 0;
-    s.type = (CUexternalSemaphoreHandleType)99;
-    RC("semaphore_type", cuImportExternalSemaphore(&sem, &s), CUDA_ERROR_INVALID_VALUE);
-    RC("semaphore_null", cuImportExternalSemaphore(NULL, &s), CUDA_ERROR_INVALID_VALUE);
-    RC("semaphore_destroy", cuDestroyExternalSemaphore(NULL), CUDA_ERROR_INVALID_HANDLE);
-    RC("signal", cuSignalExternalSemaphoresAsync(&sem, &signal, 1, NULL),
-       CUDA_ERROR_INVALID_HANDLE);
-    RC("signal_none", cuSignalExternalSemaphoresAsync(&sem, &signal, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("signal_null", cuSignalExternalSemaphoresAsync(NULL, &signal, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("wait", cuWaitExternalSemaphoresAsync(&sem, &wait, 1, NULL), CUDA_ERROR_INVALID_HANDLE);
-    RC("wait_null", cuWaitExternalSemaphoresAsync(&sem, NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     close(null);
 }

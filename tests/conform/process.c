@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
+#include "extsem.h"
 #include "peer.h"
 
 #include <errno.h>
@@ -127,6 +128,8 @@ bool cf_mode_run(const char *mode, const char *arg)
         return mode_late();
     if (!strcmp(mode, "peer"))
         return peer_main(arg);
+    if (!strcmp(mode, "semaphore"))
+        return ready() && cf_sem_leave(arg);
     fprintf(stderr, "conform: no mode %s\n", mode);
     return false;
 }

@@ -234,6 +234,14 @@ void vcu_hostfunc_post(const struct vcu_host_run *run);
 /* A function that a graph runs as often as it is launched; 0: see *why. `gone` (or NULL) gets `user`
    when nothing will run it any more. */
 uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why);
+/* External semaphores (vcu_extsem.h), to be served when the worker asks; once: by a call on a stream,
+   else by a graph. Takes over the reference, also on failure. */
+struct vcu_semas;
+uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why);
+/* What was kept so, with a reference; NULL: nothing of that cookie. */
+struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie);
+/* Tells the worker that a run has ended. */
+void vcu_hostfunc_finish(const struct vcu_host_run *run);
 /* A user object's destructor, to be run once, on behalf of that handle. */
 uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why);
 /* Takes one back after a call that failed; `gone` is not called. False: it is released already. */
@@ -244,6 +252,11 @@ void vcu_hostfunc_released(uint64_t cookie);
 bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 /* So many runs are to come: a thread listens until they were. */
 void vcu_hostfunc_expect(uint32_t runs);
+
+/* ---- vcu_extsem.c: a context is about to end, and has ended --------------------------------- */
+
+void vcu_semas_give_up(uint64_t context);
+void vcu_semas_forget(uint64_t context);
 
 /* ---- vcu_capture.c: stream capture -------------------------------------------------------- */
 

@@ -219,6 +219,7 @@ static void forget_contents(struct vcu_context *c)
     vcu_coredump_forget(c);
     vcu_capture_forget_context(c->handle);
     vcu_green_forget(c);
+    vcu_semas_give_up(c->handle);
     vcu_memory_forget(c->handle);
     vcu_modules_forget(c->handle);
     vcu_graphs_forget(c->handle);
@@ -241,6 +242,7 @@ CUresult vcu_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     } else if (--c->retained == 0) {
         forget_contents(c);
         res = vgp_call_vgpPrimaryCtxRelease(dev);
+        vcu_semas_forget(c->handle);
     }
     pthread_mutex_unlock(&context_lock);
     return res;
@@ -265,6 +267,7 @@ CUresult vcu_cuDevicePrimaryCtxReset_v2(CUdevice dev)
         forget_contents(c);
         if (c->retained != 0) /* a destructor may have released the last reference */
             res = vgp_call_vgpPrimaryCtxReset(dev);
+        vcu_semas_forget(c->handle);
         c->retained = 0; /* the documentation: all references are gone, it is inactive */
     }
     pthread_mutex_unlock(&context_lock);
@@ -394,6 +397,7 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
     forget_contents(c);
     c->retained = 0;
     res = vgp_call_vgpCtxDestroy(ctx);
+    vcu_semas_forget(c->handle);
     if (vcu_current_context() == c->handle)
         pop();
     vgp_handle_drop(c->handle); /* stays so when the encoder dropped it already */

@@ -42,7 +42,6 @@ void vcu_device_limit_attributes(struct vcu_device *d)
         CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
         CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
@@ -63,6 +62,8 @@ void vcu_device_limit_attributes(struct vcu_device *d)
 
     for (size_t i = 0; i < sizeof(not_served) / sizeof(not_served[0]); i++)
         d->attributes[not_served[i]] = 0;
+    /* Semaphores are this machine's, whatever the GPU is. */
+    d->attributes[CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED] = vcu.worker_minor >= 2;
     if (vcu.worker_minor < 1)
         d->attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 0;
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External memory and semaphores. Memory that a CUDA context exported as a file descriptor can
- * be imported: it is physical memory (cuMemImportFromShareableHandle), and each mapped buffer is a
- * mapping of it. What other APIs of the guest export is memory of its own drivers, which the
- * GPU on the host cannot reach; the same holds for their semaphores.
+ * External memory. Memory that a CUDA context exported as a file descriptor can be imported: it is
+ * physical memory (cuMemImportFromShareableHandle), and each mapped buffer is a mapping of it. What
+ * other APIs of the guest export is memory of its own drivers, which the GPU on the host cannot
+ * reach. Their semaphores can be waited for and signalled: vcu_extsem.c.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -211,67 +209,4 @@ CUresult vcu_cuExternalMemoryGetMappedMipmappedArray(
     if (r != CUDA_SUCCESS)
         return r;
     return no("cuExternalMemoryGetMappedMipmappedArray", "arrays have memory of their own");
-}
-
-/* ---- semaphores: none can be imported, so no handle is one ---- */
-
-CUresult vcu_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
-                                       const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!extSem_out || !semHandleDesc || semHandleDesc->flags != 0 ||
-        semHandleDesc->type < CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
-        semHandleDesc->type > CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32)
-        r = CUDA_ERROR_INVALID_VALUE;
-    else if ((semHandleDesc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
-              semHandleDesc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD) &&
-             fcntl(semHandleDesc->handle.fd, F_GETFD) < 0)
-        r = CUDA_ERROR_INVALID_VALUE;
-    if (r != CUDA_SUCCESS)
-        return r;
-    return no("cuImportExternalSemaphore",
-              "the GPU does not reach the guest's semaphores (device attribute 114 is 0)");
-}
-
-CUresult vcu_cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    (void)extSem;
-    return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : r;
-}
-
-static CUresult no_semaphores(const void *semaphores, const void *params, unsigned n)
-{
-    return !semaphores || !params || n == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-}
-
-CUresult vcu_cuSignalExternalSemaphoresAsync(
-    const CUexternalSemaphore *extSemArray,
-    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
-    CUstream stream)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    (void)stream;
-    return r == CUDA_SUCCESS ? no_semaphores(extSemArray, paramsArray, numExtSems) : r;
-}
-
-CUresult vcu_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
-                                           const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-                                           unsigned int numExtSems, CUstream stream)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    (void)stream;
-    return r == CUDA_SUCCESS ? no_semaphores(extSemArray, paramsArray, numExtSems) : r;
 }

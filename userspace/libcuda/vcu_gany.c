@@ -545,10 +545,12 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
         return p->type == CU_GRAPH_NODE_TYPE_MEM_FREE
                    ? vcu_free_node(w, p->free.dptr, node)
                    : vcu_condition_node(w, &p->conditional, node);
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: /* so has that of these two */
+        return vcu_extsem_signal_node(
+            call, w, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&p->extSemSignal, node);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                          "nodes of external semaphores are not served");
+        return vcu_extsem_wait_node(call, w, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&p->extSemWait,
+                                    node);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -54,6 +54,11 @@ CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
                         const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_child_node(const struct vcu_where *w, CUgraph child, uint64_t *node);
 CUresult vcu_move_node(const struct vcu_where *w, CUgraph child, uint64_t *node);
+/* vcu_gextsem.c */
+CUresult vcu_extsem_signal_node(const char *call, const struct vcu_where *w,
+                                const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p, uint64_t *node);
+CUresult vcu_extsem_wait_node(const char *call, const struct vcu_where *w,
+                              const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p, uint64_t *node);
 /* vcu_gmem.c */
 CUresult vcu_alloc_node(const struct vcu_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_free_node(const struct vcu_where *w, CUdeviceptr dptr, uint64_t *node);

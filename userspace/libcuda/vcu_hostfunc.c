@@ -8,7 +8,7 @@
  * nothing is outstanding.
  */
 #define _GNU_SOURCE
-#include "vcu.h"
+#include "vcu_extsem.h"
 #include "vcu_record.h"
 
 #include <signal.h>
@@ -27,6 +27,7 @@ struct callback {
     bool kept; /* a graph's: it may run any number of times */
     void (*gone)(void *user); /* kept: when nothing will run it any more; may be NULL */
     uint64_t object;          /* fn is the destructor of this user object */
+    struct vcu_semas *semas;  /* no function, but semaphores: a reference */
 };
 
 /* One run that the worker asked for. */
@@ -69,11 +70,40 @@ static struct callback **find_locked(uint64_t cookie)
     return p;
 }
 
+/* Semaphores are served by their own thread: this one may be in a function that does not return. */
+static bool post_semas(const struct vcu_host_run *r)
+{
+    struct vcu_semas *s = NULL;
+    struct callback **p, *c;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(r->cookie);
+    c = *p;
+    if (c != NULL && c->semas != NULL) {
+        s = c->semas;
+        if (outstanding > 0)
+            outstanding--;
+        if (c->kept) {
+            vcu_semas_get(s);
+        } else {
+            *p = c->next;
+            free(c);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (s != NULL)
+        vcu_semas_post(s, r);
+    return s != NULL;
+}
+
 void vcu_hostfunc_post(const struct vcu_host_run *r)
 {
-    struct task *task = malloc(sizeof(*task));
+    struct task *task;
     struct callback **p;
 
+    if (post_semas(r))
+        return;
+    task = malloc(sizeof(*task));
     if (task == NULL) {
         vcu_why("worker", "no memory to run a host function: its stream stays blocked");
         return;
@@ -130,6 +160,10 @@ static void end(const struct callback *c)
 {
     struct vcu_thread *t = vcu_thread();
 
+    if (c->semas != NULL) {
+        vcu_semas_put(c->semas);
+        return;
+    }
     if (c->object == 0) {
         if (c->gone != NULL)
             c->gone(c->user);
@@ -139,6 +173,19 @@ static void end(const struct callback *c)
     c->fn(c->user);
     t->in_callback = false;
     vgp_call_vgpUserObjectDrop((CUuserObject)(uintptr_t)c->object);
+}
+
+void vcu_hostfunc_finish(const struct vcu_host_run *r)
+{
+    if (!r->numbered) {
+        vgp_call_vgpHostFuncDone(r->cookie);
+        return;
+    }
+    if (__builtin_expect(atomic_load_explicit(&vcu_record_on, memory_order_relaxed), 0))
+        vcu_record_host_done(r->slot, r->sequence);
+    /* In the window first: the ring may be full of calls that wait for this stream. */
+    __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
+    vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
 }
 
 static void run(const struct task *task)
@@ -158,15 +205,7 @@ static void run(const struct task *task)
     else if (r->status == 0) /* a failed stream runs no host functions */
         c->fn(c->user);
     t->in_callback = false;
-    if (!r->numbered) {
-        vgp_call_vgpHostFuncDone(r->cookie);
-        return;
-    }
-    if (__builtin_expect(atomic_load_explicit(&vcu_record_on, memory_order_relaxed), 0))
-        vcu_record_host_done(r->slot, r->sequence);
-    /* In the window first: the ring may be full of calls that wait for this stream. */
-    __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
-    vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
+    vcu_hostfunc_finish(r);
 }
 
 /* The runner: one callback after another. */
@@ -284,6 +323,8 @@ static bool leave(uint64_t cookie)
             objects--;
     }
     pthread_mutex_unlock(&lock);
+    if (found && c->semas != NULL)
+        vcu_semas_put(c->semas);
     free(c);
     return found;
 }
@@ -295,6 +336,31 @@ uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CU
 
     *why = enter(&init, &cookie);
     return cookie;
+}
+
+uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why)
+{
+    const struct callback init = { .semas = s, .kept = !once };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    if (cookie == 0)
+        vcu_semas_put(s);
+    return cookie;
+}
+
+struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie)
+{
+    struct callback *c;
+    struct vcu_semas *s;
+
+    pthread_mutex_lock(&lock);
+    c = *find_locked(cookie);
+    s = c == NULL ? NULL : c->semas;
+    if (s != NULL)
+        vcu_semas_get(s);
+    pthread_mutex_unlock(&lock);
+    return s;
 }
 
 uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why)

@@ -263,6 +263,12 @@ CUresult vgb_do_vgpGraphNodeInfo(struct vgb_call *c, const struct vgp_args_vgpGr
     if (!vgb_provider.cuGraphNodeGetType)
         return vgb_missing(c, "cuGraphNodeGetType");
     r = vgb_provider.cuGraphNodeGetType(n->object, &type);
+    switch (type == CU_GRAPH_NODE_TYPE_HOST ? vgb_host_node_semaphores(n->object)
+                                            : VGP_EXTSEM_NONE) {
+    case VGP_EXTSEM_SIGNAL: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL; break;
+    case VGP_EXTSEM_WAIT: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT; break;
+    default: break;
+    }
     ret->type = n->cookie ? CU_GRAPH_NODE_TYPE_MEMCPY : (uint32_t)type;
     ret->graph = n->graph->handle;
     return r;
@@ -446,8 +452,8 @@ CUresult vgb_do_vgpGraphChildNode(struct vgb_call *c, const struct vgp_args_vgpG
     return r;
 }
 
-static CUresult host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cookie,
-                          uint64_t *handle)
+CUresult vgb_host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cookie,
+                       enum vgp_extsem_op semaphores, uint64_t *handle)
 {
     CUDA_HOST_NODE_PARAMS p = {.fn = vgb_host_func_run};
     struct vgb_host_func *f;
@@ -457,10 +463,13 @@ static CUresult host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cook
     if (!vgb_provider.cuGraphAddHostNode || !vgb_provider.cuGraphHostNodeSetParams ||
         !vgb_provider.cuGraphExecHostNodeSetParams)
         return vgb_missing(c, "cuGraphAddHostNode");
+    if (w->op != VGP_NODE_ADD && vgb_host_node_semaphores(w->target->object) != semaphores)
+        return CUDA_ERROR_INVALID_VALUE; /* a node of another type */
     if (w->op == VGP_NODE_EXEC) {
         f = vgb_host_func_new(c->w, cookie, false);
         if (!f)
             return CUDA_ERROR_OUT_OF_MEMORY;
+        vgb_host_func_set_semaphores(f, semaphores);
         r = vgb_exec_set_func(w->exec, w->target->object, f);
         if (r != CUDA_SUCCESS)
             vgb_host_func_free(f);
@@ -470,6 +479,7 @@ static CUresult host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cook
     r = vgb_host_func_for(c->w, g->object, cookie, &f);
     if (r != CUDA_SUCCESS)
         return r;
+    vgb_host_func_set_semaphores(f, semaphores);
     p.userData = f;
     if (w->op == VGP_NODE_SET)
         return vgb_provider.cuGraphHostNodeSetParams(w->target->object, &p);
@@ -487,7 +497,7 @@ CUresult vgb_do_vgpGraphHostNode(struct vgb_call *c, const struct vgp_args_vgpGr
     if (r == CUDA_SUCCESS && w.op == VGP_NODE_CAPTURE)
         r = vgb_malformed(c, "host functions are captured by another call");
     if (r == CUDA_SUCCESS)
-        r = host_node(c, &w, a->cookie, &ret->node);
+        r = vgb_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
     vgb_where_end(&w);
     return r;
 }
@@ -502,8 +512,8 @@ CUresult vgb_do_vgpGraphHostNodeGet(struct vgb_call *c,
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (n->cookie)
-        return CUDA_ERROR_INVALID_VALUE; /* it is a copy */
+    if (n->cookie || vgb_host_node_semaphores(n->object) != VGP_EXTSEM_NONE)
+        return CUDA_ERROR_INVALID_VALUE; /* it is a copy, or for semaphores */
     if (!vgb_provider.cuGraphHostNodeGetParams)
         return vgb_missing(c, "cuGraphHostNodeGetParams");
     r = vgb_provider.cuGraphHostNodeGetParams(n->object, &p);

@@ -118,6 +118,11 @@ CUresult vgb_do_vgpGraphInstantiate(struct vgb_call *c,
         return r;
     r = instantiate(c, a, g, upload, &exec, ret);
     ret->status = (uint32_t)r;
+    if (r == CUDA_SUCCESS && !vgb_extsem_made(exec, g->object)) {
+        vgb_provider.cuGraphExecDestroy(exec);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+        ret->status = (uint32_t)r;
+    }
     if (r != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* status says so, and why */
     vgb_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
@@ -141,7 +146,13 @@ CUresult vgb_do_vgpGraphExecUpdate(struct vgb_call *c,
         return r;
     if (!vgb_provider.cuGraphExecUpdate_v2)
         return vgb_missing(c, "cuGraphExecUpdate_v2");
-    r = vgb_provider.cuGraphExecUpdate_v2(exec, g->object, &info);
+    info.errorNode = vgb_extsem_changed(exec, g->object);
+    if (info.errorNode) {
+        info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    } else {
+        r = vgb_provider.cuGraphExecUpdate_v2(exec, g->object, &info);
+    }
     ret->status = (uint32_t)r;
     ret->result = (uint32_t)info.result;
     ret->errorNode = name_node(c->w, g, info.errorNode);

@@ -30,6 +30,8 @@ struct exec {
     struct set_func *funcs;
     CUevent last;  /* behind its last launch (they run in order); made when there are funcs */
     bool captured; /* a captured launch may run its functions for ever */
+    uint8_t *types; /* of its host nodes, as vgb_exec_set_types() was told; NULL: all plain ones */
+    size_t ntypes;
 };
 
 #define BUCKETS 256u
@@ -185,8 +187,29 @@ static void sweep(void)
         *p = x->next;
         if (x->last)
             raw.cuEventDestroy_v2(x->last);
+        free(x->types);
         free(x);
     }
+}
+
+bool vgb_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n)
+{
+    struct exec *x = types ? need(exec) : find(exec);
+
+    if (x) {
+        free(x->types);
+        x->types = types;
+        x->ntypes = n;
+    }
+    return x || !types;
+}
+
+const uint8_t *vgb_exec_types(CUgraphExec exec, size_t *n)
+{
+    const struct exec *x = find(exec);
+
+    *n = x ? x->ntypes : 0;
+    return x ? x->types : NULL;
 }
 
 /* The functions that this node had before are for launches under way only. */

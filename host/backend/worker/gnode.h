@@ -33,6 +33,9 @@ static inline size_t vgb_where_n(const struct vgb_where *w)
 /* The provider has added a node (or r says why not): its handle. */
 CUresult vgb_added(struct vgb_call *c, struct vgb_where *w, CUresult r, CUgraphNode node,
                    uint64_t *handle);
+/* A node that runs a host function of the guest: a plain one, or one for external semaphores. */
+CUresult vgb_host_node(struct vgb_call *c, struct vgb_where *w, uint64_t cookie,
+                       enum vgp_extsem_op semaphores, uint64_t *handle);
 /* The context of a handle, NULL for 0. */
 CUresult vgb_node_context(struct vgb_call *c, uint64_t handle, CUcontext *out);
 /* The handle of an object of the provider, 0 when the client has none. */

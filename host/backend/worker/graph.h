@@ -89,8 +89,19 @@ struct vgb_host_func;
 CUresult vgb_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f);
 /* Was one set there? */
 bool vgb_exec_has_func(CUgraphExec exec, CUgraphNode node);
+/* Of an executable graph's host nodes, in order: enum vgp_extsem_op. NULL: all NONE. Takes over;
+ * false: no memory, and it does not. */
+bool vgb_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n);
+const uint8_t *vgb_exec_types(CUgraphExec exec, size_t *n);
 /* f NULL: the node runs nothing. */
 CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_func *f);
+
+/* ---- calls_extsem.c: what the provider takes for plain host nodes ---- */
+
+/* An executable graph was made of g, or updated to be like it. False: no memory. */
+bool vgb_extsem_made(CUgraphExec exec, CUgraph g);
+/* The node of g that is of another type than the one in its place; NULL: there is none. */
+CUgraphNode vgb_extsem_changed(CUgraphExec exec, CUgraph g);
 
 /* ---- calls_capture.c ---- */
 
@@ -105,6 +116,7 @@ extern unsigned vgb_captures;
 
 /* Host functions that became nodes, ever; 0: no graph of the client has any. */
 extern uint64_t vgb_host_nodes_made;
+extern uint64_t vgb_semaphores_made; /* those among them that are for external semaphores */
 
 struct vgb_host_func;
 /* What the provider calls, and its argument. NULL: too many, or no memory. */
@@ -114,6 +126,10 @@ struct vgb_host_func *vgb_host_func_new(struct vgb_worker *w, uint64_t cookie, b
 CUresult vgb_host_func_for(struct vgb_worker *w, CUgraph g, uint64_t cookie,
                            struct vgb_host_func **out);
 uint64_t vgb_host_func_cookie(const struct vgb_host_func *f);
+/* It is what the guest signals external semaphores with, or waits for them. */
+void vgb_host_func_set_semaphores(struct vgb_host_func *f, enum vgp_extsem_op what);
+/* What a node of the provider is: such a function, or none. */
+enum vgp_extsem_op vgb_host_node_semaphores(CUgraphNode node);
 void vgb_host_func_free(struct vgb_host_func *f);
 /* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
 bool vgb_host_func_end(struct vgb_host_func *f);

@@ -23,6 +23,7 @@
 struct vgb_host_func {
     uint64_t cookie;
     bool once;
+    enum vgp_extsem_op semaphores;
 };
 
 struct run {
@@ -40,7 +41,8 @@ static unsigned waiting; /* one-time functions */
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
 static struct vgb_worker *self;
-uint64_t vgb_host_nodes_made; /* the dispatcher's */
+uint64_t vgb_host_nodes_made; /* the dispatcher's, both */
+uint64_t vgb_semaphores_made;
 
 static void init(void)
 {
@@ -162,6 +164,26 @@ void vgb_host_func_free(struct vgb_host_func *f)
 uint64_t vgb_host_func_cookie(const struct vgb_host_func *f)
 {
     return f->cookie;
+}
+
+void vgb_host_func_set_semaphores(struct vgb_host_func *f, enum vgp_extsem_op what)
+{
+    f->semaphores = what;
+    vgb_semaphores_made += what != VGP_EXTSEM_NONE;
+}
+
+enum vgp_extsem_op vgb_host_node_semaphores(CUgraphNode node)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUDA_HOST_NODE_PARAMS p = {0};
+
+    if (!vgb_provider.cuGraphNodeGetType || !vgb_provider.cuGraphHostNodeGetParams ||
+        vgb_provider.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
+        type != CU_GRAPH_NODE_TYPE_HOST ||
+        vgb_provider.cuGraphHostNodeGetParams(node, &p) != CUDA_SUCCESS ||
+        p.fn != vgb_host_func_run || !p.userData)
+        return VGP_EXTSEM_NONE;
+    return ((const struct vgb_host_func *)p.userData)->semaphores;
 }
 
 /* On a thread of the provider: the last reference has gone. */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * External semaphores. The objects are the guest's, so it is the guest that signals them and waits for
+ * them: a host function that it runs in stream order, which ends when that is done. A node of a graph
+ * is such a function too; the function knows what it is for, so that clones and captures do.
+ */
+#include "gnode.h"
+
+#include <stdlib.h>
+
+#define NEST_MAX 64 /* child graphs within child graphs */
+
+static bool known(uint32_t what)
+{
+    return what == VGP_EXTSEM_SIGNAL || what == VGP_EXTSEM_WAIT;
+}
+
+/* As the next node of a stream that captures. */
+static CUresult capture(struct vgb_call *c, CUstream stream, uint64_t cookie,
+                        enum vgp_extsem_op what)
+{
+    struct vgb_host_func *f;
+    CUgraphNode last;
+    CUgraph g;
+    CUresult r = vgb_capture_front(stream, &g, &last);
+
+    if (r == CUDA_SUCCESS)
+        r = vgb_host_func_for(c->w, g, cookie, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    vgb_host_func_set_semaphores(f, what);
+    return vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f);
+}
+
+CUresult vgb_do_vgpExtSemOp(struct vgb_call *c, const struct vgp_args_vgpExtSemOp *a)
+{
+    CUstream stream;
+    CUresult r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!known(a->what))
+        return vgb_malformed(c, "no operation on semaphores has number %u", a->what);
+    if (!vgb_provider.cuLaunchHostFunc)
+        return vgb_missing(c, "cuLaunchHostFunc");
+    if (a->capture != (uint32_t)vgb_stream_captured(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a capture began, or ended, meanwhile */
+    if (a->capture)
+        return capture(c, stream, a->cookie, a->what);
+    struct vgb_host_func *f = vgb_host_func_new(c->w, a->cookie, true);
+    if (!f)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f);
+    if (r != CUDA_SUCCESS)
+        vgb_host_func_free(f);
+    return r;
+}
+
+CUresult vgb_do_vgpGraphExtSemNode(struct vgb_call *c, const struct vgp_args_vgpGraphExtSemNode *a,
+                                   const uint64_t *dependencies, const void *edgeData,
+                                   struct vgp_ret_vgpGraphExtSemNode *ret)
+{
+    struct vgb_where w;
+    CUresult r = VGB_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && (w.op == VGP_NODE_CAPTURE || !known(a->what)))
+        r = vgb_malformed(c, "a node of semaphores: operation %u of node %u", a->what, a->op);
+    if (r == CUDA_SUCCESS)
+        r = vgb_host_node(c, &w, a->cookie, a->what, &ret->node);
+    vgb_where_end(&w);
+    return r;
+}
+
+CUresult vgb_do_vgpGraphExtSemNodeGet(struct vgb_call *c,
+                                      const struct vgp_args_vgpGraphExtSemNodeGet *a,
+                                      struct vgp_ret_vgpGraphExtSemNodeGet *ret)
+{
+    CUDA_HOST_NODE_PARAMS p = {0};
+    struct vgb_gnode *n;
+    CUresult r = vgb_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!known(a->what) || vgb_host_node_semaphores(n->object) != a->what)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgb_provider.cuGraphHostNodeGetParams(n->object, &p);
+    if (r == CUDA_SUCCESS)
+        ret->cookie = vgb_host_func_cookie(p.userData);
+    return r;
+}
+
+/* ---- updates of executable graphs ---- */
+
+/* The host nodes of a graph and its children, in the provider's order. */
+struct types {
+    uint8_t *what; /* enum vgp_extsem_op */
+    CUgraphNode *node;
+    size_t n, room;
+    bool any; /* one that is not NONE */
+};
+
+static void types_free(struct types *t)
+{
+    free(t->what);
+    free(t->node);
+}
+
+static bool types_add(struct types *t, CUgraphNode node)
+{
+    if (t->n == t->room) {
+        size_t room = 2 * t->room + 64;
+        uint8_t *what = realloc(t->what, room);
+        CUgraphNode *list = what ? realloc(t->node, room * sizeof(*list)) : NULL;
+
+        if (what)
+            t->what = what;
+        if (!list)
+            return false;
+        t->node = list;
+        t->room = room;
+    }
+    t->node[t->n] = node;
+    t->what[t->n] = (uint8_t)vgb_host_node_semaphores(node);
+    t->any |= t->what[t->n++] != VGP_EXTSEM_NONE;
+    return true;
+}
+
+static bool collect(CUgraph g, struct types *t, unsigned depth)
+{
+    CUgraphNode *list;
+    bool ok = true;
+    size_t n = 0;
+
+    if (depth == NEST_MAX || vgb_provider.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS)
+        return false;
+    list = calloc(n + 1, sizeof(*list));
+    if (!list || (n && vgb_provider.cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS)) {
+        free(list);
+        return false;
+    }
+    for (size_t i = 0; ok && i < n; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUgraph child = NULL;
+
+        vgb_provider.cuGraphNodeGetType(list[i], &type);
+        if (type == CU_GRAPH_NODE_TYPE_HOST)
+            ok = types_add(t, list[i]);
+        else if (type == CU_GRAPH_NODE_TYPE_GRAPH && vgb_provider.cuGraphChildGraphNodeGetGraph &&
+                 vgb_provider.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
+            ok = collect(child, t, depth + 1);
+    }
+    free(list);
+    return ok;
+}
+
+static bool can_collect(void)
+{
+    return vgb_semaphores_made && vgb_provider.cuGraphGetNodes && vgb_provider.cuGraphNodeGetType;
+}
+
+bool vgb_extsem_made(CUgraphExec exec, CUgraph g)
+{
+    struct types t = {0};
+    bool ok = true;
+
+    if (!can_collect())
+        return true;
+    ok = collect(g, &t, 0) && vgb_exec_set_types(exec, t.any ? t.what : NULL, t.n);
+    if (ok && t.any)
+        t.what = NULL; /* taken over */
+    types_free(&t);
+    return ok;
+}
+
+/* Where the numbers of nodes differ, the provider says what is wrong. */
+CUgraphNode vgb_extsem_changed(CUgraphExec exec, CUgraph g)
+{
+    struct types t = {0};
+    CUgraphNode found = NULL;
+    const uint8_t *is;
+    size_t n;
+
+    if (!can_collect() || !collect(g, &t, 0)) {
+        types_free(&t);
+        return NULL;
+    }
+    is = vgb_exec_types(exec, &n);
+    for (size_t i = 0; (!is || n == t.n) && !found && i < t.n; i++) {
+        if (t.what[i] != (is ? is[i] : VGP_EXTSEM_NONE))
+            found = t.node[i];
+    }
+    types_free(&t);
+    return found;
+}
