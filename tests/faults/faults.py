@@ -219,6 +219,11 @@ def test_memory_quota(s):
     print("  " + text.strip())
     need(status == 0 and 245 <= int(text.split()[1]) <= 256, text)
     s.back_to_baseline()  # memory is back when the worker has ended, a moment after its program
+    # A graph counts with what it can have at one time.
+    for shape, want in (("chain", 0), ("branches", 2)):
+        status, text = s.run(s.args.victim, shape, "100")
+        need(status == 0 and "launch returns %d\n" % want in text, "%s: %s" % (shape, text))
+    s.back_to_baseline()
     hog = s.popen(s.args.victim, "secret")  # 32 MB and stays; workers reserve a 64th of the quota at a time
     until_waiting(hog)
     status, text = s.run(s.args.victim, "hoard", "500")

@@ -7,6 +7,8 @@
  * victim busy           starts such a kernel, says so, and sleeps
  * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; says how many it
  *                       got, frees one and allocates it again
+ * victim chain MB        launches a graph that allocates and frees MB megabytes four times, one after the other;
+ * victim branches MB     the same without an order between them; either says what the launch returns
  * victim modules MB      loads modules of 1 MB of variables, maps physical memory of 2 MB after each,
  *                       until out of memory; says how many MB it got; unloads one and loads it again
  * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
@@ -119,6 +121,30 @@ static int spin(int wait)
     CUresult r = cuCtxSynchronize(), again = cuCtxSynchronize(), alloc = cuMemAlloc(&mem, 4);
     printf("victim: the wait returns %d, then %d, and an allocation %d\n", r, again, alloc);
     return !r || !again || !alloc;
+}
+
+/* Launches a graph that allocates and frees mb MiB `times` times; in a chain, or all at once. */
+static int graph(unsigned mb, unsigned times, int chain)
+{
+    CUgraphNode last = NULL;
+    CUgraphExec exec;
+    CUgraph g;
+
+    TRY(cuGraphCreate(&g, 0));
+    for (unsigned i = 0; i < times; i++) {
+        CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                      .location.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                        .bytesize = (size_t)mb << 20};
+        CUgraphNode n;
+
+        TRY(cuGraphAddMemAllocNode(&n, g, &last, chain && last, &a));
+        TRY(cuGraphAddMemFreeNode(&last, g, &n, 1, a.dptr));
+    }
+    TRY(cuGraphInstantiate(&exec, g, 0));
+    CUresult r = cuGraphLaunch(exec, NULL);
+    CUresult then = cuCtxSynchronize();
+    printf("victim: the launch returns %d\n", r ? r : then);
+    return 0;
 }
 
 /* What no cuMemAlloc asks for: variables of modules, and physical memory behind addresses. */
@@ -262,6 +288,8 @@ int main(int argc, char **argv)
         return hoard((unsigned)seconds);
     if (!strcmp(what, "modules"))
         return modules((unsigned)seconds);
+    if (!strcmp(what, "chain") || !strcmp(what, "branches"))
+        return graph((unsigned)seconds, 4, what[0] == 'c');
     if (!strcmp(what, "partial"))
         return partial();
     if (!strcmp(what, "pin"))

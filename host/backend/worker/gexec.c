@@ -11,8 +11,6 @@
 
 #include "vgp_worker.h"
 
-#define NEST_MAX 64 /* child graphs within child graphs */
-
 uint64_t vgb_memory_nodes_made;
 
 /* A host function set in an executable graph, which takes no reference of any kind. */
@@ -26,7 +24,7 @@ struct exec {
     struct exec *next; /* in its bucket, or in `ended` */
     CUgraphExec object;
     CUcontext ctx;
-    uint64_t bytes; /* of all its allocation nodes together */
+    uint64_t bytes; /* the most that a launch has at one time */
     struct set_func *funcs;
     CUevent last;  /* behind its last launch (they run in order); made when there are funcs */
     bool captured; /* a captured launch may run its functions for ever */
@@ -74,46 +72,15 @@ static struct exec *need(CUgraphExec object)
 
 /* ---- memory ---- */
 
-static bool graph_memory(CUgraph g, uint64_t *bytes, unsigned depth)
-{
-    CUgraphNode *list;
-    bool found = false;
-    size_t n = 0;
-
-    if (depth == NEST_MAX || raw.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS || !n)
-        return false;
-    list = calloc(n, sizeof(*list));
-    if (!list || raw.cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS)
-        n = 0;
-    for (size_t i = 0; i < n; i++) {
-        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-        CUDA_MEM_ALLOC_NODE_PARAMS p;
-        CUgraph child = NULL;
-
-        raw.cuGraphNodeGetType(list[i], &type);
-        found |= type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-        memset(&p, 0, sizeof(p));
-        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && bytes &&
-            raw.cuGraphMemAllocNodeGetParams(list[i], &p) == CUDA_SUCCESS &&
-            __builtin_add_overflow(*bytes, p.bytesize, bytes))
-            *bytes = UINT64_MAX;
-        if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-            raw.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
-            found |= graph_memory(child, bytes, depth + 1);
-    }
-    free(list);
-    return found;
-}
-
 bool vgb_graph_memory(CUgraph g, uint64_t *bytes)
 {
-    uint64_t sum = 0;
+    struct vgb_graph_mem m = {0};
     bool found = vgb_memory_nodes_made && raw.cuGraphGetNodes && raw.cuGraphNodeGetType &&
                  raw.cuGraphMemAllocNodeGetParams && raw.cuGraphChildGraphNodeGetGraph &&
-                 graph_memory(g, &sum, 0);
+                 vgb_graph_mem_of(g, 0, &m);
 
-    if (bytes)
-        *bytes = sum;
+    if (bytes && __builtin_add_overflow(m.kept, m.passing, bytes))
+        *bytes = UINT64_MAX;
     return found;
 }
 

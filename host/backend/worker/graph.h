@@ -71,11 +71,29 @@ void vgb_graph_adopt(struct vgb_gnode *n, struct vgb_graph *g);
 /* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
 bool vgb_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
 
+/* ---- gpeak.c: memory that a launch has at one time ---- */
+
+#define VGB_GRAPH_NEST_MAX 64u      /* child graphs within child graphs */
+#define VGB_PEAK_KEPT UINT32_MAX
+struct vgb_peak_mem {
+    uint32_t alloc, free; /* nodes; free: VGB_PEAK_KEPT when the graph does not free it */
+    uint64_t bytes;
+};
+/* The most that can be in use at one time; UINT64_MAX when a sum wraps. Edges: indices of nodes. */
+uint64_t vgb_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges,
+                  const struct vgb_peak_mem *mem, size_t nmem);
+struct vgb_graph_mem {
+    uint64_t kept;    /* allocated and not freed by the graph */
+    uint64_t passing; /* the most at one time of what it frees itself */
+};
+/* False: g has no nodes that allocate or free, here or in a child. depth: 0. */
+bool vgb_graph_mem_of(CUgraph g, unsigned depth, struct vgb_graph_mem *out);
+
 /* ---- gexec.c ---- */
 
 /* Nodes that allocate or free, ever made by calls or captures; 0: no graph has any. */
 extern uint64_t vgb_memory_nodes_made;
-/* Has g such nodes, here or in a child? *bytes (may be NULL): what they allocate together. */
+/* Has g such nodes, here or in a child? *bytes (may be NULL): what a launch has at one time. */
 bool vgb_graph_memory(CUgraph g, uint64_t *bytes);
 /* Bytes that the provider holds for graphs. */
 uint64_t vgb_graph_memory_reserved(void);
