@@ -165,6 +165,7 @@ struct vgb_client {
     struct vgb_client_region *regions;
     unsigned nregions;
     uint64_t vram, pinned;   /* shares of the quotas */
+    uint64_t wants;          /* share of vram that its worker waits for, 0: none */
     uint32_t holder;         /* number among holders of shared events, 0: none yet */
     unsigned nshares;        /* that it has made */
     unsigned nholds;         /* of what others have made */

@@ -23,6 +23,18 @@ static struct vgb_client *clients, **clients_tail = &clients;
 static unsigned nclients;
 static struct vgb_ratelimit limit;
 
+static void grant_waiting(void);
+
+/* Clients that are there for others: not those whose worker was killed and is not reaped yet. */
+static unsigned living(void)
+{
+    unsigned n = 0;
+
+    for (struct vgb_client *c = clients; c; c = c->next)
+        n += c->state != VGB_C_ENDING;
+    return n;
+}
+
 unsigned vgb_client_count(void)
 {
     return nclients;
@@ -42,7 +54,7 @@ static void release_quotas(struct vgb_client *c)
     vgb_share_client_gone(c);
     vgb_quota_move(&vgb_vram, c->vram, 0);
     vgb_quota_move(&vgb_pins, c->pinned, 0);
-    c->vram = c->pinned = 0;
+    c->vram = c->pinned = c->wants = 0;
     while (c->regions) {
         struct vgb_client_region *r = c->regions;
 
@@ -50,6 +62,7 @@ static void release_quotas(struct vgb_client *c)
         free(r);
     }
     c->nregions = 0;
+    grant_waiting();
 }
 
 /* The window slice as zeroes: nothing of an earlier client is left in it. */
@@ -118,7 +131,8 @@ static void send_start(struct vgb_client *c)
 struct vgb_client *vgb_client_create(const struct vgb_client_setup *s, uint32_t *status)
 {
     *status = VGPU_S_QUOTA;
-    if (nclients >= vgb_opt.max_clients)
+    /* One that has ended does not count, but may not pile up either. */
+    if (living() >= vgb_opt.max_clients || nclients >= 2 * vgb_opt.max_clients)
         return NULL;
     *status = VGPU_S_NO_MEMORY;
     struct vgb_client *c = calloc(1, sizeof(*c));
@@ -181,6 +195,11 @@ void vgb_client_destroy(struct vgb_client *c)
 
     c->state = VGB_C_ENDING;
     if (!gone) {
+        /* Its program is gone: what others could have of it is gone from now on. Device memory is free
+         * when the worker is reaped, which is soon: who asks for it until then waits. */
+        vgb_share_client_gone(c);
+        vgb_quota_move(&vgb_pins, c->pinned, 0);
+        c->pinned = c->wants = 0;
         vgb_proc_kill(c->proc);
         return; /* vgb_client_worker_gone() goes on */
     }
@@ -395,16 +414,33 @@ void vgb_client_new_doorbell(struct vgb_client *c, int fd)
 
 /* ---- what the worker says; believed only where its state allows it ---- */
 
-static void on_reserve(struct vgb_client *c, const struct vgb_msg *m)
+/* Answers a RESERVE, unless memory is about to come back: then when it has. */
+static void reserve(struct vgb_client *c, uint64_t share)
 {
     struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
+    bool ok = vgb_quota_move(&vgb_vram, c->vram, share);
 
-    if (vgb_quota_move(&vgb_vram, c->vram, m->value)) {
-        c->vram = m->value;
+    c->wants = 0;
+    for (struct vgb_client *e = clients; e && !ok; e = e->next) {
+        if (e->state == VGB_C_ENDING && e->vram) {
+            c->wants = share;
+            return;
+        }
+    }
+    if (ok) {
+        c->vram = share;
         a.status = VGPU_S_OK;
     }
     a.value = c->vram;
     vgb_proc_send(c->proc, &a, NULL, 0);
+}
+
+static void grant_waiting(void)
+{
+    for (struct vgb_client *c = clients; c; c = c->next) {
+        if (c->wants && c->state == VGB_C_SERVING)
+            reserve(c, c->wants);
+    }
 }
 
 void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
@@ -418,7 +454,7 @@ void vgb_client_message(struct vgb_client *c, const struct vgb_msg *m)
         if (c->state != VGB_C_ENDING && c->state != VGB_C_DEAD)
             vgb_proc_kill(c->proc);
     } else if (m->type == VGB_M_RESERVE) {
-        on_reserve(c, m);
+        reserve(c, m->value);
     } else if (m->type == VGB_M_ASK_USAGE) {
         vgb_usage_answer(c->proc, clients);
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP &&
