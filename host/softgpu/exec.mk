@@ -47,6 +47,7 @@ SG_EXEC_C := \
 	sg_ptx_sel_int.c \
 	sg_ptx_sel_mem.c \
 	sg_ptx_sel_mma.c \
+	sg_ptx_sel_pair.c \
 	sg_ptx_sel_tex.c \
 	sg_ptx_sel_video.c \
 	sg_ptx_sel_warp.c \

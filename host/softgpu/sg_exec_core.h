@@ -91,6 +91,8 @@ struct sg_windows {
 extern struct sg_windows sg_win; /* zero until sg_windows_init() */
 bool sg_windows_init(void);
 
+#define SG_NOWHERE 0xffffffe0u /* an offset into a window that is outside of it, with what may be added to it */
+
 /* ---- lanes ---- */
 enum sg_gstate { SG_G_RUN, SG_G_BAR, SG_G_SYNC };
 

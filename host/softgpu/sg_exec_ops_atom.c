@@ -360,6 +360,32 @@ HANDLER(mbar_pending)
     return SG_NEXT;
 }
 
+/* Do all lanes copy 16 bytes from the allocation of the last time? Then that is done. */
+static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
+{
+    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
+    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), bytes = w->cta->shared_bytes;
+    const u64 *pa = SRC(u64, a), first = r->base - (u64)in->imm, room = r->end - r->base;
+    u8 *const shared = w->cta->shared;
+    u64 bad = 0, odd = 0;
+    u32 bad_to = 0, least = 16;
+
+    if (w->mask != SG_FULL || in->aux != 16 || bytes < 16 || room < 16 || r->generation != SG_GENERATION())
+        return false;
+    LANES {
+        bad |= pa[i] - first > room - 16;
+        odd |= pa[i];
+    }
+    LANES {
+        bad_to |= (pd[i] > bytes - 16) | (pd[i] & 15);
+        least = pn[i] < least ? pn[i] : least;
+    }
+    if (bad || ((odd | (u64)in->imm) & 3) || bad_to || least < 16)
+        return false;
+    LANES memcpy(shared + pd[i], (const void *)(uintptr_t)(pa[i] + (u64)in->imm), 16);
+    return true;
+}
+
 /* cp.async shared [d], global [a], size aux, source bytes b: the rest is zero */
 HANDLER(cp_async)
 {
@@ -368,6 +394,8 @@ HANDLER(cp_async)
     u8 *const shared = c->shared;
     const u32 last_to = c->shared_bytes >= 16 && size == 16 ? c->shared_bytes - 16 : 0;
 
+    if (LIKELY(cp_async_whole(w, in)))
+        return SG_NEXT;
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
         const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];

@@ -3,7 +3,6 @@
 #include "sg_exec_op.h"
 
 /* What an address beyond 32 bits becomes: outside shared and local memory, and aligned. */
-#define NOWHERE 0xffffffe0u
 #define MULHI32U(a, b) ((u32)(((u64)(a) * (u64)(b)) >> 32))
 #define MULHI32S(a, b) ((u32)(((s64)(a) * (s64)(b)) >> 32))
 #define MULHI64U(a, b) ((u64)(((unsigned __int128)(a) * (b)) >> 64))
@@ -66,7 +65,7 @@
     X(cvt_u32_s32, "cvt.u32.s32", u32, u32, a)                               \
     X(cvt_u32_u64, "cvt.u32.u64", u32, u64, (u32)a)                          \
     X(cvt_u32_s64, "cvt.u32.s64", u32, u64, (u32)a)                          \
-    X(narrow_address, "narrow.address", u32, u64, a >> 32 ? NOWHERE : (u32)a) \
+    X(narrow_address, "narrow.address", u32, u64, a >> 32 ? SG_NOWHERE : (u32)a) \
     X(cvt_u64_u8, "cvt.u64.u8", u64, u32, (u64)(u8)a)                        \
     X(cvt_u64_s8, "cvt.u64.s8", u64, u32, (s64)(s8)a)                        \
     X(cvt_u64_u16, "cvt.u64.u16", u64, u32, (u64)(u16)a)                     \
@@ -79,7 +78,7 @@
 #define LIST2(X)                                                             \
     X(add_b32, "add.b32", u32, u32, u32, a + b)                              \
     X(add_b64, "add.b64", u64, u64, u64, a + b)                              \
-    X(add_sat_u32_u64, "add.sat.u32.u64", u32, u64, u64, (a + b) >> 32 ? NOWHERE : (u32)(a + b)) \
+    X(add_sat_u32_u64, "add.sat.u32.u64", u32, u64, u64, (a + b) >> 32 ? SG_NOWHERE : (u32)(a + b)) \
     X(sub_b32, "sub.b32", u32, u32, u32, a - b)                              \
     X(sub_b64, "sub.b64", u64, u64, u64, a - b)                              \
     X(mul_lo_b32, "mul.lo.b32", u32, u32, u32, a * b)                        \

@@ -318,6 +318,33 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
     return true;
 }
 
+/* An address of a window as an offset, or SG_NOWHERE: narrow.address and (sum) add.sat.u32.u64. */
+static bool e_narrow_address(struct jit *j, const struct sg_insn *in, u32 sum)
+{
+    static const struct vop TESTMQ = {M38, P66, 1, 0x27}, BCAST_R32 = {M38, P66, 0, 0x7c};
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 d = sg_jv_new(j);
+
+        for (u32 k = 0; k < 2; k++) {
+            const u32 a = sg_jv_get(j, in->a, 2 * h + k), b = sum ? sg_jv_get(j, in->b, 2 * h + k) : 0;
+
+            if (sum)
+                ev(B(j), VPADDQ, 2 + k, a, b, 0, 0);
+            else
+                ev(B(j), VMOV, 2 + k, 0, a, 0, 0);
+            shift_imm(j, true, RIGHT, 4 + k, 2 + k, 32);
+            ev(B(j), TESTMQ, 1 + k, 4 + k, 4 + k, 0, 0);
+        }
+        join_low(j, MOVQD, d, 2, 3);
+        vex(B(j), P66, 1, 0, 0x4b, 1, 2, 1); /* kunpckbw */
+        mov_imm64(B(j), RAX, SG_NOWHERE);
+        ev(B(j), BCAST_R32, d, 0, RAX, 1, 0);
+        sg_jit_finish(j, in, h, 3u << (2 * h), d);
+    }
+    return true;
+}
+
 static bool e_unpack32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
@@ -483,6 +510,8 @@ const struct jop sg_jit_ops_alu[] = {
     {"cvt.u32.u64", e_narrow, 0},
     {"cvt.u32.s64", e_narrow, 0},
     {"cvt.sat.u32.u64", e_narrow, 1},
+    {"narrow.address", e_narrow_address, 0},
+    {"add.sat.u32.u64", e_narrow_address, 1},
     {"mov.unpack.2x32", e_unpack32, 0},
     {"mov.pack.2x32", e_pack32, 0},
     {"mov.unpack.2x16", e_unpack16, 0},

@@ -80,6 +80,14 @@ static inline enum sg_type sg_wider(enum sg_type t)
 
 int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
 
+/*
+ * sg_ptx_sel_pair.c: is this vector one of 16-bit elements that are taken two at a time? Then words has a
+ * register for each pair: what is loaded is split behind the load, what is stored is joined before the store.
+ */
+bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, struct sg_opel words[2]);
+int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
+int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
+
 /* The address of operand i with its offset, in a register: 32 bits in shared memory, else 64. */
 uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
 /* One operation of a barrier object: dst, operand that holds the address, third operand. */

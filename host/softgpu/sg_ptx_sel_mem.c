@@ -137,8 +137,11 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size = sg_type_size(t);
     uint32_t *const dst[4] = {&f[0], &f[2], &f[3], &f[4]};
+    struct sg_opel words[2];
     char op[40];
 
+    if (!x->uniform_param && sg_pair_words(d, t, vec, el, words))
+        return load(d, SG_TY_B32, vec / 2, words, x, spin) ? d->err : sg_pair_split(d, t, vec, el, words);
     for (uint32_t k = 0; k < vec; k++) {
         wide[k] = NONE;
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
@@ -221,8 +224,11 @@ static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size = sg_type_size(t);
     uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
+    struct sg_opel words[2];
     char op[40];
 
+    if (sg_pair_words(d, t, vec, el, words))
+        return sg_pair_join(d, t, vec, el, words) ? d->err : store(d, SG_TY_B32, vec / 2, words, x, spin);
     for (uint32_t k = 0; k < vec; k++) {
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
             *src[k] = sg_temp(d, SG_TY_U32);
