@@ -10,6 +10,9 @@
 
 #include <immintrin.h>
 
+/* With a constant type nothing is decided, and no vector goes through memory. */
+#define MMA_INLINE __attribute__((always_inline)) static inline
+
 struct mma_vec {
     __m512 lo, hi; /* lanes 0 to 15, 16 to 31 */
 };
@@ -20,7 +23,7 @@ static inline __m512i mma_load(const u32 *p)
 }
 
 /* Part p of 16 registers as f32. */
-static inline __m512 mma_part(__m512i v, u8 type, int p)
+MMA_INLINE __m512 mma_part(__m512i v, u8 type, int p)
 {
     switch (type) {
     case SG_MMA_F16:
@@ -58,7 +61,7 @@ static inline __m512i mma_columns(int add)
     } while (0)
 
 /* One register of b against two of a (upper and lower rows): 4 or 8 steps of k. */
-static inline void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32 *rb, u8 type,
+MMA_INLINE void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32 *rb, u8 type,
                                  struct mma_vec c[4])
 {
     const __m512i vu0 = mma_load(ra_up), vu1 = mma_load(ra_up + 16);
@@ -67,13 +70,14 @@ static inline void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32
     struct mma_vec u[2], d[2], bb[2];
     const int n = type == SG_MMA_TF32 ? 1 : 2;
 
+#pragma GCC unroll 2
     for (int p = 0; p < n; p++) {
         u[p] = (struct mma_vec){mma_part(vu0, type, p), mma_part(vu1, type, p)};
         d[p] = (struct mma_vec){mma_part(vd0, type, p), mma_part(vd1, type, p)};
         bb[p] = (struct mma_vec){mma_part(vb0, type, p), mma_part(vb1, type, p)};
     }
 #define MMA_QUAD(t)                                                                                \
-    for (int p = 0; p < n; p++) {                                                                  \
+    _Pragma("GCC unroll 2") for (int p = 0; p < n; p++) {                                                                  \
         const struct mma_vec up = u[p], down = d[p], b = bb[p];                                    \
         MMA_STEP(t);                                                                               \
     }
@@ -82,6 +86,49 @@ static inline void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32
     MMA_QUAD(2)
     MMA_QUAD(3)
 #undef MMA_QUAD
+}
+
+/* 16 lanes of f32 as halves in the low 16 bits, as narrow_f16() does it. */
+MMA_INLINE __m512i mma_half(__m512 x)
+{
+    const __m512i h = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+
+    return _mm512_mask_mov_epi32(h, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fff));
+}
+
+/* The operands of one mma, 16 rows of a. */
+struct mma_regs {
+    const u32 *a[4], *b[2], *c[4];
+    u32 *d[4];
+};
+
+/* All of an mma for all lanes; half: c and d are pairs of halves, in two registers; nb: registers of b. */
+MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
+{
+    struct mma_vec v[4];
+
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+        const u32 *c = x->c[half ? r / 2 : r];
+
+        v[r] = half ? (struct mma_vec){mma_part(mma_load(c), SG_MMA_F16, r & 1),
+                                       mma_part(mma_load(c + 16), SG_MMA_F16, r & 1)}
+                    : (struct mma_vec){_mm512_loadu_ps(c), _mm512_loadu_ps(c + 16)};
+    }
+    mma_float_reg(x->a[0], x->a[1], x->b[0], type, v);
+    if (nb > 1)
+        mma_float_reg(x->a[2], x->a[3], x->b[1], type, v);
+#pragma GCC unroll 4
+    for (int r = 0; r < (half ? 2 : 4); r++) {
+        __m512i lo = _mm512_castps_si512(v[r].lo), hi = _mm512_castps_si512(v[r].hi);
+
+        if (half) {
+            lo = _mm512_or_si512(mma_half(v[2 * r].lo), _mm512_slli_epi32(mma_half(v[2 * r + 1].lo), 16));
+            hi = _mm512_or_si512(mma_half(v[2 * r].hi), _mm512_slli_epi32(mma_half(v[2 * r + 1].hi), 16));
+        }
+        _mm512_storeu_si512((void *)x->d[r], lo);
+        _mm512_storeu_si512((void *)(x->d[r] + 16), hi);
+    }
 }
 
 /* Is it a form that the functions here have? */

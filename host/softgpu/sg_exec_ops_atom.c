@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers: atomics and cp.async, lane by lane in ascending order. Global memory is shared with
+ * Handlers: atomics, lane by lane in ascending order. Global memory is shared with
  * other threads of the pool, so every operation is a host atomic; floating point and min/max go
  * through compare and exchange.
  */
@@ -360,78 +360,6 @@ HANDLER(mbar_pending)
     return SG_NEXT;
 }
 
-/* Do all lanes copy 16 bytes from the allocation of the last time? Then that is done. */
-static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
-{
-    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
-    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), bytes = w->cta->shared_bytes;
-    const u64 *pa = SRC(u64, a), first = r->base - (u64)in->imm, room = r->end - r->base;
-    u8 *const shared = w->cta->shared;
-    u64 bad = 0, odd = 0;
-    u32 bad_to = 0, least = 16;
-
-    if (w->mask != SG_FULL || in->aux != 16 || bytes < 16 || room < 16 || r->generation != SG_GENERATION())
-        return false;
-    LANES {
-        bad |= pa[i] - first > room - 16;
-        odd |= pa[i];
-    }
-    LANES {
-        bad_to |= (pd[i] > bytes - 16) | (pd[i] & 15);
-        least = pn[i] < least ? pn[i] : least;
-    }
-    if (bad || ((odd | (u64)in->imm) & 3) || bad_to || least < 16)
-        return false;
-    LANES memcpy(shared + pd[i], (const void *)(uintptr_t)(pa[i] + (u64)in->imm), 16);
-    return true;
-}
-
-/* cp.async shared [d], global [a], size aux, source bytes b: the rest is zero */
-HANDLER(cp_async)
-{
-    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), size = in->aux;
-    struct sg_cta *c = w->cta;
-    u8 *const shared = c->shared;
-    const u32 last_to = c->shared_bytes >= 16 && size == 16 ? c->shared_bytes - 16 : 0;
-
-    if (LIKELY(cp_async_whole(w, in)))
-        return SG_NEXT;
-    for (u32 m = w->mask; m; m &= m - 1) {
-        const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
-        const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
-        const u64 from = SRC(u64, a)[i] + (u64)in->imm;
-        u8 *to = shared + pd[i];
-        const void *src = (const void *)(uintptr_t)from;
-        u32 local;
-
-        if (LIKELY(n == 16 && pd[i] <= last_to && !(pd[i] & 15) && last_to && !(from & 3) && from >= r->base &&
-                   from < r->end && r->end - from >= 16 && r->generation == SG_GENERATION())) {
-            memcpy(to, src, 16);
-            continue;
-        }
-        if (UNLIKELY((pd[i] & (size - 1)) || pd[i] > c->shared_bytes ||
-                     c->shared_bytes - pd[i] < size)) {
-            to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local);
-            if (!to)
-                return SG_FAULTED;
-        }
-        if (UNLIKELY(n && (r->generation != SG_GENERATION() || from < r->base || from >= r->end ||
-                           n > r->end - from || (from & 3)))) {
-            src = sg_resolve(w, in, i, SG_SP_GLOBAL, from, n, 4, false, &local);
-            if (!src)
-                return SG_FAULTED;
-        }
-        if (LIKELY(n == 16 && size == 16)) {
-            memcpy(to, src, 16);
-        } else {
-            if (n)
-                memcpy(to, src, n);
-            memset(to + n, 0, size - n);
-        }
-    }
-    return SG_NEXT;
-}
-
 const struct sg_opdef sg_ops_atom[] = {
     ROW(atom_add_b32, "atom.add.b32") ROW(atom_add_b64, "atom.add.b64")
     ROW(atom_and_b32, "atom.and.b32") ROW(atom_and_b64, "atom.and.b64")
@@ -447,7 +375,7 @@ const struct sg_opdef sg_ops_atom[] = {
     ROW(atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
     ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2")
     ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
-    ROW(atom_add_bf16, "atom.add.bf16") ROW(cp_async, "cp.async")
+    ROW(atom_add_bf16, "atom.add.bf16")
     ROW(atom_cas_b128, "atom.cas.b128") ROW(atom_exch_b128, "atom.exch.b128")
     ROW(mbar_init, "mbar.init") ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
     ROW(mbar_expect, "mbar.expect")

@@ -387,8 +387,80 @@ HANDLER(st_slow)
                               {"ld.l." name, h_ld_slow}, {"st.g." name, h_st_g_##id},              \
                               {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
 
+/* Do all lanes copy 16 bytes from the allocation of the last time? Then that is done. */
+static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
+{
+    const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
+    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), bytes = w->cta->shared_bytes;
+    const u64 *pa = SRC(u64, a), first = r->base - (u64)in->imm, room = r->end - r->base;
+    u8 *const shared = w->cta->shared;
+    u64 bad = 0, odd = 0;
+    u32 bad_to = 0, least = 16;
+
+    if (w->mask != SG_FULL || in->aux != 16 || bytes < 16 || room < 16 || r->generation != SG_GENERATION())
+        return false;
+    LANES {
+        bad |= pa[i] - first > room - 16;
+        odd |= pa[i];
+    }
+    LANES {
+        bad_to |= (pd[i] > bytes - 16) | (pd[i] & 15);
+        least = pn[i] < least ? pn[i] : least;
+    }
+    if (bad || ((odd | (u64)in->imm) & 3) || bad_to || least < 16)
+        return false;
+    LANES memcpy(shared + pd[i], (const void *)(uintptr_t)(pa[i] + (u64)in->imm), 16);
+    return true;
+}
+
+/* cp.async shared [d], global [a], size aux, source bytes b: the rest is zero */
+HANDLER(cp_async)
+{
+    const u32 *pd = SRC(u32, d), *pn = SRC(u32, b), size = in->aux;
+    struct sg_cta *c = w->cta;
+    u8 *const shared = c->shared;
+    const u32 last_to = c->shared_bytes >= 16 && size == 16 ? c->shared_bytes - 16 : 0;
+
+    if (LIKELY(cp_async_whole(w, in)))
+        return SG_NEXT;
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m), n = pn[i] < size ? pn[i] : size;
+        const struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)];
+        const u64 from = SRC(u64, a)[i] + (u64)in->imm;
+        u8 *to = shared + pd[i];
+        const void *src = (const void *)(uintptr_t)from;
+        u32 local;
+
+        if (LIKELY(n == 16 && pd[i] <= last_to && !(pd[i] & 15) && last_to && !(from & 3) && from >= r->base &&
+                   from < r->end && r->end - from >= 16 && r->generation == SG_GENERATION())) {
+            memcpy(to, src, 16);
+            continue;
+        }
+        if (UNLIKELY((pd[i] & (size - 1)) || pd[i] > c->shared_bytes ||
+                     c->shared_bytes - pd[i] < size)) {
+            to = sg_resolve(w, in, i, SG_SP_SHARED, pd[i], size, size, true, &local);
+            if (!to)
+                return SG_FAULTED;
+        }
+        if (UNLIKELY(n && (r->generation != SG_GENERATION() || from < r->base || from >= r->end ||
+                           n > r->end - from || (from & 3)))) {
+            src = sg_resolve(w, in, i, SG_SP_GLOBAL, from, n, 4, false, &local);
+            if (!src)
+                return SG_FAULTED;
+        }
+        if (LIKELY(n == 16 && size == 16)) {
+            memcpy(to, src, 16);
+        } else {
+            if (n)
+                memcpy(to, src, n);
+            memset(to + n, 0, size - n);
+        }
+    }
+    return SG_NEXT;
+}
+
 const struct sg_opdef SG_TABLE(mem)[] = {
     LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V)
-    ROW(ld_slow, "ld.slow") ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow")
+    ROW(cp_async, "cp.async") ROW(ld_slow, "ld.slow") ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow")
     {NULL, NULL},
 };

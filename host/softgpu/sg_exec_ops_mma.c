@@ -128,6 +128,34 @@ static inline void multiply(const struct sg_warp *w, const struct sg_insn *in,
     }
 }
 
+#ifdef __AVX512F__
+/* All of it, where all lanes run and the processor's instructions fit. */
+static bool mma_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
+{
+    const bool half = f->c == 'h';
+    struct mma_regs x;
+
+    if (w->wmask != SG_FULL || !mma512_float(f) || (half ? f->a != SG_MMA_F16 : f->c != 'f'))
+        return false;
+    for (int r = 0; r < 4; r++) {
+        x.a[r] = reg(w, in, r);
+        x.c[r] = reg(w, in + 2, r);
+        x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
+    }
+    x.b[0] = reg(w, in + 1, 0);
+    x.b[1] = reg(w, in + 1, 1);
+    if (half)
+        mma512_all(&x, SG_MMA_F16, true, f->nb);
+    else if (f->a == SG_MMA_F16)
+        mma512_all(&x, SG_MMA_F16, false, f->nb);
+    else if (f->a == SG_MMA_BF16)
+        mma512_all(&x, SG_MMA_BF16, false, f->nb);
+    else
+        mma512_all(&x, SG_MMA_TF32, false, f->nb);
+    return true;
+}
+#endif
+
 /* The registers of c, as f32, plus a * b. */
 static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
                               const struct sg_mma_form *f, f32 x[4][SG_LANES])
@@ -135,7 +163,7 @@ static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
     f32 c[16][8];
 
 #ifdef __AVX512F__
-    if (mma512_float(f)) {
+    if (mma512_float(f)) { /* some lanes get nothing */
         struct mma_vec v[4];
 
         for (int r = 0; r < 4; r++)
@@ -166,6 +194,10 @@ HANDLER(mma_float)
     f32 x[4][SG_LANES];
     u32 lo[SG_LANES], hi[SG_LANES];
 
+#ifdef __AVX512F__
+    if (mma_whole(w, in, f))
+        return SG_NEXT;
+#endif
     for (int r = 0; r < f->nc; r++) {
         if (full) {
             memcpy(x[r], reg(w, in + 2, r), sizeof(x[r]));
