@@ -44,6 +44,7 @@ SG_EXEC_C := \
 	sg_ptx_sel_cdp.c \
 	sg_ptx_sel_ctl.c \
 	sg_ptx_sel_flt.c \
+	sg_ptx_sel_graph.c \
 	sg_ptx_sel_int.c \
 	sg_ptx_sel_mem.c \
 	sg_ptx_sel_mma.c \
@@ -61,6 +62,7 @@ SG_EXEC_OPS := \
 	sg_exec_ops_cold.c \
 	sg_exec_ops_ctl.c \
 	sg_exec_ops_cvt.c \
+	sg_exec_ops_graph.c \
 	sg_exec_ops_mma2.c \
 	sg_exec_ops_surf.c \
 	sg_exec_ops_tex.c \

@@ -9,7 +9,7 @@
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |        \
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
-/* Its graph may have another one from now on. */
+/* Its graph may have another one from now on, and no kernel launches it. */
 static void leave_graph(struct gexec *x)
 {
     pthread_mutex_lock(&sg_graph_lock);
@@ -18,6 +18,7 @@ static void leave_graph(struct gexec *x)
     x->only = NULL;
     if (g)
         g->execs--;
+    sg_gdev_drop(x);
     pthread_mutex_unlock(&sg_graph_lock);
     sg_obj_put((struct sg_obj *)g);
 }
@@ -37,7 +38,8 @@ struct made {
     uint64_t node; /* at which it failed; 0: none */
 };
 
-static CUresult make_locked(struct gexec *x, struct sg_graph *g, struct made *made)
+static CUresult make_locked(struct gexec *x, struct sg_graph *g, const struct sg_ctx *ctx,
+                            struct made *made)
 {
     CUresult r;
 
@@ -47,6 +49,8 @@ static CUresult make_locked(struct gexec *x, struct sg_graph *g, struct made *ma
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiate: a graph with memory or "
                        "conditional nodes can have one executable graph at a time");
     r = sg_program_new(g, &x->program, &made->why, &made->node);
+    if (r == CUDA_SUCCESS && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+        r = sg_gdev_check(ctx, x->program, &made->why, &made->node);
     if (r == CUDA_SUCCESS && (g->has_memory || g->has_condition)) {
         sg_obj_get(&g->obj);
         x->only = g;
@@ -73,18 +77,20 @@ static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long
     if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) &&
         (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
         return CUDA_ERROR_INVALID_VALUE; /* documented */
-    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs launched from the device");
     x = calloc(1, sizeof(*x));
     if (!x)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sg_obj_init(&x->obj, SG_T_GEXEC, ctx, gexec_free);
     x->flags = flags;
     pthread_mutex_lock(&sg_graph_lock);
-    r = make_locked(x, g, made);
-    pthread_mutex_unlock(&sg_graph_lock);
+    r = make_locked(x, g, ctx, made);
     if (r == CUDA_SUCCESS && !sg_obj_register(&x->obj))
         r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) {
+        x->uploaded = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+        sg_gdev_add(x);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *out = SG_HANDLE(CUgraphExec, x);
     sg_obj_put(&x->obj);
@@ -183,8 +189,8 @@ struct graph_op {
 
 static CUresult run_steps(struct graph_op *o, size_t from, size_t to, struct sg_stream *s);
 
-/* Has the work of the context to stop? A condition may be true for ever. */
-static CUresult stopped(const struct sg_stream *s)
+/* A condition may be true for ever. */
+CUresult sg_stream_stopped(const struct sg_stream *s)
 {
     CUresult r = (CUresult)atomic_load(&s->ctx->fault);
 
@@ -221,7 +227,7 @@ static CUresult run_condition(struct graph_op *o, size_t at, struct sg_stream *s
     for (; v && r == CUDA_SUCCESS; v = sg_cond_value(st->cond)) {
         r = run_steps(o, body + 1, body + 1 + o->program->step[body].child, s);
         if (r == CUDA_SUCCESS)
-            r = stopped(s);
+            r = sg_stream_stopped(s);
     }
     return r;
 }
@@ -244,6 +250,8 @@ static CUresult run_steps(struct graph_op *o, size_t from, size_t to, struct sg_
                 sg_gclaim_step(p, i);
         } else if (step) {
             r = step->run(step, s);
+            if (r == CUDA_SUCCESS && st->type == CU_GRAPH_NODE_TYPE_KERNEL)
+                r = sg_gdev_drain(s);
         }
         if (r != CUDA_SUCCESS)
             return r;
@@ -253,12 +261,26 @@ static CUresult run_steps(struct graph_op *o, size_t from, size_t to, struct sg_
     return CUDA_SUCCESS;
 }
 
+CUresult sg_program_run(struct sg_program *p, struct sg_gclaim *claim, struct sg_stream *s)
+{
+    struct graph_op o = {.program = p, .claim = claim};
+
+    sg_cond_begin(p->conds, p->nconds);
+    return run_steps(&o, 0, p->n, s);
+}
+
+struct sg_program *sg_graph_op_program(struct sg_op *op)
+{
+    return ((struct graph_op *)op)->program;
+}
+
+/* A launch that was captured is part of the graph that has it. */
 static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
 {
     struct graph_op *o = (struct graph_op *)op;
 
-    sg_cond_begin(o->program->conds, o->program->nconds);
-    return run_steps(o, 0, o->program->n, s);
+    return s->genv ? sg_program_run(o->program, o->claim, s)
+                   : sg_gdev_run(o->exec, o->program, o->claim, s);
 }
 
 /* Is the event of a wait recorded by the same launch before? Then the order of steps is enough. */
@@ -338,6 +360,13 @@ static void graph_drop(struct sg_op *op)
     free(op);
 }
 
+static void mark_uploaded(struct gexec *x)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    x->uploaded = true;
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -375,6 +404,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
     }
     o->op.issued = graph_issued;
     if (!captured) {
+        mark_uploaded(x);
         sg_obj_get(&x->obj);
         o->exec = x;
     }
@@ -397,6 +427,8 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
     r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS)
         s = NULL;
+    else
+        mark_uploaded(x);
     return r;
 }
 

@@ -5,6 +5,19 @@
 
 #include "sg_gexec.h"
 
+/* What the device launches is what was uploaded last; under the lock. */
+static void set_program(struct gexec *x, struct sg_program *p)
+{
+    sg_program_put(x->program);
+    x->program = p;
+    x->uploaded = false;
+}
+
+static bool for_device(const struct gexec *x)
+{
+    return (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+}
+
 static CUresult replace_step(struct gexec *x, uint64_t node, CUgraphNodeType type,
                              struct sg_gop *gop)
 {
@@ -19,8 +32,7 @@ static CUresult replace_step(struct gexec *x, uint64_t node, CUgraphNodeType typ
         sg_gop_put(c->step[i].gop);
         sg_gop_get(gop);
         c->step[i].gop = gop;
-        sg_program_put(x->program);
-        x->program = c;
+        set_program(x, c);
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
@@ -37,7 +49,11 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
     SG_AUTO struct gexec *x = SG_LOOKUP(hGraphExec, SG_T_GEXEC);
 
     pthread_mutex_lock(&sg_graph_lock);
-    r = x ? replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop) : CUDA_ERROR_INVALID_VALUE;
+    r = x ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS && for_device(x))
+        r = sg_gdev_check_op(x->obj.owner, type, gop->op);
+    if (r == CUDA_SUCCESS)
+        r = replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop);
     pthread_mutex_unlock(&sg_graph_lock);
     sg_gop_put(gop);
     return r;
@@ -74,8 +90,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
         r = c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         if (c) {
             find_step(c, hNode)->disabled = !isEnabled;
-            sg_program_put(x->program);
-            x->program = c;
+            set_program(x, c);
         }
     }
     pthread_mutex_unlock(&sg_graph_lock);
@@ -123,20 +138,20 @@ static CUresult replace_child(struct gexec *x, CUgraphNode hNode, const struct s
         }
     }
     if (r == CUDA_SUCCESS) {
-        struct sg_program *old = x->program;
-
         c->events |= with->events;
-        x->program = c;
-        c = old;
+        set_program(x, c);
+    } else {
+        sg_program_put(c);
     }
-    sg_program_put(c);
     return r;
 }
 
 CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                     CUgraph childGraph)
 {
+    CUgraphInstantiateResult why;
     struct sg_program *p = NULL;
+    uint64_t node;
     CUresult r;
 
     SG_GEXEC(x, hGraphExec);
@@ -148,6 +163,8 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     r = sg_program_new(g, &p, NULL, NULL);
     if (r == CUDA_SUCCESS && (p->memory || p->nconds))
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs with memory or conditional nodes");
+    if (r == CUDA_SUCCESS && for_device(x))
+        r = sg_gdev_check(x->obj.owner, p, &why, &node);
     if (r == CUDA_SUCCESS)
         r = replace_child(x, hNode, p);
     sg_program_put(p);
@@ -222,6 +239,8 @@ static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struc
 /* Same nodes with the same edges; what else may differ depends on the type. */
 static CUgraphExecUpdateResult update(struct gexec *x, struct sg_program *p, uint64_t *node)
 {
+    CUgraphInstantiateResult why;
+
     if (p->n != x->program->n)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     for (size_t i = 0; i < p->n; i++) {
@@ -232,6 +251,8 @@ static CUgraphExecUpdateResult update(struct gexec *x, struct sg_program *p, uin
             return r;
         }
     }
+    if (for_device(x) && sg_gdev_check(x->obj.owner, p, &why, node) != CUDA_SUCCESS)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
     for (size_t i = 0; i < p->n; i++) { /* the executable graph keeps the names of its nodes */
         p->step[i].node = x->program->step[i].node;
         p->step[i].disabled = x->program->step[i].disabled;
@@ -257,10 +278,8 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                  : sg_program_new(g, &p, NULL, NULL);
     resultInfo->result = r == CUDA_SUCCESS ? update(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
     if (resultInfo->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
-        struct sg_program *old = x->program;
-
-        x->program = p;
-        p = old;
+        set_program(x, p);
+        p = NULL;
     } else if (r == CUDA_SUCCESS) {
         r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }

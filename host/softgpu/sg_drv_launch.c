@@ -46,6 +46,8 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .texture = sg_texset_get,
         .textures = &textures,
         .set_conditional = sg_cond_set,
+        .graphs = &sg_gdev_ops,
+        .graph = s->genv,
         .pending_launches =
             (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
     };
@@ -255,6 +257,16 @@ CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
     sg_obj_get(&again->func->obj);
     *out = &again->op;
     return CUDA_SUCCESS;
+}
+
+bool sg_launch_nests(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->func->info.launches;
+}
+
+struct sg_ctx *sg_launch_ctx(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->func->mod->ctx;
 }
 
 bool sg_launch_cooperative(struct sg_op *op)

@@ -118,7 +118,9 @@ CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy
     SG_AUTO struct sg_stream *s = NULL;
     enum sg_issue_mode mode = SG_ISSUE_SYNC;
     size_t bytes = c->width * c->height * c->depth;
-    CUresult r = sg_stream_get(ctx, stream, &s);
+    /* Documented: unlike a kernel, a copy may be issued to a stream of another context. */
+    CUresult r = (uintptr_t)stream > 2 ? sg_stream_get_any(stream, &s)
+                                       : sg_stream_get(ctx, stream, &s);
     struct sg_copy_op *o;
 
     if (r != CUDA_SUCCESS)

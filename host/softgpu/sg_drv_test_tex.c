@@ -86,8 +86,11 @@ static void test_texture_objects(void **state)
     rr.res.linear.devPtr = p + 4;
     IS(create(&rr, t, NULL), INVALID_VALUE);
     rr.res.linear.devPtr = p;
-    rr.res.linear.sizeInBytes = 4097;
+    rr.res.linear.sizeInBytes = 4104; /* behind the memory: fetches there fault */
+    OK(create(&rr, t, NULL));
+    rr.res.linear.devPtr = 512;
     IS(create(&rr, t, NULL), INVALID_VALUE);
+    rr.res.linear.devPtr = p;
     rr.res.linear.sizeInBytes = 4;
     IS(create(&rr, t, NULL), INVALID_VALUE);
     rr.res.linear.devPtr = 0;

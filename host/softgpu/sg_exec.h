@@ -49,6 +49,7 @@ struct sg_kernel_info {
     uint32_t num_regs;      /* a sane report, 1..255 */
     uint32_t ptx_target;    /* e.g. 80 for .target sm_80 */
     uint32_t ptx_version;   /* e.g. 90 for .version 9.0 */
+    bool launches;          /* uses the device runtime (CUDA Dynamic Parallelism) */
 };
 
 struct sg_global_info {
@@ -130,6 +131,13 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag);
  * when an opcode is not one that the interpreter has (diag names it and its line). Thread-safe. */
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag);
 
+/* Called from many threads; each returns a cudaError_t, self the name of the graph or 0. */
+struct sg_genv; /* a graph that runs: sg_gexec.h */
+struct sg_graph_ops {
+    uint32_t (*launch)(struct sg_genv *graph, uint64_t exec, uint64_t stream);
+    uint64_t (*self)(const struct sg_genv *graph);
+};
+
 /* Each takes up to 4 KiB of this process's memory until its grid has ended. */
 #define SG_PENDING_LAUNCHES_MAX 65536u
 
@@ -170,6 +178,9 @@ struct sg_launch {
     /* cudaGraphSetConditional(); gets mem. False: no such handle, and the kernel ends with
      * CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: there are none. */
     bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
+    /* What device code asks about graphs; graph is passed on. NULL: there are none. */
+    const struct sg_graph_ops *graphs;
+    struct sg_genv *graph; /* the graph that the kernel is a node of, or NULL */
     /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch, at most
      * SG_PENDING_LAUNCHES_MAX, which all grids below it may not exceed together; 0: CUDA's default */
     uint32_t pending_launches;

@@ -285,6 +285,9 @@ bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
 /* ---- operations for nodes: as the calls of the same name would issue them ---- */
 
 CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);
+bool sg_launch_nests(struct sg_op *op); /* its kernel launches kernels */
+struct sg_ctx *sg_launch_ctx(struct sg_op *op);
+extern const struct sg_graph_ops sg_gdev_ops; /* for kernels: sg_gdevice.c */
 CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
 CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out);
 CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out);

@@ -450,6 +450,7 @@ struct sg_stream {
     bool bare;                  /* ctx->legacy: not in its list */
     CUsynchronizationPolicy sync_policy;
     CUaccessPolicyWindow window;
+    struct sg_genv *genv;   /* the graph that its operation runs, or NULL; of the thread that runs it */
     struct sg_front *front; /* capture state, see sg_graph.h; guarded by sg_graph_lock */
     _Atomic uint64_t submitted; /* written under ctx->issue */
     _Atomic uint64_t completed;

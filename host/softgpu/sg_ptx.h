@@ -241,6 +241,7 @@ struct sg_code {
     uint32_t num_regs;
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
+    bool launches; /* calls the device runtime: kernels that launch kernels */
     struct sg_ahead ahead[SG_AHEAD_COUNT];
     bool zero_regs; /* some register may be read before it is set */
     uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */

@@ -38,7 +38,7 @@ enum sg_opnd_kind {
 
 /* Special registers whose value changes while a warp runs; behind those of enum sg_sreg. */
 enum { SG_SR_CLOCK = 100, SG_SR_CLOCK_HI, SG_SR_CLOCK64, SG_SR_GLOBALTIMER, SG_SR_GLOBALTIMER_LO,
-       SG_SR_GLOBALTIMER_HI, SG_SR_ZERO64, SG_SR_FALSE };
+       SG_SR_GLOBALTIMER_HI, SG_SR_GRAPH_EXEC, SG_SR_ZERO64, SG_SR_FALSE };
 
 struct sg_opel {
     uint8_t kind; /* REG, IMM, F32, F64, SINK, SREG */
@@ -260,6 +260,7 @@ struct sg_call {
 };
 /* A function of the device runtime library (sg_ptx_sel_cdp.c); false: it is none that is there. */
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
+bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
 /* An argument as a register, wherever it is; what a result is put into (sg_ptx_sel_ctl.c). */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);

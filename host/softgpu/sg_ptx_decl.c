@@ -99,6 +99,7 @@ bool sg_is_builtin(const char *name)
 {
     return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
            !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
+           !strcmp(name, "cudaGraphLaunch") ||
            !strncmp(name, "__cudaCDP2", 10);
 }
 

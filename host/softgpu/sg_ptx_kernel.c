@@ -85,6 +85,7 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
         return;
     info->static_shared = k->code.static_shared;
     info->local_bytes = k->code.local_bytes;
+    info->launches = k->code.launches;
     regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST
                                                                    : k->code.num_regs;
     info->num_regs = regs > limit ? limit : regs;
@@ -103,7 +104,8 @@ TABLES(avx2)
 TABLES(avx512)
 #endif
 extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_cold[],
-    sg_ops_cvt[], sg_ops_bulk[], sg_ops_cdp[], sg_ops_mma2[], sg_ops_tex[], sg_ops_surf[];
+    sg_ops_cvt[], sg_ops_bulk[], sg_ops_cdp[], sg_ops_graph[], sg_ops_mma2[],
+    sg_ops_tex[], sg_ops_surf[];
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
 static const struct sg_opdef *ops_hash[OPS_HASH], *fn_hash[OPS_HASH]; /* by name, by handler */
@@ -190,6 +192,7 @@ static void ops_make(void)
     add_table(sg_ops_cvt);
     add_table(sg_ops_bulk);
     add_table(sg_ops_cdp);
+    add_table(sg_ops_graph);
     add_table(sg_ops_mma2);
     add_table(sg_ops_tex);
     add_table(sg_ops_surf);

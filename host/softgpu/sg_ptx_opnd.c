@@ -31,7 +31,7 @@ static const struct {
     {"%is_explicit_cluster", SG_SR_FALSE},
     {"%clock", SG_SR_CLOCK},       {"%clock_hi", SG_SR_CLOCK_HI}, {"%clock64", SG_SR_CLOCK64},
     {"%globaltimer", SG_SR_GLOBALTIMER}, {"%globaltimer_lo", SG_SR_GLOBALTIMER_LO},
-    {"%globaltimer_hi", SG_SR_GLOBALTIMER_HI},
+    {"%globaltimer_hi", SG_SR_GLOBALTIMER_HI}, {"%current_graph_exec", SG_SR_GRAPH_EXEC},
 };
 
 /* A special register by its full name; -1: none such. */
@@ -521,8 +521,8 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
 static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
 {
     static const char *const names[] = {"clock", "clock_hi", "clock64", "globaltimer",
-                                        "globaltimer_lo", "globaltimer_hi"};
-    bool wide = sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER;
+                                        "globaltimer_lo", "globaltimer_hi", "current_graph_exec"};
+    bool wide = sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER || sr == SG_SR_GRAPH_EXEC;
     uint32_t t, x;
     char op[32] = "sreg.";
 

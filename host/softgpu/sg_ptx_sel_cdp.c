@@ -99,6 +99,7 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
     if (strncmp(name, PREFIX, strlen(PREFIX)) || c->nrets != 1)
         return false;
     name += strlen(PREFIX);
+    d->code->launches = true;
     if (!strcmp(name, "GetParameterBufferV2") && c->nargs == 4) {
         get_buffer(d, c);
         return true;

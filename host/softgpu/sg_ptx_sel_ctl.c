@@ -289,7 +289,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
         sg_emit_x(d, "assertfail", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
         return d->err;
     }
-    if (sg_call_cdp(d, name, c))
+    if (sg_call_cdp(d, name, c) || sg_call_graph(d, name, c))
         return d->err;
     snprintf(d->oc.full, sizeof(d->oc.full), "call %.80s", name);
     return sg_dec_refuse(d, "the function has no body in this module");

@@ -102,7 +102,8 @@ static CUresult linear_resource(struct sg_texobj *o)
     o->t.dims = 1;
     o->t.nlevels = 1;
     o->t.level[0] = (struct sg_tex_level){addr, (uint32_t)(bytes / o->t.elem), 1, 1, bytes, bytes};
-    return check_memory(addr, bytes);
+    /* It may go on behind its memory (convolutionFFT2D of cuda-samples): each access is checked. */
+    return check_memory(addr, o->t.elem);
 }
 
 static CUresult pitch_resource(struct sg_texobj *o)

@@ -243,3 +243,22 @@ CASE(copy_2d, CF_CTX)
     free(a);
     free(b);
 }
+
+/* The guide, "Stream and Event Behavior": a copy may be issued to a stream of another context. */
+CASE(copy_other_stream, CF_CTX)
+{
+    unsigned in = 77, out = 0;
+    CUcontext other = NULL, was = NULL;
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+
+    NEED(cuMemAlloc(&p, 4));
+    NEED(cuCtxCreate(&other, NULL, 0, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuCtxPopCurrent(&was));
+    OK("to", cuMemcpyHtoDAsync(p, &in, 4, s));
+    OK("from", cuMemcpyDtoHAsync(&out, p, 4, s));
+    OK("sync", cuStreamSynchronize(s));
+    cf_u64("value", out, 77);
+    OK("ctx_destroy", cuCtxDestroy(other));
+}

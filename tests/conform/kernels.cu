@@ -282,3 +282,23 @@ extern "C" __global__ void k_count_down(cudaGraphConditionalHandle h, u32 *left)
 
     cudaGraphSetConditional(h, v);
 }
+// Graphs that kernels launch. result[i]: what each launch returned, from the front of the array on.
+extern "C" __global__ void k_graph_launch(u64 x, u64 mode, u32 times, u32 *result)
+{
+    for (u32 i = 0; i < times; i++)
+        result[i] = cudaGraphLaunch((cudaGraphExec_t)x, (cudaStream_t)mode);
+}
+// Launches its own graph again, as a tail, while *left counts down. order[0]: how many follow.
+extern "C" __global__ void k_graph_again(u32 *left, u32 *result)
+{
+    if (--*left)
+        *result |= cudaGraphLaunch(cudaGetCurrentGraphExec(), cudaStreamGraphTailLaunch);
+}
+extern "C" __global__ void k_graph_self(u64 *out)
+{
+    *out = (u64)cudaGetCurrentGraphExec();
+}
+extern "C" __global__ void k_note(u32 *order, u32 what)
+{
+    order[1 + order[0]++] = what;
+}

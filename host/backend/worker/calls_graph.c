@@ -108,8 +108,11 @@ CUresult vgb_do_vgpGraphInstantiate(struct vgb_call *c,
     CUgraphExec exec = NULL;
     struct vgb_graph *g;
     CUstream upload;
+    bool device = (a->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
     CUresult r = vgb_handle_reserve(c, a->exec, VGP_H_GRAPH_EXEC);
 
+    if (r == CUDA_SUCCESS && device && !vgb_cu.graph_exec_name)
+        r = vgb_missing(c, "sg_graph_exec_name (graphs that the device launches)");
     if (r == CUDA_SUCCESS)
         r = vgb_graph_get(c, a->graph, &g);
     if (r == CUDA_SUCCESS)
@@ -117,6 +120,11 @@ CUresult vgb_do_vgpGraphInstantiate(struct vgb_call *c,
     if (r != CUDA_SUCCESS)
         return r;
     r = instantiate(c, a, g, upload, &exec, ret);
+    if (r == CUDA_SUCCESS && device) {
+        r = vgb_cu.graph_exec_name(exec, a->exec);
+        if (r != CUDA_SUCCESS && vgb_provider.cuGraphExecDestroy)
+            vgb_provider.cuGraphExecDestroy(exec);
+    }
     ret->status = (uint32_t)r;
     if (r == CUDA_SUCCESS && !vgb_extsem_made(exec, g->object)) {
         vgb_provider.cuGraphExecDestroy(exec);

@@ -49,6 +49,7 @@ static const char *load_core(void)
     load("sg_last_error_detail", &vgb_cu.last_error_detail);
     load("sg_set_error_sink", &vgb_cu.set_error_sink);
     load("sg_set_share", &vgb_cu.set_share);
+    load("sg_graph_exec_name", &vgb_cu.graph_exec_name);
     vgb_cu.is_soft = load("sg_set_print_sink", &vgb_cu.set_print_sink);
     return NULL;
 }

@@ -166,6 +166,9 @@ struct vgb_core {
     void (*set_error_sink)(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
     /* Optional: the provider asks for memory that other processes may open; share.c. */
     void (*set_share)(const struct vgb_share_ops *ops, void *arg);
+    /* Optional: what kernels call a graph that they launch. Without it there are no such graphs, as
+     * the provider's own name is not what the client's kernels have. */
+    CUresult (*graph_exec_name)(CUgraphExec exec, uint64_t name);
     void *dl;
     bool is_soft;
     int driver_version;
