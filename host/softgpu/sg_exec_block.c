@@ -7,6 +7,7 @@
 #include "sg_profile.h"
 
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,23 @@
 
 #define MAX_ARENA (4ull << 30) /* bytes of one launch on one thread */
 #define KEEP_ARENA (64u << 20) /* bytes that a thread keeps between launches */
+#define MEMOS 64               /* kernels whose allocations a thread remembers */
 #define MAX_BATCH 16           /* blocks that a worker takes at once */
 
 /* ---- memory of one thread ---- */
 
+/* What the instructions of a kernel touched last: the next launch begins with it. It is checked as ever. */
+struct memo {
+    const struct sg_code *code;
+    const void *mem; /* of the context */
+    uint32_t n;
+    struct sg_mem_range *ranges;
+};
+
 struct arena {
     uint8_t *mem;
     size_t size;
+    struct memo memos[MEMOS];
 };
 
 static pthread_key_t arena_key;
@@ -32,6 +43,8 @@ static void arena_free(void *p)
 {
     struct arena *a = p;
 
+    for (uint32_t i = 0; i < MEMOS; i++)
+        free(a->memos[i].ranges);
     free(a->mem);
     free(a);
 }
@@ -73,6 +86,51 @@ static void arena_trim(void)
         a->mem = NULL;
         a->size = 0;
     }
+}
+
+static struct memo *memo_of(const struct sg_code *code)
+{
+    struct arena *a = pthread_getspecific(arena_key);
+
+    return a ? &a->memos[((uintptr_t)code >> 6) % MEMOS] : NULL;
+}
+
+static uint32_t ranges_of(const struct sg_code *code)
+{
+    return code->nranges < SG_RANGE_CACHE ? code->nranges : SG_RANGE_CACHE;
+}
+
+static void ranges_recall(struct sg_cta *c)
+{
+    const uint32_t n = ranges_of(c->code);
+    const struct memo *m = memo_of(c->code);
+
+    if (m && m->code == c->code && m->mem == c->mem && m->n == n)
+        memcpy(c->cache, m->ranges, n * sizeof(c->cache[0]));
+    else
+        memset(c->cache, 0, n * sizeof(c->cache[0]));
+}
+
+static void ranges_remember(const struct sg_cta *c)
+{
+    const uint32_t n = ranges_of(c->code);
+    struct memo *m = memo_of(c->code);
+
+    if (!m)
+        return;
+    if (m->n != n) {
+        free(m->ranges);
+        m->n = 0;
+        m->ranges = malloc(n * sizeof(c->cache[0]));
+        if (!m->ranges) {
+            m->code = NULL;
+            return;
+        }
+        m->n = n;
+    }
+    m->code = c->code;
+    m->mem = c->mem;
+    memcpy(m->ranges, c->cache, n * sizeof(c->cache[0]));
 }
 
 /* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
@@ -194,10 +252,9 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 /* fresh: the dimensions in which the block is not where the last one was, one bit each. */
 static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
 {
-    uint32_t first = w->index * SG_LANES;
-    uint32_t n = c->nthreads - first;
+    const uint32_t n = c->nthreads - w->index * SG_LANES;
 
-    for (uint32_t k = 0; k < 3; k++)
+    for (uint32_t k = 0; fresh && k < 3; k++)
         if (fresh >> k & 1)
             fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
     if ((fresh & 6) && c->code->ahead[SG_AHEAD_ROW].n)
@@ -217,6 +274,19 @@ static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
     fill(w, c->code, SG_SR_TOP, c->local_bytes);
 }
 
+/* What counts of a block and its warps, but for what is behind a count: the ranges and groups. */
+static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
+{
+    const size_t behind = offsetof(struct sg_cta, cache) + sizeof(c->cache);
+
+    memset(c, 0, offsetof(struct sg_cta, cache));
+    memset((uint8_t *)c + behind, 0, sizeof(*c) - behind);
+    for (; nwarps--; w++) {
+        memset(w, 0, offsetof(struct sg_warp, groups));
+        memset(&w->index, 0, sizeof(*w) - offsetof(struct sg_warp, index));
+    }
+}
+
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
                       uint32_t worker, struct sg_fault *fault)
 {
@@ -225,14 +295,16 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     uint32_t tid[3] = {0, 0, 0};
 
     /* nothing of an earlier launch is visible; shared memory is cleared for each block */
-    memset(mem, 0, code->zero_regs ? y->local : y->regs);
+    clear(c, (struct sg_warp *)(void *)(mem + y->warps), y->nwarps);
+    if (code->zero_regs)
+        memset(mem + y->regs, 0, y->local - y->regs);
     memset(mem + y->local, 0, y->shared - y->local);
     c->fault = fault;
     c->run = run;
     c->code = code;
     c->mem = l->mem;
     c->launch = l;
-    memset(c->tex_cache, 0, sizeof(c->tex_cache));
+    ranges_recall(c);
     c->warps = (struct sg_warp *)(void *)(mem + y->warps);
     c->warps_end = c->warps + y->nwarps;
     c->shared = mem + y->shared;
@@ -399,6 +471,7 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
         if (r != SG_NEXT)
             break;
     }
+    ranges_remember(c);
     if (sg_profile_on())
         __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
 }

@@ -238,6 +238,7 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
 bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
+void sg_warp_resched(struct sg_warp *w); /* SG_RESCHED: chooses again */
 void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
 bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
 /*

@@ -172,6 +172,14 @@ int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_ins
     return SG_NEXT;
 }
 
+void sg_warp_resched(struct sg_warp *w)
+{
+    w->hold = false;
+    sg_warp_push(w, w->ip, w->mask, SG_G_RUN);
+    w->mask = 0;
+    sg_warp_pick(w);
+}
+
 int sg_warp_run(struct sg_warp *w)
 {
     const struct sg_insn *in, *start;
@@ -201,10 +209,7 @@ int sg_warp_run(struct sg_warp *w)
                 return SG_BLOCKED;
             break;
         case SG_RESCHED:
-            w->hold = false;
-            sg_warp_push(w, w->ip, w->mask, SG_G_RUN);
-            w->mask = 0;
-            sg_warp_pick(w);
+            sg_warp_resched(w);
             break;
         case SG_YIELD:
             w->slices++;

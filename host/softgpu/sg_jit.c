@@ -347,10 +347,11 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
 /* ---- a kernel ---- */
 
 
+
 static void compile(struct jit *j)
 {
     struct sg_code *c = j->code;
-    size_t end, turn, release;
+    size_t common[JIT_COMMON];
 
     find_leaders(j);
     sg_jit_find_kills(j);
@@ -369,11 +370,8 @@ static void compile(struct jit *j)
         j->ahead[k] = c->ahead[k].n ? ahead(j, &c->ahead[k]) + 1 : 0;
     for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
         emit_stub(j, &j->stubs[k]);
-    turn = j->b.n;
-    sg_jit_turn(j);
-    release = j->b.n;
-    sg_jit_release(j);
-    end = j->b.n;
+    sg_jit_common(j, common);
+    common[0] = j->b.n;
     common_exit(j);
     for (u32 k = 0; k < j->npatterns; k++) {
         patch(B(j), j->patterns[k].at, j->b.n);
@@ -382,12 +380,10 @@ static void compile(struct jit *j)
     }
     for (u32 k = 0; k < j->njumps; k++) {
         const struct jump *p = &j->jumps[k];
-        const size_t to = p->insn == JIT_TURN      ? turn
-                          : p->insn == JIT_RELEASE ? release
-                          : p->insn >= c->ninsns   ? end
-                                                   : j->entry[p->masked][p->insn];
+        const u32 which = UINT32_MAX - p->insn;
+        const bool inside = p->insn < c->ninsns;
 
-        patch(B(j), p->at, to);
+        patch(B(j), p->at, inside ? j->entry[p->masked][p->insn] : common[which < JIT_COMMON ? which : 0]);
     }
 }
 

@@ -50,13 +50,18 @@ void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
     put8(b, 0xd0); /* call rax */
 }
 
+static void set_ip(struct jit *j, u32 insn)
+{
+    mov_imm64(B(j), RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    alu_mem(B(j), true, 0x89, RAX, G_WARP, offsetof(struct sg_warp, ip));
+}
+
 /* Returns step with w->ip at an instruction. */
 void sg_jit_leave_at(struct jit *j, u32 insn, u32 step)
 {
     struct buf *b = B(j);
 
-    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
-    alu_mem(b, true, 0x89, RAX, G_WARP, offsetof(struct sg_warp, ip));
+    set_ip(j, insn);
     mov_imm64(b, RAX, step);
     sg_jit_jump_to(j, jmp(b), JIT_EXIT);
 }
@@ -90,7 +95,8 @@ void sg_jit_still_low(struct jit *j, u32 insn)
         return;
     sg_jit_cmp_upper(j);
     skip = jcc(B(j), JE);
-    sg_jit_leave_at(j, insn, SG_JUMP);
+    set_ip(j, insn);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
     patch(B(j), skip, B(j)->n);
 }
 
@@ -105,7 +111,8 @@ void sg_jit_check_waiting(struct jit *j, u32 insn)
     mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
     alu_mem(b, true, 0x3b, RAX, G_WARP, offsetof(struct sg_warp, min_wait));
     skip = jcc(b, JB);
-    sg_jit_leave_at(j, insn, SG_RESCHED);
+    set_ip(j, insn);
+    sg_jit_jump_to(j, jmp(b), JIT_RESCHED);
     patch(b, skip, b->n);
 }
 
@@ -251,7 +258,11 @@ void sg_jit_branch(struct jit *j, u32 i)
         run_over(j, i, to);
     }
     if (!over || j->masked) {
-        sg_jit_call_handler(j, i, ": lanes part"); /* it returns something to do for the run loop */
+        sg_jit_call_handler(j, i, ": lanes part"); /* some wait now */
+        alu_imm(b, false, 7, RAX, SG_JUMP);
+        sg_jit_jump_to(j, jcc(b, JE), JIT_RESUME);
+        alu_imm(b, false, 7, RAX, SG_RESCHED);
+        sg_jit_jump_to(j, jcc(b, JE), JIT_RESCHED);
         sg_jit_jump_to(j, jmp(b), JIT_EXIT);
     }
     patch(b, not ? none : all, b->n);

@@ -499,6 +499,16 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
+    } else if (n == 1 && j->masked == JIT_LOW) { /* a sum is most often stored by the first thread */
+        rex(b, false, 0, G_WARP);
+        put8(b, 0x83); /* cmp dword [w + mask], 1 */
+        mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+        put8(b, 1);
+        others = jcc(b, JNE);
+        check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 4, true}, ad[0]);
+        evm(b, MOVD_M, v[0][0], 0, RAX, (s32)in->imm, 4, 0, EV_XMM);
+        end = jmp(b);
+        patch(b, others, b->n);
     }
     check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */

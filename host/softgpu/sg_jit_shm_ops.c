@@ -72,6 +72,25 @@ static const u32 in_row[SG_LANES] __attribute__((aligned(64))) = {
     0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
 
+/* RAX: where the first lane's address is, of so many bytes. */
+static void place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes)
+{
+    struct buf *b = B(j);
+
+    ev(b, MOVD_R, ad, 0, RAX, 0, EV_XMM);
+    if (in->imm)
+        alu_imm(b, false, 0, RAX, (u32)in->imm);
+    put8(b, 0xa8); /* test al, 3 */
+    put8(b, 3);
+    sg_jit_slow(j, s, JNE);
+    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
+    alu_imm(b, false, 5, RCX, bytes);
+    sg_jit_slow(j, s, JB);
+    alu_reg(b, false, 0x39, RAX, RCX);
+    sg_jit_slow(j, s, JA);
+    alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
+}
+
 /*
  * The way of 32 words in a row: behind it RAX is where they are; *others is to be patched for the way of
  * other addresses.
@@ -89,18 +108,7 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
     }
     KORTESTW(b, 1);
     *others = jcc(b, JAE);
-    ev(b, MOVD_R, ad[0], 0, RAX, 0, EV_XMM);
-    if (in->imm)
-        alu_imm(b, false, 0, RAX, (u32)in->imm);
-    put8(b, 0xa8); /* test al, 3 */
-    put8(b, 3);
-    sg_jit_slow(j, s, JNE);
-    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
-    alu_imm(b, false, 5, RCX, 4 * SG_LANES);
-    sg_jit_slow(j, s, JB);
-    alu_reg(b, false, 0x39, RAX, RCX);
-    sg_jit_slow(j, s, JA);
-    alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
+    place_shared(j, s, in, ad[0], 4 * SG_LANES);
 }
 
 static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -142,11 +150,33 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/*
+ * The way of one address for all, behind row_shared(): the last lane's word stays. Returns where it jumps out;
+ * *others as there.
+ */
+static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 v, size_t *others)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < 2; h++) {
+        ev(b, CMPUD, 1, ad[h], 0, h ? 1 : 0, 0);
+        put8(b, 0);
+    }
+    KORTESTW(b, 1);
+    *others = jcc(b, JAE);
+    place_shared(j, s, in, ad[0], 4);
+    ev(b, EXTRACT2, v, 0, 2, 0, 0);
+    put8(b, 3);
+    evm(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM);
+    put8(b, 3);
+    return jmp(b);
+}
+
 static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 n = arg >> 8 & 15;
     struct buf *b = B(j);
-    size_t others, end = 0;
+    size_t others, end = 0, same = 0;
     struct stub *s;
     u32 ad[2], v[4][2];
 
@@ -162,6 +192,8 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
+        same = same_shared(j, s, in, ad, v[0][1], &others);
+        patch(b, others, b->n);
     }
     check_shared(j, s, in, ad, 4 * n, 4 * n);
     for (u32 k = 0; k < n; k++)
@@ -171,6 +203,8 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
         }
     if (end)
         patch(b, end, b->n);
+    if (same)
+        patch(b, same, b->n);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;

@@ -122,10 +122,11 @@ void sg_jit_exit(struct jit *j, u32 i)
     sg_jit_leave_at(j, i, SG_JUMP); /* an exit always says something */
 }
 
-void sg_jit_turn(struct jit *j)
+/* The next warp of the block that can run; none: back to the run loop. */
+static void turn(struct jit *j, size_t *resume)
 {
     struct buf *b = B(j);
-    size_t loop, out, odd, waits, none, found;
+    size_t loop, out, odd, waits, none, found, begin;
 
     rex(b, true, RDI, G_WARP); /* lea rdi, [w + sizeof] */
     put8(b, 0x8d);
@@ -150,6 +151,10 @@ void sg_jit_turn(struct jit *j)
     alu_mem(b, true, 0x89, RDI, G_CTA, CTA(cur));
     store_imm32(b, RDI, WARP(budget), SG_SLICE);
     store_imm8(b, RDI, WARP(spin), 0);
+    begin = jmp(b);
+    *resume = b->n;
+    alu_reg(b, true, 0x89, RDI, G_WARP);
+    patch(b, begin, b->n);
     alu_mem(b, true, 0x8b, RSI, RDI, WARP(ip));
     alu_mem(b, true, 0x8b, RAX, RSI, (s32)offsetof(struct sg_insn, fn));
     rex(b, true, RCX, 0); /* lea rcx, [rip - here]: where the code begins */
@@ -172,7 +177,8 @@ void sg_jit_turn(struct jit *j)
     sg_jit_jump_to(j, jmp(b), JIT_EXIT);
 }
 
-void sg_jit_release(struct jit *j)
+/* Each warp that waits goes on. */
+static void release(struct jit *j)
 {
     struct buf *b = B(j);
     size_t loop, runs;
@@ -192,6 +198,30 @@ void sg_jit_release(struct jit *j)
     alu_mem(b, true, 0x3b, RDX, G_CTA, CTA(warps_end));
     patch(b, jcc(b, JB), loop);
     put8(b, 0xc3);
+}
+
+static void resched(struct jit *j)
+{
+    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
+    struct buf *b = B(j);
+
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
+    alu_reg(b, true, 0x89, RDI, G_WARP);
+    mov_imm64(b, RAX, (u64)(uintptr_t)sg_warp_resched);
+    put8(b, 0xff); /* call rax */
+    put8(b, 0xd0);
+    sg_jit_jump_to(j, jmp(b), JIT_RESUME);
+}
+
+void sg_jit_common(struct jit *j, size_t at[JIT_COMMON])
+{
+    at[UINT32_MAX - JIT_TURN] = B(j)->n;
+    turn(j, &at[UINT32_MAX - JIT_RESUME]);
+    at[UINT32_MAX - JIT_RELEASE] = B(j)->n;
+    release(j);
+    at[UINT32_MAX - JIT_RESCHED] = B(j)->n;
+    resched(j);
 }
 
 #endif

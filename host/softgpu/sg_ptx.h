@@ -238,6 +238,7 @@ struct sg_code {
     uint32_t sreg_offset[64];
     uint32_t static_shared, dynamic_base; /* dynamic shared memory begins here */
     uint32_t local_bytes;
+    uint32_t nranges; /* the instructions' idx are below it */
     uint32_t num_regs;
     uint32_t mxcsr;
     bool ordered; /* adds floating point numbers atomically: the order of blocks shows */

@@ -100,6 +100,7 @@ static int resolve_branches(struct flow *x)
             in->imm = (int64_t)t - i;
         }
     }
+    d->code->nranges = key + 1;
     d->code->targets = malloc((d->nlists + 1) * sizeof(uint32_t));
     if (!d->code->targets)
         return sg_dec_nomem(d);
