@@ -80,5 +80,10 @@ r=$?
 tail -n 5 "$O/roundtrip.log"
 ok "round trips T1-T6 of every call under ASan and UBSan" $r
 
+timeout 300 "$O/vgp_extsem_test" >"$O/extsem.log" 2>&1
+r=$?
+[ $r = 0 ] || tail -n 20 "$O/extsem.log"
+ok "external semaphores: eventfd, fence, counter, DRM objects of a stand-in" $r
+
 echo "protocol: $pass passed, $fail failed, 0 skipped"
 [ "$fail" = 0 ]

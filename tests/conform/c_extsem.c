@@ -258,6 +258,35 @@ CASE(extsem_between_streams, CF_CTX | CF_UB)
     NEED(cuStreamDestroy(last));
 }
 
+/* More waits than the worker has words for streams to wait for. */
+CASE(extsem_many, CF_CTX | CF_UB)
+{
+    enum { WAITS = 400 };
+    CUstream s = new_stream(), other = new_stream();
+    struct cf_sem there, back;
+
+    cf_sem_counter(&there);
+    cf_sem_counter(&back);
+    for (unsigned i = 1; i <= WAITS; i++) {
+        NEED(cf_sem_wait(&there, i, i % 2 ? s : other));
+        NEED(cf_sem_signal(&back, i, i % 2 ? s : other));
+    }
+    cf_sem_set(&there, 2);
+    while (cf_sem_value(&back) < 2)
+        usleep(100);
+    RC("pending", cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    RC("pending_other", cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+    cf_u64("so_far", cf_sem_value(&back), 2);
+    cf_sem_set(&there, WAITS);
+    OK("sync", cuStreamSynchronize(s));
+    OK("sync_other", cuStreamSynchronize(other));
+    cf_u64("all", cf_sem_value(&back), WAITS);
+    cf_sem_end(&there);
+    cf_sem_end(&back);
+    NEED(cuStreamDestroy(s));
+    NEED(cuStreamDestroy(other));
+}
+
 /* Back and forth with the other API, each side waiting for the other. */
 CASE(extsem_ping_pong, CF_CTX | CF_UB)
 {

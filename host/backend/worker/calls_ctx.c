@@ -104,11 +104,17 @@ uint64_t vgb_primary(int device, CUcontext *ctx)
     return primary[device].handle;
 }
 
+static void ended(struct vgb_worker *w, const struct vgb_wait *wait)
+{
+    vgb_quota_give(w, wait->arg[1]);
+    vgb_host_func_context_gone((CUcontext)(uintptr_t)wait->arg[2], false);
+}
+
 static CUresult finish_release(struct vgb_worker *w, struct vgb_wait *wait, CUresult r)
 {
     (void)r;
     r = vgb_provider.cuDevicePrimaryCtxRelease_v2((CUdevice)wait->arg[0]);
-    vgb_quota_give(w, wait->arg[1]);
+    ended(w, wait);
     return r;
 }
 
@@ -116,7 +122,7 @@ static CUresult finish_reset(struct vgb_worker *w, struct vgb_wait *wait, CUresu
 {
     (void)r;
     r = vgb_provider.cuDevicePrimaryCtxReset_v2((CUdevice)wait->arg[0]);
-    vgb_quota_give(w, wait->arg[1]);
+    ended(w, wait);
     return r;
 }
 
@@ -124,13 +130,13 @@ static CUresult finish_destroy(struct vgb_worker *w, struct vgb_wait *wait, CUre
 {
     (void)r;
     r = vgb_provider.cuCtxDestroy_v2((CUcontext)(uintptr_t)wait->arg[0]);
-    vgb_quota_give(w, wait->arg[1]);
+    ended(w, wait);
     return r;
 }
 
 /* Runs `finish` on a waiter: ending a context waits for its work. */
 static CUresult end_context(struct vgb_call *c, vgb_wait_finish finish, uint64_t arg,
-                            uint64_t bytes)
+                            uint64_t bytes, CUcontext ctx)
 {
     struct vgb_wait *wait = vgb_wait_new(c);
 
@@ -141,6 +147,7 @@ static CUresult end_context(struct vgb_call *c, vgb_wait_finish finish, uint64_t
     wait->blocking = true;
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
+    wait->arg[2] = (uintptr_t)ctx;
     return vgb_wait_start(c, wait);
 }
 
@@ -158,7 +165,7 @@ CUresult vgb_do_vgpPrimaryCtxRelease(struct vgb_call *c,
     uint64_t bytes = leave(c->w, handle, primary[a->device].ctx);
     if (e)
         e->object = NULL; /* the handle comes to life again with the next retain */
-    return end_context(c, finish_release, (uint64_t)a->device, bytes);
+    return end_context(c, finish_release, (uint64_t)a->device, bytes, primary[a->device].ctx);
 }
 
 CUresult vgb_do_vgpPrimaryCtxReset(struct vgb_call *c, const struct vgp_args_vgpPrimaryCtxReset *a)
@@ -170,7 +177,7 @@ CUresult vgb_do_vgpPrimaryCtxReset(struct vgb_call *c, const struct vgp_args_vgp
     uint64_t bytes = 0;
     if (primary[a->device].ctx && primary[a->device].count)
         bytes = leave(c->w, primary[a->device].handle, primary[a->device].ctx);
-    return end_context(c, finish_reset, (uint64_t)a->device, bytes);
+    return end_context(c, finish_reset, (uint64_t)a->device, bytes, primary[a->device].ctx);
 }
 
 CUresult vgb_do_vgpCtxCreate(struct vgb_call *c, const struct vgp_args_vgpCtxCreate *a)
@@ -210,5 +217,5 @@ CUresult vgb_do_vgpCtxDestroy(struct vgb_call *c, const struct vgp_args_vgpCtxDe
     CUcontext ctx = e->object;
     uint64_t bytes = leave(c->w, a->context, ctx);
     vgb_handle_drop(c, a->context, VGP_H_CONTEXT);
-    return end_context(c, finish_destroy, (uintptr_t)ctx, bytes);
+    return end_context(c, finish_destroy, (uintptr_t)ctx, bytes, ctx);
 }

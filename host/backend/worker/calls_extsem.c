@@ -50,6 +50,8 @@ CUresult vgb_do_vgpExtSemOp(struct vgb_call *c, const struct vgp_args_vgpExtSemO
     struct vgb_host_func *f = vgb_host_func_new(c->w, a->cookie, true);
     if (!f)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (a->what == VGP_EXTSEM_WAIT)
+        return vgb_host_func_wait(c->w, stream, f);
     r = vgb_provider.cuLaunchHostFunc(stream, vgb_host_func_run, f);
     if (r != CUDA_SUCCESS)
         vgb_host_func_free(f);

@@ -6,7 +6,7 @@
  * gets a number, and the bytes stay here. Programs do not end resources; so the latest RESOURCES_MAX are
  * kept, and the same answer to a question is the same number.
  */
-#include "worker.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -292,7 +292,9 @@ static CUresult finish_destroy(struct vgb_worker *w, struct vgb_wait *wait, CUre
 {
     (void)w;
     (void)r;
-    return vgb_provider.cuGreenCtxDestroy((CUgreenCtx)(uintptr_t)wait->arg[0]);
+    r = vgb_provider.cuGreenCtxDestroy((CUgreenCtx)(uintptr_t)wait->arg[0]);
+    vgb_host_func_context_gone((CUcontext)(uintptr_t)wait->arg[1], true);
+    return r;
 }
 
 CUresult vgb_do_vgpGreenCtxDestroy(struct vgb_call *c, const struct vgp_args_vgpGreenCtxDestroy *a)
@@ -310,6 +312,7 @@ CUresult vgb_do_vgpGreenCtxDestroy(struct vgb_call *c, const struct vgp_args_vgp
     wait->finish = finish_destroy;
     wait->blocking = true; /* it may wait for the work */
     wait->arg[0] = (uintptr_t)g->object;
+    wait->arg[1] = (uintptr_t)g->ctx;
     leave(c->w, g);
     return vgb_wait_start(c, wait);
 }

@@ -152,6 +152,11 @@ void vgb_host_func_free(struct vgb_host_func *f);
 /* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
 bool vgb_host_func_end(struct vgb_host_func *f);
 void vgb_host_func_run(void *func);
+/* Issues a one-time function whose end the stream waits for, if it can be without a thread of the
+ * provider's meanwhile. The context is current. Takes f over, also on failure. */
+CUresult vgb_host_func_wait(struct vgb_worker *w, CUstream stream, struct vgb_host_func *f);
+/* A context has ended; registered: but for what it has registered. */
+void vgb_host_func_context_gone(CUcontext ctx, bool registered);
 /* In place of one that moved bytes, when a node does not any more. */
 void vgb_host_func_nothing(void *unused);
 

@@ -7,16 +7,23 @@
  * A run has a slot and a sequence number. Its end comes in two ways: a record, and a word of the
  * window, which is looked at here every now and then. So a stream goes on even when the record is
  * stuck behind calls that wait for this very stream.
+ *
+ * A wait for external semaphores may last, and a driver may have one thread for all host functions:
+ * there the function only tells the guest and returns, and the stream itself waits for the word of the
+ * window, which the provider sees through a mapping of its own for each context.
  */
+#define _GNU_SOURCE
 #include "graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "vgp_worker.h"
 
 #define HOST_FUNCS_MAX 1024u /* one-time functions not yet run, of one client */
+#define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for; the others need slots too */
 #define LOOK_FIRST_NS 1000000l   /* how soon the window is looked at, ... */
 #define LOOK_LAST_NS 100000000l  /* ... and how rarely at last */
 
@@ -31,12 +38,24 @@ struct run {
     uint64_t cookie;
     uint32_t slot, sequence;
     bool done;
+    struct vgb_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
+    CUcontext ctx;           /* ... this context's stream */
+};
+
+/* The page of the window that has host_done, as a context's streams see it. */
+struct page {
+    struct page *next;
+    CUcontext ctx;
+    void *base;
+    CUdeviceptr at;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct run *runs;
+static struct page *pages;
+static unsigned stream_waits;
 static unsigned waiting; /* one-time functions */
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
@@ -67,17 +86,32 @@ static bool take_slot_locked(uint32_t *slot)
     return false;
 }
 
-static void begin(struct run *r)
+/* It has its slot. */
+static void enter_locked(struct run *r)
 {
-    pthread_mutex_lock(&lock);
-    while (!take_slot_locked(&r->slot))
-        pthread_cond_wait(&changed, &lock);
     if (++last_sequence == 0)
         last_sequence = 1;
     r->sequence = last_sequence;
     r->next = runs;
     runs = r;
+}
+
+static void begin(struct run *r)
+{
+    pthread_mutex_lock(&lock);
+    while (!take_slot_locked(&r->slot))
+        pthread_cond_wait(&changed, &lock);
+    enter_locked(r);
     pthread_mutex_unlock(&lock);
+}
+
+static void leave_locked(struct run **at)
+{
+    struct run *r = *at;
+
+    *at = r->next;
+    slots[r->slot / 64] &= ~(UINT64_C(1) << (r->slot % 64));
+    pthread_cond_broadcast(&changed);
 }
 
 static bool ended_locked(const struct run *r)
@@ -105,12 +139,10 @@ static void wait_end(struct run *r)
     }
     for (struct run **at = &runs; *at; at = &(*at)->next) {
         if (*at == r) {
-            *at = r->next;
+            leave_locked(at);
             break;
         }
     }
-    slots[r->slot / 64] &= ~(UINT64_C(1) << (r->slot % 64));
-    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -127,6 +159,142 @@ void vgb_host_func_run(void *arg)
     wait_end(&r);
     if (f->once)
         vgb_host_func_free(f);
+}
+
+/* ---- runs that a stream waits for ---- */
+
+/* The page for a context, made when it is first needed; NULL: it is not to be had. */
+static struct page *page_of(struct vgb_worker *w, CUcontext ctx)
+{
+    struct page *p;
+
+    for (p = pages; p; p = p->next) {
+        if (p->ctx == ctx)
+            return p;
+    }
+    if (!vgb_provider.cuMemHostRegister_v2 || !vgb_provider.cuMemHostGetDevicePointer_v2 ||
+        !vgb_provider.cuStreamBatchMemOp_v2)
+        return NULL;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    /* Of no size: another mapping of the same pages, because each context registers its own. */
+    p->base = mremap(w->win.base, 0, VGP_PAGE, MREMAP_MAYMOVE);
+    if (p->base == MAP_FAILED ||
+        vgb_provider.cuMemHostRegister_v2(p->base, VGP_PAGE,
+                                          CU_MEMHOSTREGISTER_PORTABLE |
+                                              CU_MEMHOSTREGISTER_DEVICEMAP) !=
+            CUDA_SUCCESS ||
+        vgb_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
+        if (p->base != MAP_FAILED)
+            munmap(p->base, VGP_PAGE);
+        free(p);
+        return NULL;
+    }
+    p->ctx = ctx;
+    p->next = pages;
+    pages = p;
+    return p;
+}
+
+/* A run with a slot, for a wait of the current context's; NULL: a thread has to wait. */
+static struct run *stream_run(struct vgb_worker *w, struct vgb_host_func *f, CUdeviceptr *word)
+{
+    struct run *r = calloc(1, sizeof(*r));
+    struct page *p = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (r && stream_waits < STREAM_WAITS_MAX)
+        p = page_of(w, w->current);
+    if (p && take_slot_locked(&r->slot)) {
+        r->cookie = f->cookie;
+        r->f = f;
+        r->ctx = p->ctx;
+        enter_locked(r);
+        stream_waits++;
+        *word = p->at + VGP_HOST_DONE_OFFSET + r->slot * sizeof(uint32_t);
+    } else {
+        free(r);
+        r = NULL;
+        vgb_log(VGB_DEBUG, "a wait for semaphores takes a thread of the provider's");
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static void stream_run_end_locked(struct run **at)
+{
+    struct run *r = *at;
+
+    leave_locked(at);
+    stream_waits--;
+    free(r);
+}
+
+/* In the stream, before it waits: the word is behind what it waits for, and the guest is asked. */
+static void ask(void *arg)
+{
+    struct run r = *(struct run *)arg; /* as soon as the guest knows, it may be gone */
+    uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
+
+    __atomic_store_n(&self->win.shared->host_done[r.slot], r.sequence - 1, __ATOMIC_RELEASE);
+    while (!vgb_notify(self, VGP_NOTIFY_HOST_FUNC, r.cookie, what, sizeof(what), 1000))
+        continue;
+    vgb_host_func_free(r.f);
+}
+
+CUresult vgb_host_func_wait(struct vgb_worker *w, CUstream stream, struct vgb_host_func *f)
+{
+    CUstreamBatchMemOpParams op = {0};
+    CUdeviceptr word = 0;
+    struct run *r = stream_run(w, f, &word);
+    CUresult res = vgb_provider.cuLaunchHostFunc(stream, r ? ask : vgb_host_func_run,
+                                                 r ? (void *)r : (void *)f);
+
+    if (res != CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        for (struct run **at = &runs; r && *at; at = &(*at)->next) {
+            if (*at == r) {
+                stream_run_end_locked(at);
+                break;
+            }
+        }
+        pthread_mutex_unlock(&lock);
+        vgb_host_func_free(f);
+        return res;
+    }
+    if (!r)
+        return res;
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = word;
+    op.waitValue.value = r->sequence;
+    /* Later runs in this slot have higher numbers: none can make it wait again. */
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    return vgb_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);
+}
+
+void vgb_host_func_context_gone(CUcontext ctx, bool registered)
+{
+    pthread_mutex_lock(&lock);
+    for (struct run **at = &runs; *at;) {
+        if ((*at)->f && (*at)->ctx == ctx)
+            stream_run_end_locked(at);
+        else
+            at = &(*at)->next;
+    }
+    for (struct page **at = &pages; *at; at = &(*at)->next) {
+        struct page *p = *at;
+
+        if (p->ctx != ctx)
+            continue;
+        *at = p->next;
+        if (registered && vgb_provider.cuMemHostUnregister)
+            vgb_provider.cuMemHostUnregister(p->base);
+        munmap(p->base, VGP_PAGE);
+        free(p);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void vgb_host_func_nothing(void *unused)
@@ -335,9 +503,16 @@ CUresult vgb_do_vgpHostFuncFinished(struct vgb_call *c,
     (void)c;
     pthread_once(&once, init);
     pthread_mutex_lock(&lock);
-    for (struct run *r = runs; r; r = r->next) {
-        if (r->slot == a->slot && r->sequence == a->sequence)
+    for (struct run **at = &runs; *at; at = &(*at)->next) {
+        struct run *r = *at;
+
+        if (r->slot != a->slot || r->sequence != a->sequence)
+            continue;
+        if (r->f)
+            stream_run_end_locked(at);
+        else
             r->done = true;
+        break;
     }
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
