@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+# Programs that look at GPUs. Sourced by run.sh.
+
+nvml_clients()
+{
+    local text json
+
+    have "NVML clients" nvml || return
+    text=$(on 120 /usr/bin/python3 "$here/nvml_client.py" 2>&1)
+    same "python3-pynvml: count" "count 1" "$(grep '^count' <<< "$text")"
+    same "python3-pynvml: name" "name $name" "$(grep '^name' <<< "$text")"
+    same "python3-pynvml: uuid" "uuid $uuid" "$(grep '^uuid' <<< "$text")"
+    same "python3-pynvml: memory" "total $memory" "$(grep '^total' <<< "$text")"
+    same "python3-pynvml: sums" "consistent True" "$(grep '^consistent' <<< "$text")"
+    same "python3-pynvml: driver" "driver $driver" "$(grep '^driver' <<< "$text")"
+    same "python3-pynvml: capability" "capability $capability" "$(grep '^capability' <<< "$text")"
+    same "python3-pynvml: by UUID" "by_uuid 0" "$(grep '^by_uuid' <<< "$text")"
+    same "python3-pynvml: no such index" "index_77 refused" "$(grep '^index_77' <<< "$text")"
+    same "python3-pynvml: after shutdown" "after_shutdown refused" "$(grep '^after' <<< "$text")"
+
+    json=$(on 120 "$host/usr/bin/gpustat" --json 2> "$log")
+    text=$(/usr/bin/python3 -c 'import json, sys
+g = json.load(sys.stdin)["gpus"]
+print(len(g), g[0]["name"], g[0]["uuid"], g[0]["memory.total"], g[0]["temperature.gpu"])' <<< "$json" 2>> "$log")
+    same "gpustat" "1 $name $uuid $memory None" "$text"
+
+    on 120 "$host/usr/bin/lstopo-no-graphics" --of console -v > "$out/work/lstopo" 2> "$log"
+    same "lstopo: CUDA" "CUDAGlobalMemorySize=$((memory * 1024))" \
+        "$(grep -o 'CUDAGlobalMemorySize=[0-9]*' "$out/work/lstopo" | head -n 1)"
+    same "lstopo: NVML" "NVIDIAUUID=$uuid" "$(grep -o 'NVIDIAUUID=[-A-Za-z0-9]*' "$out/work/lstopo" | head -n 1)"
+
+    if on 180 /usr/bin/python3 "$here/screen.py" 'q' 'Device 0' "${name%% (*}" "MEM *\\[[^]]*/$((memory / 1024)).000Gi" -- \
+        "$host/usr/bin/nvtop" -p > "$log" 2>&1; then
+        ok "nvtop: device, name and memory on the screen"
+    else
+        bad nvtop "$(tail -c 300 "$log" | tr -d '\033\r' | tr '\n' ' ')"
+    fi
+}
+nvml_clients
+
+# nvidia-smi itself works with the NVML of its own driver version only; it must say so and end, as with any other.
+nvidia_smi()
+{
+    local text rc
+
+    have nvidia-smi smi || return
+    text=$(on 60 "$(find "$host/usr/lib/nvidia" -name nvidia-smi -type f | head -n 1)" 2>&1)
+    rc=$?
+    if [ $rc != 0 ] && grep -qi "mismatch" <<< "$text"; then
+        ok "nvidia-smi: another version's: $(head -n 1 <<< "$text")"
+    else
+        bad nvidia-smi "ended with $rc: $text"
+    fi
+}
+nvidia_smi

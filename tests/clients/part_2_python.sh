@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+# Numba and PyCUDA. Sourced by run.sh.
+
+# numba_ready: what it takes for a toolkit, and the library of a driver that it knows.
+numba_ready()
+{
+    mkdir -p "$out/cuda/nvvm"
+    ln -sfn "$libs" "$out/cuda/nvvm/lib64"
+    ln -sfn "$CUDA_HOME/nvvm/libdevice" "$out/cuda/nvvm/libdevice"
+    ln -sfn "$CUDA_HOME/lib64" "$out/cuda/lib64"
+    [ -e "$out/cuda/nvvm/libdevice/libdevice.10.bc" ] && older
+}
+
+# numba_run SECONDS ARGUMENTS...: python3 for Numba.
+numba_run()
+{
+    local limit=$1
+
+    shift
+    on "$limit" env CUDA_HOME="$out/cuda" VGPU_DRIVER_VERSION=12040 bash -c \
+        'LD_LIBRARY_PATH=$0:$LD_LIBRARY_PATH exec /usr/bin/python3 -B -W ignore::Warning "$@"' "$out/cuda12" "$@"
+}
+
+numba_client()
+{
+    local text rc
+
+    have Numba numba || return
+    numba_ready || { not_run Numba "the toolkit has no libdevice"; return; }
+    text=$(numba_run 300 "$here/numba_client.py" 2>&1)
+    rc=$?
+    lines Numba "$text" $rc
+}
+numba_client
+
+pycuda_client()
+{
+    local text rc
+
+    have PyCUDA pycuda || return
+    # PyCUDA has nvcc make machine code of one GPU; here it gets PTX under the same name.
+    sed "s|@NVCC@|$CUDA_HOME/bin/nvcc|" "$here/nvcc.in" > "$out/bin/nvcc"
+    chmod +x "$out/bin/nvcc"
+    text=$(on 300 /usr/bin/python3 -B -W ignore "$here/pycuda_client.py" 2>&1)
+    rc=$?
+    lines PyCUDA "$text" $rc
+}
+if [ -x "$CUDA_HOME/bin/nvcc" ]; then
+    pycuda_client
+else
+    not_run PyCUDA "there is no nvcc in $CUDA_HOME"
+fi
