@@ -65,7 +65,7 @@ def page_names(text):
     out = {}
     for title, body in re.findall(r'^## (.*?)\n(.*?)(?=^## |\Z)', text, re.M | re.S):
         if title == 'On the ring':
-            found = re.findall(r'^\| 0x[0-9a-f]+ \| `(\w+)`(?: \(\+ `(_ptsz|_ptds)`\))?', body, re.M)
+            found = re.findall(r'^\| 0x[0-9a-f]+ \| [0-9.]+ \| `(\w+)`(?: \(\+ `(_ptsz|_ptds)`\))?', body, re.M)
         else:
             found = re.findall(r'`(cu\w+)`(?: \(\+ `(_ptsz|_ptds)`\))?', body)
         out[title] = {n for n, _ in found} | {n + t for n, t in found if t}
