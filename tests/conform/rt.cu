@@ -378,7 +378,7 @@ static void threads()
     yes("threads", !bad[0] && !bad[1] && !bad[2] && !bad[3]);
 }
 
-// --sticky: an illegal address and what follows; without it: everything else.
+// --sticky: an illegal address and what follows; --busy: the end with a kernel under way; else: everything else.
 
 /* Each texel is 1000 slice + 100 row + column; a kernel reads all of them through every geometry. */
 enum geometry { G1, G2, G3, GA1, GA2, GCUBE, GMIP, GLINEAR, GPITCH };
@@ -542,9 +542,34 @@ static void textures()
     rc("surface_free", cudaFreeArray(a));
 }
 
+__global__ void for_ever(volatile int *began)
+{
+    *began = 1;
+    while (*began)
+        ;
+}
+
+/* A kernel runs that never ends: the process ends all the same, by main's return. */
+static void leave_busy(void)
+{
+    volatile int *began = nullptr;
+
+    rc("busy_alloc", cudaHostAlloc((void **)&began, sizeof(*began), cudaHostAllocMapped));
+    if (!began)
+        return;
+    *began = 0;
+    for_ever<<<1, 1>>>(began);
+    rc("busy_launch", cudaGetLastError());
+    while (!*began)
+        ;
+    rc("busy_query", cudaStreamQuery(nullptr), cudaErrorNotReady);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1 && !strcmp(argv[1], "--sticky")) {
+    if (argc > 1 && !strcmp(argv[1], "--busy")) {
+        leave_busy();
+    } else if (argc > 1 && !strcmp(argv[1], "--sticky")) {
         int *d = nullptr;
         rc("sticky_alloc", cudaMalloc(&d, 4));
         square<<<1, 1>>>((int *)16, 1);

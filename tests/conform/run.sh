@@ -229,6 +229,9 @@ for way in $ways; do
     one rt_static $way "$build/conform_rt_static"
     one rt_ptds $way "$build/conform_rt_ptds"
     one rt_sticky $way "$build/conform_rt_dynamic" --sticky
+    for form in dynamic static ptds; do
+        one rt_busy_$form $way "$build/conform_rt_$form" --busy
+    done
     one rt_many $way "$build/conform_rt_many" "$build"
     one rt_many_busy $way "$build/conform_rt_many" "$build" --busy
 done

@@ -3,9 +3,11 @@
  * The process's connection: made by the first cuInit, ended by the process's end.
  *
  * Rules: libcuda never aborts, exits or hangs the application. A child of fork() gets
- * CUDA_ERROR_NOT_INITIALIZED from everything and touches nothing of the parent's. After our
- * destructor every call returns CUDA_ERROR_DEINITIALIZED; nothing is unmapped then, because other
- * threads may still be inside a call.
+ * CUDA_ERROR_NOT_INITIALIZED from everything and touches nothing of the parent's. When the process
+ * exits, every call returns CUDA_ERROR_DEINITIALIZED from the exit handler on that the first cuInit
+ * registered: what was registered before it (the runtime's clean-up, destructors of static objects)
+ * meets that error, as with NVIDIA's driver, and so waits for no kernel that never ends. Nothing is
+ * unmapped then, because other threads may still be inside a call.
  */
 #define _GNU_SOURCE
 #include "vcu.h"
@@ -172,12 +174,18 @@ __attribute__((constructor)) static void library_loaded(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-__attribute__((destructor)) static void library_ends(void)
+static void process_exits(void)
 {
     int ready = VCU_READY;
 
+    atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED);
+}
+
+__attribute__((destructor)) static void library_ends(void)
+{
     vcu_record_end();
-    if (atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED))
+    process_exits();
+    if (vcu.state == VCU_EXITED)
         vcu_trace_ring(vcu.ring.records, vcu.ring.round_trips, vcu.ring.sleeps, vcu.ring.doorbells);
 }
 
@@ -273,8 +281,10 @@ CUresult vcu_client_init(void)
     pthread_mutex_lock(&vcu.init_lock);
     if (vcu.state == VCU_NEW) {
         res = connect_worker();
-        if (res == CUDA_SUCCESS)
+        if (res == CUDA_SUCCESS) {
             atomic_store_explicit(&vcu.state, VCU_READY, memory_order_release);
+            atexit(process_exits); /* no room for it: the destructor does it, later */
+        }
     }
     pthread_mutex_unlock(&vcu.init_lock);
     return res;
