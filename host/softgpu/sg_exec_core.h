@@ -107,6 +107,8 @@ struct sg_group {
 
 struct sg_cta;
 
+#define SG_NATIVE_GROUPS 16
+
 struct sg_warp {
     uint8_t *base[2]; /* registers, constant pool */
     uint32_t mask;    /* lanes that execute now */
@@ -124,7 +126,7 @@ struct sg_warp {
     uint8_t at_bar; /* number of the barrier that the whole warp waits at, + 1; 0: none */
     uint8_t bar_kind;
     uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
-    bool native_ok[4]; /* native code: addresses of a group of loads were checked together */
+    bool native_ok[SG_NATIVE_GROUPS]; /* native code: addresses of a group of loads were checked together */
     bool sync_force; /* nobody else can come: run the synchronising instruction as it is */
     uint32_t ngroups; /* groups put aside */
     struct sg_group groups[SG_LANES];

@@ -79,7 +79,7 @@ struct jit {
     u32 npatterns, cap_patterns;
     u32 cur;           /* the instruction being compiled */
     u32 skip;          /* how many behind it were compiled with it */
-    struct group groups[4];
+    struct group groups[SG_NATIVE_GROUPS];
     u32 ngroups; /* begun in this block */
     u8 masked;         /* which version of the code this is: JIT_* */
 };
@@ -129,6 +129,17 @@ static inline bool sg_jit_flat(const struct jit *j, u32 op)
     const struct sg_code *c = j->code;
 
     return (op & SG_OPND_CONST) || (op < c->slots_begin && c->flat && c->flat[op >> 7]);
+}
+
+/* Is operand f (F_*) read here for the last time, so that its register may become that of the result? */
+static inline bool sg_jit_dies(const struct jit *j, const struct sg_insn *in, u32 f)
+{
+    const u32 op = *sg_jit_field(in, (u32)__builtin_ctz(f));
+
+    for (u32 k = 1; k < 5; k++) /* not if it is another operand, too */
+        if (1u << k != f && *sg_jit_field(in, k) == op)
+            return false;
+    return (j->kill[j->cur] & f) && !sg_jit_flat(j, op);
 }
 
 /* How many chunks of a value there are to compute with. */

@@ -288,7 +288,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
     const struct sg_code *c = j->code;
     u32 n = 0, arg;
 
-    if (j->ngroups == 4 || !groups(in, &arg))
+    if (j->ngroups == SG_NATIVE_GROUPS || !groups(in, &arg))
         return false;
     *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
     for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
@@ -474,6 +474,18 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/* Results are often stored by the first lane alone. Returns what to patch for others. */
+static size_t first_alone(struct jit *j)
+{
+    struct buf *b = B(j);
+
+    rex(b, false, 0, G_WARP);
+    put8(b, 0x83); /* cmp dword [w + mask], 1 */
+    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+    put8(b, 1);
+    return jcc(b, JNE);
+}
+
 static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 n = arg >> 8 & 15, bytes = 4 * n;
@@ -499,14 +511,11 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
-    } else if (n == 1 && j->masked == JIT_LOW) { /* a sum is most often stored by the first thread */
-        rex(b, false, 0, G_WARP);
-        put8(b, 0x83); /* cmp dword [w + mask], 1 */
-        mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
-        put8(b, 1);
-        others = jcc(b, JNE);
-        check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 4, true}, ad[0]);
-        evm(b, MOVD_M, v[0][0], 0, RAX, (s32)in->imm, 4, 0, EV_XMM);
+    } else if (j->masked == JIT_LOW) {
+        others = first_alone(j);
+        check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
+        for (u32 k = 0; k < n; k++)
+            evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
         end = jmp(b);
         patch(b, others, b->n);
     }

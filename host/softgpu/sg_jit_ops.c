@@ -12,7 +12,7 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPADDD = {M0F, P66, 0, 0xfe}
                         VPADDQ = {M0F, P66, 1, 0xd4}, VPSUBD = {M0F, P66, 0, 0xfa},
                         VPSUBQ = {M0F, P66, 1, 0xfb}, VPMULLD = {M38, P66, 0, 0x40},
                         VPMULLQ = {M38, P66, 1, 0x40}, VPANDD = {M0F, P66, 0, 0xdb},
-                        VPORD = {M0F, P66, 0, 0xeb}, VPXORD = {M0F, P66, 0, 0xef},
+                        VPXORD = {M0F, P66, 0, 0xef},
                         VPORQ = {M0F, P66, 1, 0xeb}, SHIFT_D = {M0F, P66, 0, 0x72},
                         SHIFT_Q = {M0F, P66, 1, 0x73}, SRA_Q = {M0F, P66, 1, 0x72},
                         ZX_DQ = {M38, P66, 0, 0x35}, SX_DQ = {M38, P66, 0, 0x25},
@@ -50,7 +50,7 @@ static bool e_mov(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         u32 a = sg_jv_get(j, in->a, h), d = a;
 
-        if (sg_jit_flat(j, in->a) || !(j->kill[j->cur] & F_A)) {
+        if (!sg_jit_dies(j, in, F_A)) {
             d = sg_jv_new(j);
             ev(B(j), VMOV, d, 0, a, 0, 0);
         }
@@ -162,14 +162,31 @@ static bool e_shift16(struct jit *j, const struct sg_insn *in, u32 left)
     return true;
 }
 
+static const u32 low16 = 0xffff, low8 = 0xff;
+
+/* RSI points to a word that the instructions behind take for every lane. */
+static void point_at(struct jit *j, const u32 *word)
+{
+    mov_imm64(B(j), RSI, (u64)(uintptr_t)word);
+}
+
 /* The low bits of a lane, extended: arg is their number, bit 8 the sign. */
 static bool e_low(struct jit *j, const struct sg_insn *in, u32 arg)
 {
+    point_at(j, arg & 16 ? &low16 : &low8);
+    for (u32 h = 0; h < sg_jit_n(j, false) && !(arg & 256); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        evm(B(j), VPANDD, d, a, RSI, 0, 4, 0, EV_B);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    if (!(arg & 256))
+        return true;
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, d, a, 32 - (arg & 255));
-        shift_imm(j, false, arg & 256 ? ARITH : RIGHT, d, d, 32 - (arg & 255));
+        shift_imm(j, false, ARITH, d, d, 32 - (arg & 255));
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -262,10 +279,13 @@ static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!__builtin_cpu_supports("avx512vnni"))
         return false;
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
-                  c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h);
+        u32 d = c;
 
-        ev(B(j), VMOV, d, 0, c, 0, 0);
+        if (!sg_jit_dies(j, in, F_C)) {
+            d = sg_jv_new(j);
+            ev(B(j), VMOV, d, 0, c, 0, 0);
+        }
         if (low_bytes(j, in->a, a)) {
             ev(B(j), DPBUSD, d, a, b, 0, 0);
         } else if (low_bytes(j, in->b, b)) {
@@ -384,12 +404,12 @@ static bool e_pack32(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_unpack16(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
+    point_at(j, &low16);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j), e = sg_jv_new(j);
 
-        shift_imm(j, false, LEFT, d, a, 16);
+        evm(B(j), VPANDD, d, a, RSI, 0, 4, 0, EV_B);
         shift_imm(j, false, RIGHT, e, a, 16);
-        shift_imm(j, false, RIGHT, d, d, 16);
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d);
         sg_jv_bind(j, in->b, h, e);
@@ -401,13 +421,13 @@ static bool e_unpack16(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_pack16(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
+    point_at(j, &low16);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        shift_imm(j, false, LEFT, 0, a, 16);
         shift_imm(j, false, LEFT, d, b, 16);
-        shift_imm(j, false, RIGHT, 0, 0, 16);
-        ev(B(j), VPORD, d, d, 0, 0, 0);
+        evm(B(j), TERNLOGD, d, a, RSI, 0, 4, 0, EV_B); /* or: a and the word */
+        put8(B(j), 0xf8);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

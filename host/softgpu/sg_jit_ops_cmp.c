@@ -40,10 +40,16 @@ static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
-                  c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
+                  c = sg_jv_get(j, in->c, h);
+        u32 d = c;
 
-        ev(B(j), VMOV, d, 0, a, 0, 0);
-        ev(B(j), sg_vop_of(arg), d, b, c, 0, 0); /* 213: d = b * d + c */
+        if (sg_jit_dies(j, in, F_C)) {
+            ev(B(j), sg_vop_of(arg + 0x10), d, a, b, 0, 0); /* 231: d = a * b + d */
+        } else {
+            d = sg_jv_new(j);
+            ev(B(j), VMOV, d, 0, a, 0, 0);
+            ev(B(j), sg_vop_of(arg), d, b, c, 0, 0); /* 213: d = b * d + c */
+        }
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

@@ -10,7 +10,7 @@
 
 #include <cpuid.h>
 
-static const struct vop VPORD = {M0F, P66, 0, 0xeb}, SHIFT_D = {M0F, P66, 0, 0x72},
+static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb}, VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
                         BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
                         MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
                         CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d};
@@ -43,43 +43,90 @@ static void narrow(struct jit *j, u32 to, u32 v)
     ev(b, BCAST_R32, to, 0, RAX, 1, 0);
 }
 
-/* a of f32 to f16; arg 1: and b, which is the low half */
+/*
+ * a of f32 to f16; arg 1: and b, which is the low half. NaN, which becomes that of PTX, is rare: what it takes
+ * is jumped over, so that nothing waits for the comparison. Masks 1 and 2 (3 and 4 of chunk 1): NaN in a, b.
+ */
 static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 {
+    const u32 n = sg_jit_n(j, false);
+    struct buf *x = B(j);
+    size_t none;
+    u32 d[2];
+
     if (in->imm & ~(s64)SG_H_FTZ)
         return false;
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = two ? sg_jv_get(j, in->b, h) : 0, d = sg_jv_new(j);
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = two ? sg_jv_get(j, in->b, h) : 0;
 
-        narrow(j, d, a);
-        if (two) {
-            ev(B(j), SHIFT_D, 6, d, d, 0, 0);
-            put8(B(j), 16);
-            narrow(j, 1, b);
-            ev(B(j), VPORD, d, d, 1, 0, 0);
+        d[h] = sg_jv_new(j);
+        for (u32 k = 0; k <= two; k++) {
+            const u32 from = k ? b : a, to = k ? 1 : d[h];
+
+            ev(x, CMPPS, 1 + 2 * h + k, from, from, 0, 0);
+            put8(x, 3); /* unordered */
+            ev(x, CVTPS2PH, from, 0, 0, 0, 0);
+            put8(x, 0);
+            ev(x, ZXWD, to, 0, 0, 0, 0);
         }
-        sg_jit_finish(j, in, h, 1u << h, d);
+        if (two) {
+            ev(x, SHIFT_D, 6, d[h], d[h], 0, 0);
+            put8(x, 16);
+            ev(x, VPORD, d[h], d[h], 1, 0, 0);
+            KORW(x, 5 + h, 1 + 2 * h, 2 + 2 * h);
+        }
     }
+    vex(x, PNONE, 0, 0, 0x98, two ? 5 : 1, 0, n == 1 ? (two ? 5 : 1) : two ? 6 : 3); /* kortestw */
+    none = jcc(x, JE);
+    sg_jit_broadcast(j, 0, two ? 0x7fff0000u : 0x7fff);
+    sg_jit_broadcast(j, 1, 0x7fff);
+    sg_jit_broadcast(j, 2, 0xffff);
+    for (u32 h = 0; h < n; h++) {
+        if (!two)
+            ev(x, VPORD, d[h], 0, 0, 1 + 2 * h, 0);
+        for (u32 k = 0; k < 2 && two; k++) { /* one half is kept, the other replaced */
+            ev(x, k ? VPANDND : VPANDD, d[h], 2, d[h], 1 + 2 * h + k, 0);
+            ev(x, VPORD, d[h], d[h], k, 1 + 2 * h + k, 0);
+        }
+    }
+    patch(x, none, x->n);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
     return true;
 }
 
 #define PAIR (1u << 16)
 
-/* Pairs, where the processor computes with halves itself: the same, but for NaN. */
+/* Pairs, where the processor computes with halves itself: the same, but for NaN, as e_narrow() does it. */
 static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 {
+    const u32 n = sg_jit_n(j, false);
     struct buf *x = B(j);
+    size_t none;
+    u32 d[2];
 
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
 
-        ev(x, (struct vop){5, PNONE, 0, (u8)op}, d, a, b, 0, 0);
-        ev(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1, d, d, 0, 0); /* vcmpph */
-        put8(x, 3);                                              /* unordered */
-        sg_jit_broadcast(j, 0, 0x7fff7fffu);
-        ev(x, (struct vop){M38, P66, 1, 0x66}, d, d, 0, 1, 0); /* vpblendmw */
-        sg_jit_finish(j, in, h, 1u << h, d);
+        d[h] = sg_jv_new(j);
+        ev(x, (struct vop){5, PNONE, 0, (u8)op}, d[h], a, b, 0, 0);
+        ev(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0); /* vcmpph */
+        put8(x, 3);                                                        /* unordered */
     }
+    vex(x, P66, 0, 1, 0x98, 1, 0, n); /* kortestd */
+    none = jcc(x, JE);
+    sg_jit_broadcast(j, 0, 0x7fff7fffu);
+    for (u32 h = 0; h < n; h++)
+        ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
+    patch(x, none, x->n);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
 }
 
 /* AVX512-FP16. clang 14 has no name for it. */
