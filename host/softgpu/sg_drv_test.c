@@ -578,6 +578,7 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_fork),
     cmocka_unit_test(test_options),
         cmocka_unit_test(test_devices),
+    cmocka_unit_test(test_green),
 };
 
 int main(int argc, char **argv)
@@ -590,6 +591,8 @@ int main(int argc, char **argv)
         return spin_for_ever();
     if (argc == 2 && !strcmp(argv[1], "--devices"))
         return devices_main();
+    if (argc == 2 && !strcmp(argv[1], "--green"))
+        return green_main();
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     failed += cmocka_run_group_tests(base_tests, NULL, NULL);

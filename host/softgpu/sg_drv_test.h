@@ -45,6 +45,10 @@ void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstre
 
 int devices_main(void); /* the process of its own that test_devices() starts */
 void test_devices(void **state);
+int green_main(void); /* ... and test_green() */
+void test_green(void **state);
+/* Runs this program again with these options in the environment; it must say "right". */
+void test_alone(const char *options, const char *argument);
 
 extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], graph_tests[],
     gnode_tests[],    module_tests[];

@@ -98,6 +98,8 @@ uint64_t wk_pinned_memory(bool registered);
 /* Device 0's. */
 const char *wk_bus_id(void);
 #define WK_MAPPING ((size_t)2 << 20) /* bytes of a mapping of cuMemMap */
+/* A CUdevResource of device 0; untouched when there is none. */
+void wk_resource(void *out);
 /* A new object of a kind; 0 when this library cannot make one. */
 uint64_t wk_live_handle(unsigned kind);
 /* A handle of a kind whose object is gone again; 0 as above. */

@@ -295,6 +295,29 @@ static CUresult view_of_array(CUtexObject *texture, CUsurfObject *surface)
                            : cuSurfObjectCreate(surface, &resource);
 }
 
+void wk_resource(void *out)
+{
+    cuDeviceGetDevResource(0, out, CU_DEV_RESOURCE_TYPE_SM);
+}
+
+static CUresult make_desc(CUdevResourceDesc *desc)
+{
+    CUdevResource all;
+    CUresult r = cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+
+    return r == CUDA_SUCCESS ? cuDevResourceGenerateDesc(desc, &all, 1) : r;
+}
+
+static CUresult make_green_context(CUgreenCtx *green)
+{
+    CUdevResourceDesc desc;
+    CUresult r = make_desc(&desc);
+
+    return r == CUDA_SUCCESS ? cuGreenCtxCreate(green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM) : r;
+}
+
+MAKE(desc_handle, CUdevResourceDesc, make_desc(&made))
+MAKE(green, CUgreenCtx, make_green_context(&made))
 MAKE(stream, CUstream, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING))
 MAKE(event, CUevent, cuEventCreate(&made, CU_EVENT_DEFAULT))
 MAKE(module, CUmodule, cuModuleLoadData(&made, wk_ptx))
@@ -357,6 +380,7 @@ static bool make_exec(uint64_t *out)
     }
 
 #define AS(type) ((type)(uintptr_t)h)
+END(green, cuGreenCtxDestroy(AS(CUgreenCtx)))
 END(stream, cuStreamDestroy(AS(CUstream)))
 END(event, cuEventDestroy(AS(CUevent)))
 END(module, cuModuleUnload(AS(CUmodule)))
@@ -429,6 +453,8 @@ static const struct {
     {"CUgraphNode", make_node_of_graph, NULL, end_node},
     {"CUgraphExec", make_exec, NULL, end_exec},
     {"CUmemoryPool", make_pool_handle, NULL, end_pool},
+    {"CUgreenCtx", make_green, NULL, end_green},
+    {"CUdevResourceDesc", make_desc_handle, NULL, NULL},
     {"CUuserObject", make_object, NULL, end_object},
     {"CUlinkState", make_link, NULL, end_link},
     {"CUmemGenericAllocationHandle", make_physical_handle, NULL, end_physical},

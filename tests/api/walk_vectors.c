@@ -91,6 +91,8 @@ static const struct {
     {"cuFuncSetAttribute", "attrib", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
     {"cuKernelSetAttribute", "attrib", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES},
     {"cuLinkAdd", "type", CU_JIT_INPUT_PTX},
+    {"cuGreenCtxCreate", "flags", CU_GREEN_CTX_DEFAULT_STREAM},
+    {"cuGreenCtxStreamCreate", "flags", CU_STREAM_NON_BLOCKING},
 };
 
 /* A number that is plausible for a parameter of that name. */
@@ -204,6 +206,8 @@ static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned d
     /* Backwards: of a union's members the first one stays. */
     for (uint32_t i = s->n_fields; i-- > 0;)
         store(at + s->fields[i].offset, s->fields[i].size, valid(&s->fields[i], live, depth));
+    if (live && name_has(s->name, "CUdevResource")) /* what is in it is CUDA's to say */
+        wk_resource(at);
 }
 
 static uint64_t spoiled(const struct wk_param *p, const char *how)

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <string>
 #include <thread>
@@ -565,6 +566,57 @@ static void leave_busy(void)
     rc("busy_query", cudaStreamQuery(nullptr), cudaErrorNotReady);
 }
 
+template <typename F> static F *driver(const char *name)
+{
+    void *fn = nullptr;
+    cudaDriverEntryPointQueryResult found;
+
+    return cudaGetDriverEntryPointByVersion(name, &fn, 13000, cudaEnableDefault, &found) ? nullptr : (F *)fn;
+}
+#define DRIVER(name) driver<decltype(name)>(#name)
+
+// Green contexts come from the driver API: the runtime works in their streams, and while one is current.
+static void green()
+{
+    CUdevResource all, part;
+    CUdevResourceDesc desc;
+    CUgreenCtx g = nullptr, of = nullptr;
+    CUcontext c, primary;
+    CUstream s = nullptr;
+    cudaStream_t t = nullptr;
+    int *p = nullptr, *q = nullptr, v[4] = {1, 2, 3, 4};
+    unsigned n = 1;
+
+    rc("green_alloc", cudaMalloc(&p, sizeof(v)));
+    rc("green_up", cudaMemcpy(p, v, sizeof(v), cudaMemcpyHostToDevice));
+    yes("green_split", !DRIVER(cuDeviceGetDevResource)(0, &all, CU_DEV_RESOURCE_TYPE_SM) &&
+                           !DRIVER(cuDevSmResourceSplitByCount)(&part, &n, &all, nullptr,
+                                CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1));
+    yes("green_create", !DRIVER(cuDevResourceGenerateDesc)(&desc, &part, 1) &&
+                            !DRIVER(cuGreenCtxCreate)(&g, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    yes("green_stream", !DRIVER(cuGreenCtxStreamCreate)(&s, g, CU_STREAM_NON_BLOCKING, 0));
+    square<<<1, 4, 0, (cudaStream_t)s>>>(p, 4);
+    rc("green_launch", cudaGetLastError());
+    rc("green_sync", cudaStreamSynchronize((cudaStream_t)s));
+
+    yes("green_current", !DRIVER(cuCtxGetCurrent)(&primary) && !DRIVER(cuCtxFromGreenCtx)(&c, g) &&
+                             !DRIVER(cuCtxSetCurrent)(c));
+    rc("green_alloc_2", cudaMalloc(&q, sizeof(v)));
+    rc("green_stream_2", cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
+    yes("green_of_stream", !DRIVER(cuStreamGetGreenCtx)((CUstream)t, &of) && of == g);
+    rc("green_copy", cudaMemcpyAsync(q, p, sizeof(v), cudaMemcpyDeviceToDevice, t));
+    square<<<1, 4, 0, t>>>(q, 4);
+    rc("green_launch_2", cudaGetLastError());
+    rc("green_down", cudaMemcpyAsync(v, q, sizeof(v), cudaMemcpyDeviceToHost, t));
+    rc("green_sync_2", cudaStreamSynchronize(t));
+    yes("green_values", v[0] == 1 && v[1] == 16 && v[3] == 256);
+    rc("green_stream_end", cudaStreamDestroy(t));
+    yes("green_back", !DRIVER(cuCtxSetCurrent)(primary));
+    rc("green_free", cudaFree(q));
+    rc("green_free_2", cudaFree(p));
+    yes("green_end", !DRIVER(cuStreamDestroy)(s) && !DRIVER(cuGreenCtxDestroy)(g));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "--busy")) {
@@ -587,6 +639,7 @@ int main(int argc, char **argv)
         graphs();
         arguments();
         textures();
+        green();
         threads();
         rc("reset", cudaDeviceReset());
         vectors();

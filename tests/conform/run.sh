@@ -173,6 +173,51 @@ again() {
     fi
 }
 
+# What the software GPU lacks is forwarded to a provider that has it: the backend's test provider.
+provider() {
+    log=$out/provider
+    sock=$(mktemp -d "${TMPDIR:-/tmp}/conform.XXXXXX") || return
+    backend=$(find "$top_build/host" -type f -name vgpu-backend | head -n 1)
+    libcuda=$(find "$top_build/userspace" -name libcuda.so.1 | head -n 1)
+    TESTPROV_TWO=1 "$backend" --listen "$sock/s" --provider "$build/libtestprov.so" >"$log.backend" 2>&1 &
+    pid=$!
+    until [ -S "$sock/s" ] || ! kill -0 $pid 2>/dev/null; do
+        sleep 0.05
+    done
+    VGPU_SOCKET=$sock/s LD_LIBRARY_PATH=$(dirname "$libcuda") timeout 60 "$build/conform_provider" \
+        >"$log" 2>"$log.err"
+    status=$?
+    kill $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    rm -rf "$sock"
+    grep -E ' FAIL( |$)' "$log" | sed "s/^/FAIL: /"
+    tail -n 1 "$log"
+    [ $status -gt 1 ] && tail -n 3 "$log.err" "$log.backend"
+    add "$log" $status
+}
+
+# Green contexts where there are as many multiprocessors as on a GPU.
+many_sms() {
+    for way in direct socket; do
+        log=$out/many_sms.$way
+        if [ $way = direct ]; then
+            VGPU_SOFT_THREADS=24 LD_LIBRARY_PATH=$build/soft timeout 120 "$build/conform" 'green_*' >"$log" 2>"$log.err"
+        else
+            VGPU_SOFT_THREADS=24 timeout 120 "$vgpu" run --gpu soft "$build/conform" 'green_*' >"$log" 2>"$log.err"
+        fi
+        add "$log" $?
+        grep -E ' FAIL( |$)' "$log" | sed "s/^/FAIL: many_sms: $way: /"
+    done
+    if diff "$out/many_sms.direct" "$out/many_sms.socket" >"$out/many_sms.diff"; then
+        echo "many_sms: $(wc -l <"$out/many_sms.direct") lines, equal both ways"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: many_sms: provider alone (<) and through us (>) differ:"
+        cat "$out/many_sms.diff"
+        failed=$((failed + 1))
+    fi
+}
+
 # Each case that traps.md names is there.
 traps() {
     LD_LIBRARY_PATH=$build/soft "$build/conform" --list >"$out/cases" 2>/dev/null
@@ -243,6 +288,8 @@ case $ways in
     trace
     assert_line
     [ "$gpu" != soft ] || soft_log
+    [ "$gpu" != soft ] || provider
+    [ "$ways" != 'direct socket' ] || [ "$gpu" != soft ] || many_sms
     # Every system call may be interrupted, every call is traced.
     again disturbed env CONFORM_ALARM=1 VGPU_TRACE="$out/disturbed.trace"
     # All threads and the worker share one processor: a lost wake-up shows as a case that takes long.

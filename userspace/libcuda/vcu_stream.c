@@ -66,11 +66,13 @@ CUresult vcu_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hE
 /* The context of a stream: the handle table keeps it as the stream's data (vcu_handle.c). */
 static CUresult context_of(CUstream stream, uint64_t *context)
 {
-    CUresult res = vcu_check_context();
+    CUresult res;
 
+    stream = vcu_stream(stream);
+    /* A stream tells its context without one being current. */
+    res = (uintptr_t)stream <= 2 ? vcu_check_context() : vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
         return vcu_stream_error(stream);
     *context = (uintptr_t)stream <= 2
@@ -110,13 +112,11 @@ CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pG
 CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 {
     CUcontext ctx;
+    CUresult res = vcu_check_init();
 
-    if (phCtx == NULL) {
-        CUresult res = vcu_check_context();
-
-        return res == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : res;
-    }
-    return vcu_cuStreamGetCtx_v2(hStream, &ctx, phCtx);
+    if (res == CUDA_SUCCESS && phCtx == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    return res == CUDA_SUCCESS ? vcu_cuStreamGetCtx_v2(hStream, &ctx, phCtx) : res;
 }
 
 /* ---- attributes ---- */

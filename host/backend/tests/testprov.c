@@ -70,14 +70,17 @@ CUresult cuDriverGetVersion(int *v)
 
 CUresult cuDeviceGetCount(int *n)
 {
-    *n = 1;
+    *n = getenv("TESTPROV_TWO") ? 2 : 1;
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice *d, int ordinal)
 {
+    int n;
+
+    cuDeviceGetCount(&n);
     *d = ordinal;
-    return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return ordinal >= n ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice d)

@@ -162,6 +162,14 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx g, CUevent e)
 
 /* ---- multicast objects ---- */
 
+/* All else is 0 here. */
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
+{
+    (void)d;
+    *v = a == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMulticastGetGranularity(size_t *n, const CUmulticastObjectProp *prop,
                                    CUmulticastGranularity_flags option)
 {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What libcuda forwards to a provider that has what the software GPU lacks: multicast objects, with the
+ * backend's test provider (two devices of 16 multiprocessors). Lines as conform's: `provider.check result`.
+ */
+#include <cuda.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define M ((size_t)1 << 20)
+
+static unsigned passed, failed;
+
+static void rc(const char *check, CUresult got, CUresult want)
+{
+    const char *name = "?";
+
+    cuGetErrorName(got, &name);
+    got == want ? passed++ : failed++;
+    printf("provider.%s %s%s\n", check, name, got == want ? "" : " FAIL");
+}
+
+static void yes(const char *check, bool ok)
+{
+    ok ? passed++ : failed++;
+    printf("provider.%s %s\n", check, ok ? "yes" : "no FAIL want yes");
+}
+
+struct binder {
+    pthread_t thread;
+    CUmemGenericAllocationHandle object, memory; /* memory 0: maps the object */
+    CUdeviceptr at;
+    atomic_bool begun;
+    CUresult result;
+};
+
+static void *bind_or_map(void *arg)
+{
+    struct binder *b = arg;
+
+    b->begun = true;
+    b->result = b->memory ? cuMulticastBindMem(b->object, 0, b->memory, 0, 2 * M, 0)
+                          : cuMemMap(b->at, 2 * M, 0, b->object, 0);
+    return NULL;
+}
+
+static void start(struct binder *b)
+{
+    pthread_create(&b->thread, NULL, bind_or_map, b);
+    while (!b->begun)
+        sched_yield();
+}
+
+/* The worker and the provider refuse what comes too early: that both succeed says that they waited. */
+static void multicast(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmulticastObjectProp team = {.numDevices = 2, .size = 2 * M};
+    struct binder bind = {0}, map = {.at = 0x500000000000};
+    CUmemGenericAllocationHandle object = 0, memory = 0;
+    size_t granularity = 0;
+    int offered = 0, fd = -1;
+
+    rc("attribute", cuDeviceGetAttribute(&offered, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0), 0);
+    yes("offered", offered == 1);
+    rc("granularity", cuMulticastGetGranularity(&granularity, &team, CU_MULTICAST_GRANULARITY_MINIMUM),
+       0);
+    yes("granularity_is", granularity == 2 * M);
+    rc("granularity_option",
+       cuMulticastGetGranularity(&granularity, &team, (CUmulticastGranularity_flags)7),
+       CUDA_ERROR_INVALID_VALUE);
+    team.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    rc("exported", cuMulticastCreate(&object, &team), CUDA_ERROR_NOT_SUPPORTED);
+    team.handleTypes = 0;
+    team.flags = 1;
+    rc("flags", cuMulticastCreate(&object, &team), CUDA_ERROR_INVALID_VALUE);
+    team.flags = 0;
+    rc("create", cuMulticastCreate(&object, &team), 0);
+    rc("memory", cuMemCreate(&memory, 2 * M, &prop, 0), 0);
+    rc("export", cuMemExportToShareableHandle(&fd, object, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+       CUDA_ERROR_INVALID_VALUE);
+    bind.object = map.object = object;
+    bind.memory = memory;
+    start(&bind);
+    start(&map);
+    rc("add", cuMulticastAddDevice(object, 0), 0);
+    rc("add_again", cuMulticastAddDevice(object, 0), CUDA_ERROR_INVALID_VALUE);
+    rc("add_unknown", cuMulticastAddDevice(object, 9), CUDA_ERROR_INVALID_DEVICE);
+    rc("add_memory", cuMulticastAddDevice(memory, 1), CUDA_ERROR_INVALID_VALUE);
+    rc("add_2", cuMulticastAddDevice(object, 1), 0);
+    pthread_join(bind.thread, NULL);
+    pthread_join(map.thread, NULL);
+    rc("bind", bind.result, 0);
+    rc("map", map.result, 0);
+    rc("bind_flags", cuMulticastBindMem(object, 0, memory, 0, 2 * M, 1), CUDA_ERROR_INVALID_VALUE);
+    rc("bind_nothing", cuMulticastBindMem(object, 0, 0, 0, 2 * M, 0), CUDA_ERROR_INVALID_VALUE);
+    rc("bind_address", cuMulticastBindAddr(object, 0, map.at, 2 * M, 0), 0);
+    rc("unbind", cuMulticastUnbind(object, 0, 0, 2 * M), 0);
+    rc("unbind_unknown", cuMulticastUnbind(object, 9, 0, 2 * M), CUDA_ERROR_INVALID_DEVICE);
+    rc("unmap", cuMemUnmap(map.at, 2 * M), 0);
+    rc("release", cuMemRelease(object), 0);
+    rc("released", cuMulticastUnbind(object, 0, 0, 2 * M), CUDA_ERROR_INVALID_VALUE);
+    rc("release_memory", cuMemRelease(memory), 0);
+}
+
+/* Numbers are the provider's; what it keeps in a resource stays with the worker. */
+static void green(void)
+{
+    CUdevResource all, part[3], left;
+    CUdevResourceDesc desc;
+    CUgreenCtx g = NULL;
+    CUcontext c = NULL;
+    CUstream s = NULL;
+    unsigned n = 3;
+
+    rc("resource", cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), 0);
+    yes("resource_is", all.sm.smCount == 16 && all.sm.minSmPartitionSize == 2);
+    yes("resource_hides", !memmem(&all, sizeof(all), "\xa7\xa7\xa7\xa7", 4));
+    rc("split", cuDevSmResourceSplitByCount(part, &n, &all, &left, 0, 5), 0);
+    yes("split_is", n == 2 && part[1].sm.smCount == 6 && left.sm.smCount == 4);
+    rc("describe", cuDevResourceGenerateDesc(&desc, part, 2), 0);
+    rc("create_green", cuGreenCtxCreate(&g, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM), 0);
+    rc("green_resource", cuGreenCtxGetDevResource(g, &all, CU_DEV_RESOURCE_TYPE_SM), 0);
+    yes("green_resource_is", all.sm.smCount == 12);
+    rc("convert", cuCtxFromGreenCtx(&c, g), 0);
+    rc("push", cuCtxPushCurrent(c), 0);
+    rc("stream", cuStreamCreate(&s, CU_STREAM_NON_BLOCKING), 0);
+    rc("synchronize", cuStreamSynchronize(s), 0);
+    rc("stream_end", cuStreamDestroy(s), 0);
+    rc("pop", cuCtxPopCurrent(&c), 0);
+    rc("destroy", cuGreenCtxDestroy(g), 0);
+}
+
+int main(void)
+{
+    CUcontext c;
+
+    rc("init", cuInit(0), 0);
+    rc("retain", cuDevicePrimaryCtxRetain(&c, 0), 0);
+    rc("current", cuCtxSetCurrent(c), 0);
+    multicast();
+    green();
+    rc("end", cuDevicePrimaryCtxRelease(0), 0);
+    printf("provider: %u passed, %u failed, 0 skipped\n", passed, failed);
+    return failed != 0;
+}
