@@ -117,18 +117,23 @@ struct extsem_op {
     } params;
 };
 
-static bool ended(const struct sg_ctx *ctx)
+/* The context that ends under a stream: its own, or the green one; NULL: neither. */
+static struct sg_ctx *ended(const struct sg_stream *s)
 {
-    return !atomic_load(&ctx->alive) || ctx->abort;
+    if (!atomic_load(&s->ctx->alive) || s->ctx->abort)
+        return s->ctx;
+    return s->green && !atomic_load(&s->green->alive) ? s->green : NULL;
 }
 
 /* A context that ends waits for nobody, and nothing that stands behind the wait is run. */
-static int wait_for(struct vgp_extsem *sem, uint64_t value, struct sg_ctx *ctx)
+static int wait_for(struct vgp_extsem *sem, uint64_t value, const struct sg_stream *s)
 {
     int rc;
 
     while ((rc = vgp_extsem_wait(sem, value, SG_EXTSEM_SLICE)) == 0) {
-        if (ended(ctx)) {
+        struct sg_ctx *ctx = ended(s);
+
+        if (ctx) {
             atomic_store(&ctx->cut, true);
             return 0;
         }
@@ -143,7 +148,7 @@ static CUresult extsem_run(struct sg_op *op, struct sg_stream *s)
     for (unsigned i = 0; i < o->n; i++) {
         uint64_t value = o->wait ? o->params.wait[i].params.fence.value
                                  : o->params.signal[i].params.fence.value;
-        int rc = o->wait ? wait_for(o->sem[i], value, s->ctx)
+        int rc = o->wait ? wait_for(o->sem[i], value, s)
                          : vgp_extsem_signal(o->sem[i], value);
 
         if (rc < 0) {

@@ -194,7 +194,7 @@ CUresult sg_stream_stopped(const struct sg_stream *s)
 {
     CUresult r = (CUresult)atomic_load(&s->ctx->fault);
 
-    if (r == CUDA_SUCCESS && atomic_load(&s->ctx->cut))
+    if (r == CUDA_SUCCESS && sg_stream_cut(s))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return r == CUDA_SUCCESS && s->ctx->abort ? CUDA_ERROR_LAUNCH_FAILED : r;
 }

@@ -350,8 +350,8 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (!sg_obj_unregister(&g->obj))
         return CUDA_ERROR_INVALID_CONTEXT;
     abandon_captures(g->ctx);
+    atomic_store(&g->ctx->alive, false); /* first: waits for external semaphores are given up */
     sg_ctx_drain(g->ctx);
-    atomic_store(&g->ctx->alive, false);
     sg_obj_unregister(&g->ctx->obj);
     return r == CUDA_SUCCESS ? cuDevicePrimaryCtxRelease_v2(g->ctx->device) : r;
 }

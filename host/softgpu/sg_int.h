@@ -473,6 +473,8 @@ void sg_stream_retire(struct sg_stream *s);
 /* Resolves 0, 1, 2 and handles; the stream must belong to ctx, or to a green context that stands on it.
  * With a reference. 400: no such; 709: its green context was destroyed. */
 CUresult sg_stream_get(struct sg_ctx *ctx, CUstream h, struct sg_stream **out);
+/* Was a wait given up, on which everything behind it depends? */
+bool sg_stream_cut(const struct sg_stream *s);
 /* Any live stream, whatever its context; for calls that need no current one. */
 CUresult sg_stream_get_any(CUstream h, struct sg_stream **out);
 /* Issues op (owned from here on, also on failure). SYNC and inline: the operation's own result. */

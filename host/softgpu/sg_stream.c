@@ -172,6 +172,11 @@ static void complete(struct sg_stream *s, uint64_t seq)
     pthread_mutex_unlock(&s->lock);
 }
 
+bool sg_stream_cut(const struct sg_stream *s)
+{
+    return atomic_load(&s->ctx->cut) || (s->green && atomic_load(&s->green->cut));
+}
+
 /* Waits for its turn, runs op, completes and drops it. */
 static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
 {
@@ -182,7 +187,7 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
     for (unsigned i = 0; i < op->ndeps; i++)
         sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
     r = (CUresult)atomic_load(&s->ctx->fault);
-    if (r == CUDA_SUCCESS && atomic_load(&s->ctx->cut))
+    if (r == CUDA_SUCCESS && sg_stream_cut(s))
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS || op->run_always)
         r = op->run(op, s);

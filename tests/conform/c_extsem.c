@@ -363,6 +363,35 @@ CASE(extsem_context_ends, CF_CTX | CF_UB | CF_ALONE)
     NEED(cuCtxSetCurrent(old));
 }
 
+/* The same for a green context, whose base goes on. */
+CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
+{
+    CUdevResource all;
+    CUdevResourceDesc desc = NULL;
+    struct cf_sem never, behind;
+    CUcontext base = NULL, ctx = NULL;
+    CUgreenCtx green = NULL;
+    CUstream s = NULL;
+
+    NEED(cuCtxGetCurrent(&base));
+    NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    NEED(cuDevResourceGenerateDesc(&desc, &all, 1));
+    NEED(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    NEED(cuCtxFromGreenCtx(&ctx, green));
+    NEED(cuCtxSetCurrent(ctx));
+    NEED(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    cf_sem_event(&never);
+    cf_sem_event(&behind);
+    OK("wait", cf_sem_wait(&never, 0, s));
+    OK("signal", cf_sem_signal(&behind, 0, s));
+    NEED(cuCtxSetCurrent(base));
+    OK("destroy", cuGreenCtxDestroy(green));
+    cf_true("nothing_behind_it", !cf_sem_is_set(&behind));
+    OK("signal_base", cf_sem_signal(&behind, 0, NULL));
+    OK("sync", cuCtxSynchronize());
+    cf_true("signalled", cf_sem_is_set(&behind));
+}
+
 bool cf_sem_leave(const char *how)
 {
     struct cf_sem never, behind;

@@ -327,10 +327,12 @@ CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
         return res;
     vcu_cls_clear(g->context);
     vcu_capture_forget_context(g->context->handle);
+    vcu_semas_give_up(g->context->handle);
     vcu_green_forget(g->context);
     g->context->retained = 0;
     if (res == CUDA_SUCCESS) /* else it went with the primary context */
         res = vgp_call_vgpGreenCtxDestroy(hCtx);
+    vcu_semas_forget(g->context->handle);
     vgp_handle_drop((uintptr_t)hCtx); /* stays so when the encoder dropped it already */
     vgp_handle_drop(g->context->handle);
     vcu_greens--;
