@@ -189,6 +189,33 @@ check conform_rt_ptds suite rt_ptds "$build/conform/conform_rt_ptds"
 check conform_rt_sticky suite rt_sticky "$build/conform/conform_rt_dynamic" --sticky
 check conform_rt_busy suite rt_busy_dynamic "$build/conform/conform_rt_dynamic" --busy
 check conform_dlclose suite dlclose "$build/conform/conform_dl"
+# A stream that waits for a fence of the guest's kernel: vgem makes such.
+vgem() {
+    for module in $(sed -n "s,^kernel/drivers/gpu/drm/vgem/vgem.ko: *,,p" "$1/modules.dep" | tr ' ' '\n' | tac) \
+        kernel/drivers/gpu/drm/vgem/vgem.ko; do
+        name=$(basename "$module" .ko)
+        [ -d "/sys/module/$name" ] || tool insmod "$1/$module" || return 1
+    done
+    for _ in $(seq 100); do
+        [ -e /dev/dri/card0 ] && return 0
+        sleep 0.1
+    done
+    return 1
+}
+kernel=$build/../guest/root/lib/modules/$(uname -r)
+if said=$(vgem "$kernel" 2>&1); then
+    said=$("$build/conform/conform_fence" 2>&1)
+    case $? in
+    77)
+        skipped=$((skipped + 1))
+        echo "not run: boot fence: ${said#not run: }"
+        ;;
+    *) check fence test "$said" = "fence ok" ;;
+    esac
+else
+    skipped=$((skipped + 1))
+    echo "not run: boot fence: the guest's kernel has no vgem: $said"
+fi
 oops() {
     ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
 }
