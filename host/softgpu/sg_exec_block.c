@@ -249,29 +249,49 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
         a->insns[i].fn(w, &a->insns[i]);
 }
 
-/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
-static void warp_start(struct sg_warp *w, struct sg_cta *c, uint32_t fresh)
-{
-    const uint32_t n = c->nthreads - w->index * SG_LANES;
+/* A special register that begins each block with a value. */
+struct start {
+    uint32_t offset, value;
+};
 
-    for (uint32_t k = 0; fresh && k < 3; k++)
+static uint32_t add_start(struct start *s, uint32_t n, const struct sg_code *c, uint32_t r, uint32_t value)
+{
+    s[n] = (struct start){c->sreg_offset[r], value};
+    return n + (c->sreg_used[r / 32] >> (r & 31) & 1);
+}
+
+/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
+static void warps_start(struct sg_cta *c, uint32_t fresh)
+{
+    typedef uint32_t lanes __attribute__((vector_size(4 * SG_LANES), may_alias));
+    const struct sg_code *code = c->code;
+    const bool row = (fresh & 6) && code->ahead[SG_AHEAD_ROW].n;
+    struct start s[6];
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < 3; k++)
         if (fresh >> k & 1)
-            fill(w, c->code, (enum sg_sreg)(SG_SR_CTAID_X + k), c->ctaid[k]);
-    if ((fresh & 6) && c->code->ahead[SG_AHEAD_ROW].n)
-        warp_ahead(w, &c->code->ahead[SG_AHEAD_ROW]);
-    w->alive = n >= SG_LANES ? SG_FULL : (1u << n) - 1;
-    w->ngroups = 0;
-    w->cluster_in = 0;
-    w->cc = 0;
-    w->hold = w->spin = w->sync_force = false;
-    w->slices = 0;
-    w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
-    w->ip = c->code->insns;
-    sg_warp_set_mask(w, w->alive);
-    if (c->stack_words)
-        memset(w->sp, 0, sizeof(w->sp));
-    fill(w, c->code, SG_SR_FRAME, c->code->local_bytes);
-    fill(w, c->code, SG_SR_TOP, c->local_bytes);
+            n = add_start(s, n, code, SG_SR_CTAID_X + k, c->ctaid[k]);
+    n = add_start(s, n, code, SG_SR_FRAME, code->local_bytes);
+    n = add_start(s, n, code, SG_SR_TOP, c->local_bytes);
+    for (struct sg_warp *w = c->warps; w < c->warps_end; w++) {
+        for (uint32_t k = 0; k < n; k++)
+            *(lanes *)(void *)(w->base[0] + s[k].offset) = (lanes){0} + s[k].value;
+        if (row)
+            warp_ahead(w, &code->ahead[SG_AHEAD_ROW]);
+        w->mask = w->alive = w->threads;
+        w->wmask = SG_FULL; /* what is missing never was */
+        w->cc = 0;
+        w->ip = code->insns;
+        w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
+        w->slices = 0;
+        w->budget = SG_SLICE;
+        w->hold = w->spin = w->sync_force = false;
+        w->ngroups = 0;
+        w->cluster_in = 0;
+        if (c->stack_words)
+            memset(w->sp, 0, sizeof(w->sp));
+    }
 }
 
 /* What counts of a block and its warps, but for what is behind a count: the ranges and groups. */
@@ -327,6 +347,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
         struct sg_warp *w = &c->warps[i];
 
         w->index = i;
+        w->threads = c->nthreads - i * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
         w->cta = c;
         w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
         w->base[1] = code->pool;
@@ -367,9 +388,9 @@ static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
     for (; c->bars; c->bars &= c->bars - 1)
         c->bar[__builtin_ctz(c->bars)].active = false;
     c->cluster_arrived = 0;
+    c->cur = c->warps_end - 1; /* the first one is next */
     memset(c->shared, 0, c->shared_bytes);
-    for (uint32_t i = 0; i < c->nwarps; i++)
-        warp_start(&c->warps[i], c, fresh);
+    warps_start(c, fresh);
 }
 
 static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
@@ -442,6 +463,19 @@ static uint64_t take_blocks(struct sg_run *run, uint64_t *end)
     return first;
 }
 
+/* Begins the next block of this worker; false: there is none. */
+static bool next_block(struct sg_cta *c)
+{
+    struct sg_run *run = c->run;
+
+    if (++c->block == c->blocks_end)
+        c->block = take_blocks(run, &c->blocks_end);
+    if (c->block >= run->total || must_stop(run, c, false))
+        return false;
+    cta_start(c, run, c->block);
+    return true;
+}
+
 static void run_ctas(struct sg_run *run, uint32_t worker)
 {
     struct sg_fault fault;
@@ -455,19 +489,16 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
     }
     c = (struct sg_cta *)(void *)mem;
     cta_place(c, mem, &y, run, worker, &fault);
-    for (uint64_t index = 0, end = 0;; index++) {
+    c->next_block = next_block;
+    c->blocks_end = c->block + 1;
+    while (next_block(c)) {
         int r;
 
-        if (index == end)
-            index = take_blocks(run, &end);
-        if (index >= run->total || must_stop(run, c, false))
-            break;
-        cta_start(c, run, index);
         do {
             r = sg_cta_slice(c);
         } while (r == SG_YIELD && !must_stop(run, c, true));
         if (r == SG_FAULTED)
-            run_fault(run, &fault, index);
+            run_fault(run, &fault, c->block);
         if (r != SG_NEXT)
             break;
     }

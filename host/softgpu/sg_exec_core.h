@@ -131,6 +131,7 @@ struct sg_warp {
     uint32_t ngroups; /* groups put aside */
     struct sg_group groups[SG_LANES];
     uint32_t index;   /* in the CTA */
+    uint32_t threads; /* those that it has */
     uint32_t cluster_in; /* lanes that have come to barrier.cluster and not all others */
     uint32_t *stack;  /* of real calls: words of 4 bytes, interleaved by lane */
     uint32_t sp[SG_LANES]; /* words in use */
@@ -211,6 +212,9 @@ struct sg_cta {
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
     uint32_t parked;   /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (sg_jit_turn.c) */
+    /* Native code begins the next block of this thread by itself; NULL: all blocks are under way at once. */
+    bool (*next_block)(struct sg_cta *c);
+    uint64_t block, blocks_end; /* of the launch: this one, and behind the last that was taken */
     bool started; /* a block ran here in this launch: its special registers are there */
     struct sg_warp *warps, *warps_end;
     struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
@@ -241,6 +245,7 @@ void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
 bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
 void sg_warp_resched(struct sg_warp *w); /* SG_RESCHED: chooses again */
+bool sg_warp_blocked(struct sg_warp *w); /* SG_BLOCKED: can others of the warp run? */
 void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
 bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
 /*

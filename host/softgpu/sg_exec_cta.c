@@ -192,8 +192,9 @@ int sg_cta_slice(struct sg_cta *c)
     const uint64_t before = c->icount;
     int r;
 
-    for (uint32_t k = 0; k < c->nwarps; k = c->cur->index + 1) {
-        c->cur = &c->warps[k];
+    /* one after the other, behind the one that ran last: native code goes round, too */
+    for (uint32_t k = 0; k < c->nwarps; k++) {
+        c->cur = c->cur + 1 < c->warps_end ? c->cur + 1 : c->warps;
         if (!c->cur->alive || !can_run(c->cur))
             continue;
         r = sg_warp_run(c->cur);

@@ -150,10 +150,15 @@ static void test_faults(void)
     r = go(KERNEL("", "setp.ne.u32 %p1, %r1, 37;\n@%p1 bra E;\nL: bra L;\nE: bar.sync 0;"), 2, 64, &f);
     t_result("watchdog, threads waiting", r == SG_ERR_TIMEOUT && says_where(&f) && f.thread[0] == 37,
              "result %d %s", r, f.message);
+    r = go(KERNEL("", "L: bar.sync 0;\nbra L;"), 2, 128, &f);
+    t_result("watchdog, round a barrier", r == SG_ERR_TIMEOUT && says_where(&f), "result %d %s", r, f.message);
     t_watchdog = 2000000000;
     t_abort = 1;
     r = go(KERNEL("", "L: add.u32 %r9, %r9, 1;\nbra L;"), 2, 64, &f);
     t_result("abort", r == SG_ERR_FAILED && strstr(f.message, "t: the launch was aborted"),
+             "result %d %s", r, f.message);
+    r = go(KERNEL("", "L: bar.sync 0;\nadd.u32 %r9, %r9, 1;\nbra L;"), 2, 128, &f);
+    t_result("abort, round a barrier", r == SG_ERR_FAILED && strstr(f.message, "t: the launch was aborted"),
              "result %d %s", r, f.message);
     t_abort = 0;
     r = go(KERNEL(

@@ -140,6 +140,47 @@ static void test_warp(void)
           20000 + i / 32 % 2 * 100 + i % 32);
 }
 
+/* Warps that wait, leave and part at barriers; how they take turns must not show. */
+static void test_turns(void)
+{
+    CHECK("a loop round two barriers", KERNEL(".shared .align 4 .b32 s[256];\n",
+        "mov.u32 %r9, s;\nmov.u32 %r10, 0;\nmov.u32 %r11, 0;\n"
+        "L: bar.sync 0;\nmad.lo.u32 %r12, %r1, 4, %r9;\nadd.u32 %r13, %r1, %r10;\nst.shared.u32 [%r12], %r13;\n"
+        "bar.sync 0;\nadd.u32 %r14, %r1, 33;\nsetp.ge.u32 %p1, %r14, %r4;\n@%p1 sub.u32 %r14, %r14, %r4;\n"
+        "mad.lo.u32 %r12, %r14, 4, %r9;\nld.shared.u32 %r13, [%r12];\nadd.u32 %r11, %r11, %r13;\n"
+        "add.u32 %r10, %r10, 1;\nsetp.lt.u32 %p2, %r10, 700;\n@%p2 bra L;\nst.global.u32 [%rd1], %r11;"), 3, 128, 384,
+        700 * ((i + 33) % 128) + 699 * 350);
+    CHECK("warps leave while others wait", KERNEL(".shared .align 4 .b32 s[4];\n",
+          "mov.u32 %r9, s;\nshr.u32 %r10, %r1, 5;\nsetp.eq.u32 %p1, %r10, 1;\n@%p1 ret;\n"
+          "mad.lo.u32 %r11, %r10, 4, %r9;\nadd.u32 %r12, %r1, %r2;\nst.shared.u32 [%r11], %r12;\nbar.sync 0;\n"
+          "setp.eq.u32 %p2, %r10, 3;\n@%p2 ret;\nbar.sync 0;\nxor.b32 %r10, %r10, 2;\n"
+          "mad.lo.u32 %r11, %r10, 4, %r9;\nld.shared.u32 %r13, [%r11];\nst.global.u32 [%rd1], %r13;"), 9, 128, 1152,
+          i / 32 % 4 == 0 ? 95 + i / 128 : i / 32 % 4 == 2 ? 31 + i / 128 : 0);
+    CHECK("a part of a warp waits", KERNEL(".shared .align 4 .b32 s[2];\n",
+          "mov.u32 %r9, s;\nsetp.ge.u32 %p1, %r1, 40;\n@%p1 ret;\nsetp.eq.u32 %p2, %r1, 39;\n"
+          "@%p2 st.shared.u32 [%r9], 5;\nbar.sync 0;\nld.shared.u32 %r10, [%r9];\nbar.sync 0;\n"
+          "setp.eq.u32 %p2, %r1, 0;\n@%p2 st.shared.u32 [%r9], 7;\nbar.sync 0;\nld.shared.u32 %r11, [%r9];\n"
+          "mad.lo.u32 %r10, %r10, 10, %r11;\nst.global.u32 [%rd1], %r10;"), 3, 64, 192, i % 64 < 40 ? 57 : 0);
+    CHECK("48 threads", KERNEL(".shared .align 4 .b32 s[48];\n",
+          "mov.u32 %r9, s;\nmad.lo.u32 %r10, %r1, 4, %r9;\nst.shared.u32 [%r10], %r5;\nbar.sync 0;\n"
+          "sub.u32 %r11, 47, %r1;\nmad.lo.u32 %r10, %r11, 4, %r9;\nld.shared.u32 %r12, [%r10];\n"
+          "st.global.u32 [%rd1], %r12;"), 5, 48, 240, i / 48 * 48 + 47 - i % 48);
+    CHECK("lanes part and meet in a loop with a barrier", KERNEL(".shared .align 4 .b32 s[1];\n",
+          "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nL: and.b32 %r11, %r1, 7;\nmov.u32 %r12, 0;\n"
+          "setp.lt.u32 %p1, %r11, 3;\n@%p1 bra M;\nK: add.u32 %r10, %r10, 1;\nadd.u32 %r12, %r12, 1;\n"
+          "setp.lt.u32 %p1, %r12, %r11;\n@%p1 bra K;\nM: bar.sync 0;\nadd.u32 %r9, %r9, 1;\n"
+          "setp.lt.u32 %p1, %r9, 5;\n@%p1 bra L;\nst.global.u32 [%rd1], %r10;"), 2, 96, 192,
+          i % 96 % 8 < 3 ? 0 : 5 * (i % 96 % 8));
+    CHECK("all lanes store to one shared address", KERNEL(".shared .align 4 .b32 s[4];\n",
+          "mov.u32 %r9, s;\nshr.u32 %r10, %r1, 5;\nmad.lo.u32 %r11, %r10, 4, %r9;\n"
+          "st.shared.u32 [%r11], %r5;\nbar.sync 0;\nxor.b32 %r10, %r10, 1;\nmad.lo.u32 %r11, %r10, 4, %r9;\n"
+          "ld.shared.u32 %r12, [%r11];\nst.global.u32 [%rd1], %r12;"), 2, 128, 256,
+          i / 128 * 128 + (i / 32 % 4 ^ 1) * 32 + 31);
+    CHECK("the first lane stores alone", KERNEL("",
+          "setp.ne.u32 %p1, %r3, 0;\n@%p1 bra E;\nst.global.u32 [%rd1], %r5;\nst.global.u32 [%rd1+8], %r5;\nE:"),
+          2, 64, 128, i % 32 == 0 ? i : i % 32 == 2 ? i - 2 : 0);
+}
+
 static void test_blocks(void)
 {
     CHECK("bar.red", KERNEL("",
@@ -455,6 +496,7 @@ int main(int argc, char **argv)
     mem = tm_alloc(COUNT * 4);
     test_divergence();
     test_warp();
+    test_turns();
     test_blocks();
     test_calls();
     test_threads();

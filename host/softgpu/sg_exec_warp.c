@@ -180,6 +180,12 @@ void sg_warp_resched(struct sg_warp *w)
     sg_warp_pick(w);
 }
 
+bool sg_warp_blocked(struct sg_warp *w)
+{
+    w->mask = 0;
+    return w->ngroups && sg_warp_pick(w);
+}
+
 int sg_warp_run(struct sg_warp *w)
 {
     const struct sg_insn *in, *start;
@@ -204,8 +210,7 @@ int sg_warp_run(struct sg_warp *w)
         case SG_PARKED:
             return SG_BLOCKED;
         case SG_BLOCKED:
-            w->mask = 0;
-            if (!w->ngroups || !sg_warp_pick(w))
+            if (!sg_warp_blocked(w))
                 return SG_BLOCKED;
             break;
         case SG_RESCHED:

@@ -348,6 +348,7 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
 
 
 
+
 static void compile(struct jit *j)
 {
     struct sg_code *c = j->code;

@@ -164,7 +164,8 @@ u32 sg_jit_insn(struct jit *j, u32 i);
 #define JIT_RELEASE (UINT32_MAX - 2) /* called by the last warp that comes to barrier 0 */
 #define JIT_RESUME (UINT32_MAX - 3)  /* on with the warp at w->ip, whichever lanes run there */
 #define JIT_RESCHED (UINT32_MAX - 4) /* the same after choosing which: enum sg_step */
-#define JIT_COMMON 5
+#define JIT_BLOCKED (UINT32_MAX - 5) /* other lanes of the warp, or other warps */
+#define JIT_COMMON 6
 bool sg_jit_is_span(sg_fn fn); /* a mark in front of instructions that run as one */
 /* The jump at `at` goes to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
@@ -187,7 +188,7 @@ void sg_jit_branch(struct jit *j, u32 i);
 /* With everything in memory and counted: the barrier at i, which ends a block; the end of a thread. */
 void sg_jit_barrier(struct jit *j, u32 i);
 void sg_jit_exit(struct jit *j, u32 i);
-/* What JIT_TURN to JIT_RESCHED stand for; where they begin goes to at[UINT32_MAX - JIT_...]. */
+/* What JIT_TURN to JIT_BLOCKED stand for; where they begin goes to at[UINT32_MAX - JIT_...]. */
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON]);
 
 /* ---- liveness (sg_jit_live.c) ---- */

@@ -57,6 +57,8 @@ static void by_handler(struct jit *j, u32 i)
     sg_jit_call_handler(j, i, "");
     alu_imm(b, false, 7, RAX, SG_PARKED);
     sg_jit_jump_to(j, jcc(b, JE), JIT_TURN);
+    alu_imm(b, false, 7, RAX, SG_BLOCKED);
+    sg_jit_jump_to(j, jcc(b, JE), JIT_BLOCKED);
     alu_reg(b, false, 0x85, RAX, RAX);
     sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
 }
@@ -122,17 +124,45 @@ void sg_jit_exit(struct jit *j, u32 i)
     sg_jit_leave_at(j, i, SG_JUMP); /* an exit always says something */
 }
 
-/* The next warp of the block that can run; none: back to the run loop. */
-static void turn(struct jit *j, size_t *resume)
+/* Calls f, 0: what RAX has, with a register as its argument. */
+static void call(struct jit *j, u32 arg, u64 f)
 {
+    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     struct buf *b = B(j);
-    size_t loop, out, odd, waits, none, found, begin;
 
-    rex(b, true, RDI, G_WARP); /* lea rdi, [w + sizeof] */
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
+    alu_reg(b, true, 0x89, RDI, arg);
+    if (f)
+        mov_imm64(b, RAX, f);
+    put8(b, 0xff);
+    put8(b, 0xd0);
+}
+
+static void test_al(struct buf *b)
+{
+    put8(b, 0x84);
+    put8(b, 0xc0);
+}
+
+/* lea reg, [w + sizeof] */
+static void behind(struct buf *b, u32 reg)
+{
+    rex(b, true, reg, G_WARP);
     put8(b, 0x8d);
-    mem_operand(b, RDI, G_WARP, sizeof(struct sg_warp), 1);
-    loop = b->n;
-    alu_mem(b, true, 0x3b, RDI, G_CTA, CTA(warps_end));
+    mem_operand(b, reg, G_WARP, sizeof(struct sg_warp), 1);
+}
+
+/*
+ * From RDI to RDX: the next warp that can run, in RDI. Jumps to *leave where the run loop has to look.
+ * Returns what jumps with a warp found; behind this code there is none.
+ */
+static size_t scan(struct buf *b, size_t *leave)
+{
+    const size_t loop = b->n;
+    size_t out, odd, found, waits;
+
+    alu_reg(b, true, 0x39, RDI, RDX);
     out = jcc(b, JAE);
     alu_mem_imm8(b, false, 7, RDI, WARP(mask), 0);
     odd = jcc(b, JE);
@@ -144,12 +174,18 @@ static void turn(struct jit *j, size_t *resume)
     patch(b, odd, b->n);
     alu_mem_imm8(b, false, 7, RDI, WARP(ngroups), 0);
     patch(b, jcc(b, JE), waits);
+    *leave = jmp(b);
     patch(b, out, b->n);
-    mov_imm64(b, RAX, SG_PARKED);
-    sg_jit_jump_to(j, jmp(b), JIT_EXIT);
-    patch(b, found, b->n);
+    return found;
+}
+
+/* On with the warp in RDI (at *resume: the one that runs) at its w->ip. */
+static void go_on(struct jit *j, size_t *resume)
+{
+    struct buf *b = B(j);
+    size_t none, begin;
+
     alu_mem(b, true, 0x89, RDI, G_CTA, CTA(cur));
-    store_imm32(b, RDI, WARP(budget), SG_SLICE);
     store_imm8(b, RDI, WARP(spin), 0);
     begin = jmp(b);
     *resume = b->n;
@@ -177,6 +213,41 @@ static void turn(struct jit *j, size_t *resume)
     sg_jit_jump_to(j, jmp(b), JIT_EXIT);
 }
 
+/*
+ * The next warp of the block that can run, round to the one that ran; when all have ended, the first one of
+ * the next block. No warp gets a new time slice by this: one that loops comes to the run loop in the end.
+ */
+static void turn(struct jit *j, size_t *resume)
+{
+    struct buf *b = B(j);
+    size_t leave[4], found[3], some;
+
+    behind(b, RDI);
+    alu_mem(b, true, 0x8b, RDX, G_CTA, CTA(warps_end));
+    found[0] = scan(b, &leave[0]);
+    alu_mem(b, true, 0x8b, RAX, G_CTA, CTA(next_block));
+    alu_reg(b, true, 0x85, RAX, RAX);
+    leave[1] = jcc(b, JE);
+    alu_mem_imm8(b, false, 7, G_CTA, CTA(alive), 0);
+    some = jcc(b, JNE);
+    call(j, G_CTA, 0);
+    test_al(b);
+    leave[2] = jcc(b, JE);
+    alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
+    found[1] = jmp(b);
+    patch(b, some, b->n);
+    alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
+    behind(b, RDX);
+    found[2] = scan(b, &leave[3]);
+    for (u32 k = 0; k < 4; k++)
+        patch(b, leave[k], b->n);
+    mov_imm64(b, RAX, SG_PARKED);
+    sg_jit_jump_to(j, jmp(b), JIT_EXIT);
+    for (u32 k = 0; k < 3; k++)
+        patch(b, found[k], b->n);
+    go_on(j, resume);
+}
+
 /* Each warp that waits goes on. */
 static void release(struct jit *j)
 {
@@ -202,16 +273,18 @@ static void release(struct jit *j)
 
 static void resched(struct jit *j)
 {
-    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
+    call(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
+}
+
+static void blocked(struct jit *j)
+{
     struct buf *b = B(j);
 
-    for (size_t k = 0; k < sizeof(vzeroupper); k++)
-        put8(b, vzeroupper[k]);
-    alu_reg(b, true, 0x89, RDI, G_WARP);
-    mov_imm64(b, RAX, (u64)(uintptr_t)sg_warp_resched);
-    put8(b, 0xff); /* call rax */
-    put8(b, 0xd0);
-    sg_jit_jump_to(j, jmp(b), JIT_RESUME);
+    call(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
+    test_al(b);
+    sg_jit_jump_to(j, jcc(b, JNE), JIT_RESUME);
+    sg_jit_jump_to(j, jmp(b), JIT_TURN);
 }
 
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON])
@@ -222,6 +295,8 @@ void sg_jit_common(struct jit *j, size_t at[JIT_COMMON])
     release(j);
     at[UINT32_MAX - JIT_RESCHED] = B(j)->n;
     resched(j);
+    at[UINT32_MAX - JIT_BLOCKED] = B(j)->n;
+    blocked(j);
 }
 
 #endif
