@@ -11,6 +11,7 @@ struct node {
     CUdeviceptr dptr;
     size_t bytes;
     CUgraph child, bodies[8];
+    CUDA_HOST_NODE_PARAMS host;
 };
 struct graph {
     struct node *node[NODES_MAX];
@@ -150,16 +151,25 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps,
 CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
                             const CUDA_HOST_NODE_PARAMS *p)
 {
+    struct node *made;
+    CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_HOST, &made);
+
     (void)deps;
     (void)n;
-    (void)p;
-    return add(out, g, CU_GRAPH_NODE_TYPE_HOST, NULL);
+    if (r == CUDA_SUCCESS)
+        made->host = *p;
+    return r;
+}
+
+CUresult cuGraphHostNodeGetParams(CUgraphNode n, CUDA_HOST_NODE_PARAMS *p)
+{
+    *p = ((struct node *)n)->host;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
 {
-    (void)n;
-    (void)p;
+    ((struct node *)n)->host = *p;
     return CUDA_SUCCESS;
 }
 

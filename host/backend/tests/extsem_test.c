@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* External semaphores in real workers: the guest is asked, nothing goes on before it has answered, and
+ * what no libcuda sends; as in process_test.c. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "vgp_calls.h"
+
+static void begin(struct broker *b, struct guest *g)
+{
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(broker_start(b, NULL), 0);
+    assert_int_equal(guest_connect(g, b->sock, "one"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+/* A call; its first 64-bit result. */
+static int call(struct guest *g, uint16_t number, const void *args, uint32_t size, uint64_t *out)
+{
+    const void *p = NULL;
+    uint32_t n = 0;
+    int r = guest_call(g, number, args, size, &p, &n);
+
+    if (r == 0 && out) {
+        assert_true(n >= 8);
+        memcpy(out, p, 8);
+    }
+    return r;
+}
+
+static int op(struct guest *g, uint32_t what, uint32_t capture, uint64_t cookie)
+{
+    struct vgp_args_vgpExtSemOp a = {.what = what, .capture = capture, .cookie = cookie};
+
+    return call(g, VGP_vgpExtSemOp, &a, sizeof(a), NULL);
+}
+
+static uint64_t new_graph(struct guest *g)
+{
+    struct vgp_args_vgpGraphCreate a = {0};
+    uint64_t handle = 0;
+
+    assert_int_equal(call(g, VGP_vgpGraphCreate, &a, sizeof(a), &handle), 0);
+    return handle;
+}
+
+static int info(struct guest *g, uint64_t node, uint32_t what, uint64_t *cookie)
+{
+    struct vgp_args_vgpGraphExtSemNodeGet a = {.node = node, .what = what};
+
+    return call(g, VGP_vgpGraphExtSemNodeGet, &a, sizeof(a), cookie);
+}
+
+static void test_asked(void **state)
+{
+    struct vgp_args_vgpHostFuncFinished f = {.slot = 511, .sequence = 77};
+    uint64_t cookie = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    /* The end of what nobody has asked for is the end of nothing. */
+    guest_submit(&g, VGP_vgpHostFuncFinished, VGP_NO_REPLY, &f, sizeof(f), NULL, 0);
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 41), 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 41);
+    assert_int_equal(op(&g, VGP_EXTSEM_SIGNAL, 0, 42), 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 42);
+    /* Not a stream that captures. */
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 1, 43), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    guest_close(&g); /* with the wait outstanding */
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* A guest may ask for more than a worker keeps. */
+static void test_many(void **state)
+{
+    struct broker b;
+    struct guest g;
+    int r = 0, n = 0;
+
+    (void)state;
+    begin(&b, &g);
+    while (n < 3000 && r == 0) {
+        r = op(&g, VGP_EXTSEM_WAIT, 0, (uint64_t)n + 1);
+        n += r == 0;
+    }
+    assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(n >= 256);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static void test_nodes(void **state)
+{
+    struct vgp_args_vgpGraphExtSemNode a = {.what = VGP_EXTSEM_WAIT, .cookie = 7};
+    struct vgp_args_vgpGraphHostNode h = {.op = VGP_NODE_SET, .cookie = 8};
+    struct vgp_args_vgpGraphHostNodeGet hg = {0};
+    struct vgp_args_vgpGraphNodeInfo i = {0};
+    const struct vgp_ret_vgpGraphNodeInfo *ret = NULL;
+    uint64_t node = 0, plain = 0, cookie = 0;
+    uint32_t size = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    a.graph = new_graph(&g);
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), &node), 0);
+    i.node = hg.node = node;
+    assert_int_equal(guest_call(&g, VGP_vgpGraphNodeInfo, &i, sizeof(i), (const void **)&ret, &size),
+                     0);
+    assert_true(size >= sizeof(*ret));
+    assert_int_equal(ret->type, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
+    assert_int_equal(info(&g, node, VGP_EXTSEM_WAIT, &cookie), 0);
+    assert_int_equal(cookie, 7);
+    assert_int_equal(info(&g, node, VGP_EXTSEM_SIGNAL, &cookie), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(info(&g, node, 99, &cookie), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(info(&g, node + 1, VGP_EXTSEM_WAIT, &cookie), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(call(&g, VGP_vgpGraphHostNodeGet, &hg, sizeof(hg), NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    h.target = node; /* it does not become a plain one */
+    assert_int_equal(call(&g, VGP_vgpGraphHostNode, &h, sizeof(h), NULL), CUDA_ERROR_INVALID_VALUE);
+    h = (struct vgp_args_vgpGraphHostNode){.graph = a.graph, .cookie = 9};
+    assert_int_equal(call(&g, VGP_vgpGraphHostNode, &h, sizeof(h), &plain), 0);
+    a = (struct vgp_args_vgpGraphExtSemNode){
+        .op = VGP_NODE_SET, .target = plain, .what = VGP_EXTSEM_WAIT, .cookie = 10};
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    a.target = node; /* nor a signal */
+    a.what = VGP_EXTSEM_SIGNAL;
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    a.what = VGP_EXTSEM_WAIT;
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL), 0);
+    assert_int_equal(info(&g, node, VGP_EXTSEM_WAIT, &cookie), 0);
+    assert_int_equal(cookie, 10);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* Calls that no libcuda sends end their client, and no other. */
+static void test_malformed(void **state)
+{
+    struct broker b;
+    struct guest g, bad;
+
+    (void)state;
+    begin(&b, &g);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct vgp_args_vgpExtSemOp o = {.what = i == 0 ? VGP_EXTSEM_NONE : 3, .cookie = 1};
+        struct vgp_args_vgpGraphExtSemNode n = {.what = VGP_EXTSEM_WAIT, .cookie = 1};
+
+        assert_int_equal(guest_connect(&bad, b.sock, "bad"), 0);
+        assert_int_equal(guest_context(&bad), 0);
+        n.graph = new_graph(&bad);
+        if (i == 2)
+            n.what = 77;
+        if (i == 3)
+            n.op = VGP_NODE_CAPTURE;
+        if (i == 4)
+            n.op = 9;
+        if (i < 2)
+            guest_submit(&bad, VGP_vgpExtSemOp, 0, &o, sizeof(o), NULL, 0);
+        else
+            guest_submit(&bad, VGP_vgpGraphExtSemNode, 0, &n, sizeof(n), NULL, 0);
+        assert_true(guest_wait_dead(&bad, 5000));
+        guest_close(&bad);
+        new_graph(&g);
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_malformed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
