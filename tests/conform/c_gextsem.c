@@ -233,7 +233,7 @@ CASE(gextsem_capture, CF_CTX | CF_UB)
 {
     CUDA_EXT_SEM_WAIT_NODE_PARAMS w = {0};
     CUgraphNode nodes[4] = {0}, child = NULL;
-    CUgraph outer = NULL, inner = NULL;
+    CUgraph outer = NULL, inner = NULL, other = NULL;
     CUstream s = new_stream();
     CUgraphExec x = NULL;
     struct line l = {0};
@@ -269,6 +269,12 @@ CASE(gextsem_capture, CF_CTX | CF_UB)
     l.wait.params.fence.value = 2;
     OK("child_set", cuGraphExternalSemaphoresWaitNodeSetParams(nodes[0], &l.wait_node));
     OK("instantiate_child", cuGraphInstantiate(&x, outer, 0));
+    NEED(cuGraphCreate(&other, 0));
+    NEED(cuGraphAddExternalSemaphoresSignalNode(nodes, other, NULL, 0, &l.signal_node));
+    NEED(cuGraphAddExternalSemaphoresSignalNode(nodes, other, nodes, 1, &l.signal_node));
+    RC("child_other", cuGraphExecChildGraphNodeSetParams(x, child, other),
+       CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphDestroy(other));
     NEED(cuGraphLaunch(x, s));
     RC("child_waits", cuStreamQuery(s), CUDA_ERROR_NOT_READY);
     cf_sem_set(&l.in, 2);

@@ -7,6 +7,7 @@
 #include "gnode.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NEST_MAX 64 /* child graphs within child graphs */
 
@@ -193,4 +194,16 @@ CUgraphNode vgb_extsem_changed(CUgraphExec exec, CUgraph g)
     }
     types_free(&t);
     return found;
+}
+
+bool vgb_extsem_alike(CUgraph a, CUgraph b)
+{
+    struct types s = {0}, t = {0};
+    bool same = true;
+
+    if (can_collect() && collect(a, &s, 0) && collect(b, &t, 0))
+        same = s.n != t.n || s.n == 0 || !memcmp(s.what, t.what, s.n);
+    types_free(&s);
+    types_free(&t);
+    return same;
 }

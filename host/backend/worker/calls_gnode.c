@@ -410,6 +410,7 @@ static CUresult child_node(struct vgb_call *c, struct vgb_where *w, struct vgb_g
                            uint64_t *handle)
 {
     CUgraphNode node = NULL;
+    CUgraph was = NULL;
     CUresult r;
 
     bool joined = has_joined(child);
@@ -429,6 +430,10 @@ static CUresult child_node(struct vgb_call *c, struct vgb_where *w, struct vgb_g
     case VGP_NODE_EXEC:
         if (!vgb_provider.cuGraphExecChildGraphNodeSetParams)
             return vgb_missing(c, "cuGraphExecChildGraphNodeSetParams");
+        if (vgb_provider.cuGraphChildGraphNodeGetGraph &&
+            vgb_provider.cuGraphChildGraphNodeGetGraph(w->target->object, &was) == CUDA_SUCCESS &&
+            !vgb_extsem_alike(was, child->object))
+            return CUDA_ERROR_INVALID_VALUE; /* nodes of other types */
         return vgb_provider.cuGraphExecChildGraphNodeSetParams(w->exec, w->target->object,
                                                                child->object);
     default:

@@ -118,6 +118,8 @@ CUresult vgb_exec_set_func(CUgraphExec exec, CUgraphNode node, struct vgb_host_f
 
 /* An executable graph was made of g, or updated to be like it. False: no memory. */
 bool vgb_extsem_made(CUgraphExec exec, CUgraph g);
+/* Could one graph take the other's place in an executable graph? Not when such a node is of another type. */
+bool vgb_extsem_alike(CUgraph a, CUgraph b);
 /* The node of g that is of another type than the one in its place; NULL: there is none. */
 CUgraphNode vgb_extsem_changed(CUgraphExec exec, CUgraph g);
 
