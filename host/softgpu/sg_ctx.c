@@ -212,6 +212,7 @@ static void ctx_free(struct sg_obj *obj)
         sg_stream_retire(ctx->legacy);
         sg_obj_put(&ctx->legacy->obj);
     }
+    sg_ctx_ungate(ctx);
     pthread_mutex_destroy(&ctx->issue);
     sg_coredump_forget(ctx);
     free(ctx);
@@ -289,6 +290,7 @@ void sg_ctx_teardown(struct sg_ctx *ctx)
     atomic_store(&ctx->alive, false);
     pthread_mutex_unlock(&ctx->issue);
     sg_ctx_drain(ctx);
+    sg_ctx_ungate(ctx);
     atomic_store(&ctx->cut, false);
     sg_ctx_retire_streams(ctx);
     sg_unregister_owned(ctx);

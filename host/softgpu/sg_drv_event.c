@@ -583,12 +583,17 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     return r;
 }
 
-/* Reaches the streams that there are, and through the legacy stream the blocking ones to come. */
+/*
+ * Reaches the streams that there are and those to come; with an event that another process has recorded,
+ * of these only the blocking ones.
+ */
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
     SG_AUTO struct sg_ctx *c = NULL;
+    SG_AUTO struct sg_stream *from = NULL;
     struct sg_stream **all = NULL;
     size_t n = 0, cap = 1;
+    uint64_t seq;
     CUresult r = ctx_get(hCtx, &c);
 
     if (r != CUDA_SUCCESS)
@@ -596,6 +601,9 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
     SG_EVENT(e, hEvent);
     if (e->front->capture)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (!recorded_elsewhere(e, &seq) && event_state(e, &from, &seq) &&
+        atomic_load(&from->completed) < seq && !sg_ctx_gate(c, from, seq))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&c->base->issue);
     for (struct sg_stream *s = c->base->streams; s; s = s->next)
         cap++;

@@ -352,6 +352,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
     abandon_captures(g->ctx);
     atomic_store(&g->ctx->alive, false); /* first: waits for external semaphores are given up */
     sg_ctx_drain(g->ctx);
+    sg_ctx_ungate(g->ctx);
     sg_obj_unregister(&g->ctx->obj);
     return r == CUDA_SUCCESS ? cuDevicePrimaryCtxRelease_v2(g->ctx->device) : r;
 }

@@ -323,6 +323,7 @@ struct sg_ctx {
     pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
     struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
     struct sg_stream *legacy;   /* lives as long as the context object; a green one's is in base's list */
+    struct sg_deps *gates; /* what streams to come wait for (cuCtxWaitEvent); guarded by base's issue */
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
@@ -443,6 +444,7 @@ struct sg_stream {
     struct sg_ctx *ctx; /* a reference, except for the legacy stream; never a green context */
     struct sg_ctx *green; /* that it belongs to, or NULL; a reference, except for its default stream */
     struct sg_stream *next, **pprev; /* ctx->streams */
+    struct sg_deps *first; /* that the first operation waits for; guarded by ctx->issue; NULL: nothing */
     unsigned flags;     /* CU_STREAM_NON_BLOCKING */
     int priority;
     unsigned long long id;
@@ -481,6 +483,9 @@ CUresult sg_stream_get_any(CUstream h, struct sg_stream **out);
 CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode);
 void sg_op_end(struct sg_op *op); /* drops op without (or after) running it */
 bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq);
+/* Streams that ctx, which may be a green context, gets from now on begin after that. False: no memory. */
+bool sg_ctx_gate(struct sg_ctx *ctx, struct sg_stream *s, uint64_t seq);
+void sg_ctx_ungate(struct sg_ctx *ctx);
 bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
 void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */

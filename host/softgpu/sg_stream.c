@@ -26,6 +26,71 @@
 
 static _Atomic unsigned long long next_stream_id = 1;
 
+/* ---- what streams to come wait for ---- */
+
+struct sg_deps {
+    unsigned n;
+    struct sg_dep dep[]; /* each a reference */
+};
+
+static void deps_free(struct sg_deps *d)
+{
+    for (unsigned i = 0; d && i < d->n; i++)
+        sg_obj_put(&d->dep[i].stream->obj);
+    free(d);
+}
+
+/* Those of a and b (each may be NULL) that are not complete yet, with room for one more; NULL: no memory. */
+static struct sg_deps *deps_pending(const struct sg_deps *a, const struct sg_deps *b)
+{
+    const struct sg_deps *from[2] = {a, b};
+    struct sg_deps *d = malloc(sizeof(*d) + ((a ? a->n : 0) + (b ? b->n : 0) + 1) * sizeof(d->dep[0]));
+
+    if (!d)
+        return NULL;
+    d->n = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        for (unsigned i = 0; from[k] && i < from[k]->n; i++) {
+            const struct sg_dep *dep = &from[k]->dep[i];
+
+            if (atomic_load(&dep->stream->completed) >= dep->seq)
+                continue;
+            sg_obj_get(&dep->stream->obj);
+            d->dep[d->n++] = *dep;
+        }
+    }
+    return d;
+}
+
+bool sg_ctx_gate(struct sg_ctx *ctx, struct sg_stream *s, uint64_t seq)
+{
+    struct sg_deps *old, *d;
+
+    pthread_mutex_lock(&ctx->base->issue);
+    old = ctx->gates;
+    d = deps_pending(old, NULL);
+    if (d) {
+        sg_obj_get(&s->obj);
+        d->dep[d->n++] = (struct sg_dep){s, seq};
+        ctx->gates = d;
+    }
+    pthread_mutex_unlock(&ctx->base->issue);
+    if (d)
+        deps_free(old);
+    return d != NULL;
+}
+
+void sg_ctx_ungate(struct sg_ctx *ctx)
+{
+    struct sg_deps *d;
+
+    pthread_mutex_lock(&ctx->base->issue);
+    d = ctx->gates;
+    ctx->gates = NULL;
+    pthread_mutex_unlock(&ctx->base->issue);
+    deps_free(d);
+}
+
 static void stream_free(struct sg_obj *obj)
 {
     struct sg_stream *s = (struct sg_stream *)obj;
@@ -37,6 +102,7 @@ static void stream_free(struct sg_obj *obj)
         sg_obj_put(&s->ctx->obj);
     if (s->green && !s->legacy)
         sg_obj_put(&s->green->obj);
+    deps_free(s->first);
     sg_front_clear(s->front);
     free(s->front);
     free(s);
@@ -73,12 +139,21 @@ CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct
             sg_obj_get(&green->obj);
         sg_obj_get(&s->obj); /* the list's reference */
         pthread_mutex_lock(&ctx->issue);
+        if (ctx->gates || self->gates) /* a primary context's are those of its green contexts too */
+            s->first = deps_pending(ctx->gates, green ? green->gates : NULL);
+        bool lost = (ctx->gates || self->gates) && !s->first;
+
         s->next = ctx->streams;
         s->pprev = &ctx->streams;
         if (s->next)
             s->next->pprev = &s->next;
         ctx->streams = s;
         pthread_mutex_unlock(&ctx->issue);
+        if (lost) {
+            sg_stream_retire(s);
+            sg_obj_put(&s->obj);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     *out = s;
     return CUDA_SUCCESS;
@@ -266,6 +341,13 @@ static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
 {
     struct sg_ctx *ctx = s->ctx;
     struct sg_stream *standard = (s->green ? s->green : ctx)->legacy;
+
+    for (unsigned i = 0; s->first && i < s->first->n; i++) {
+        if (!sg_op_add_dep(op, s->first->dep[i].stream, s->first->dep[i].seq))
+            return false;
+    }
+    deps_free(s->first);
+    s->first = NULL;
 
     if (!s->legacy) {
         if (s->flags & CU_STREAM_NON_BLOCKING)

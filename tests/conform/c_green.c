@@ -323,7 +323,7 @@ CASE(green_event, CF_CTX)
 {
     CUgreenCtx g = green_new(NULL), h = green_new(NULL);
     CUcontext primary = NULL, c = converted(g);
-    CUstream s = NULL, other = NULL;
+    CUstream s = NULL, other = NULL, late = NULL;
     struct cf_gate *gate;
     CUdeviceptr p = 0;
     CUevent e = NULL, f = NULL;
@@ -347,6 +347,9 @@ CASE(green_event, CF_CTX)
     OK("wait", cuGreenCtxWaitEvent(h, e));
     OK("behind", cf_fill(p, 1024, 7, other));
     RC("waits", cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+    OK("new_stream", cuGreenCtxStreamCreate(&late, h, CU_STREAM_NON_BLOCKING, 0));
+    OK("new_behind", cf_fill(p, 16, 7, late));
+    RC("new_waits", cuStreamQuery(late), CUDA_ERROR_NOT_READY);
     cf_gate_open(gate);
     OK("synchronize", cuCtxSynchronize());
     OK("done", cuEventQuery(e));
@@ -357,6 +360,7 @@ CASE(green_event, CF_CTX)
     OK("ready", cuEventSynchronize(e));
     NEED(cuStreamDestroy(s));
     NEED(cuStreamDestroy(other));
+    NEED(cuStreamDestroy(late));
     NEED(cuGreenCtxDestroy(g));
     NEED(cuGreenCtxDestroy(h));
     NEED(cuEventDestroy(e));
