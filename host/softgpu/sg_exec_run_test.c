@@ -36,6 +36,41 @@ static uint32_t collatz(uint32_t n)
     return k;
 }
 
+/* What is computed once for a launch, once for a row of blocks, and in each block; lanes differ, too. */
+static void test_rows(void)
+{
+    const uint32_t grid[3] = {5, 3, 2}, block[3] = {48, 1, 1};
+    struct { void *p; } prm = {mem};
+    struct sg_fault f = {0};
+    struct tk t;
+    uint32_t i = 0;
+    int r = -1;
+
+    memset(mem, 0, COUNT * 4);
+    if (tk_open(&t, KERNEL("",
+            "mov.u32 %r9, %ctaid.y;\nmov.u32 %r10, %ctaid.z;\nmov.u32 %r11, %nctaid.x;\nmov.u32 %r12, %nctaid.y;\n"
+            "mad.lo.u32 %r13, %r10, %r12, %r9;\nmad.lo.u32 %r14, %r13, %r1, %r9;\nmul.lo.u32 %r15, %r13, %r11;\n"
+            "add.u32 %r16, %r15, %r2;\nmad.lo.u32 %r17, %r16, %r4, %r1;\nmul.wide.u32 %rd3, %r17, 4;\n"
+            "add.u64 %rd3, %rd0, %rd3;\nmad.lo.u32 %r18, %r14, 100, %r2;\nst.global.u32 [%rd3], %r18;"), "t")) {
+        r = tk_run3(&t, grid, block, 0, &prm, &f);
+        tk_close(&t);
+    }
+    for (; i < 30 * 48; i++) {
+        const uint32_t row = i / 48 / 5;
+
+        if (mem[i] != (row * (i % 48) + row % 3) * 100 + i / 48 % 5)
+            break;
+    }
+    t_result("rows of blocks", !r && i == 30 * 48, "result %d %s; word %u is %u", r, f.message, i, mem[i]);
+}
+
+static uint32_t several(uint32_t block, uint32_t thread)
+{
+    const uint32_t first = block & 1 ? block + 100 : 3 * block, second = block & 1 ? first + 7 : first;
+
+    return thread < 10 ? first : second * 1000 + first;
+}
+
 static void test_divergence(void)
 {
     CHECK("nested if", KERNEL("",
@@ -49,6 +84,15 @@ static void test_divergence(void)
           "mad.lo.u32 %r10, %r10, 3, 1;\nbra N;\nH: shr.u32 %r10, %r10, 1;\n"
           "N: add.u32 %r9, %r9, 1;\nbra L;\nE: st.global.u32 [%rd1], %r9;"), 4, 128, 512,
           collatz(i));
+    CHECK("a value of the block, set in several places", KERNEL("",
+          "and.b32 %r10, %r2, 1;\nsetp.eq.u32 %p1, %r10, 0;\n@%p1 bra A;\nadd.u32 %r11, %r2, 100;\nbra B;\n"
+          "A: mul.lo.u32 %r11, %r2, 3;\nB: mov.u32 %r12, %r11;\n@%p1 bra C;\nadd.u32 %r11, %r12, 7;\n"
+          "C: setp.lt.u32 %p2, %r1, 10;\n@%p2 bra D;\nmad.lo.u32 %r13, %r11, 1000, %r12;\n"
+          "st.global.u32 [%rd1], %r13;\nbra E;\nD: st.global.u32 [%rd1], %r12;\nE:"), 9, 61, 9 * 61,
+          several(i / 61, i % 61));
+    CHECK("a value of the block that is not set on every way", KERNEL("",
+          "mov.u32 %r11, 5;\nsetp.gt.u32 %p1, %r1, 40;\n@%p1 bra A;\nadd.u32 %r11, %r2, 100;\n"
+          "A: st.global.u32 [%rd1], %r11;"), 5, 64, 320, i % 64 > 40 ? 5 : i / 64 + 100);
     CHECK("early exit before a barrier", KERNEL(".shared .align 4 .b32 s[128];\n",
           "setp.gt.u32 %p1, %r1, 99;\n@%p1 exit;\nmov.u32 %r9, s;\nshl.b32 %r10, %r1, 2;\n"
           "add.u32 %r11, %r9, %r10;\nst.shared.u32 [%r11], %r1;\nbar.sync 0;\n"
@@ -495,6 +539,7 @@ int main(int argc, char **argv)
         setenv("VGPU_SOFT_JIT", "0", 1);
     mem = tm_alloc(COUNT * 4);
     test_divergence();
+    test_rows();
     test_warp();
     test_turns();
     test_blocks();

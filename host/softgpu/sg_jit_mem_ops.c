@@ -165,6 +165,21 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
     return jcc(b, JAE);
 }
 
+#define AHEAD 4096 /* bytes: what the next warps load is on its way then */
+
+/* Where one warp loads a row, others go on behind it: what they will want comes to the cache. */
+static void prefetch(struct jit *j, u32 n, s32 disp)
+{
+    struct buf *b = B(j);
+
+    for (u32 k = 0; k < 2 * n; k++) {
+        rex(b, false, 0, RAX);
+        put8(b, 0x0f); /* prefetcht0 [rax + disp] */
+        put8(b, 0x18);
+        mem_operand(b, 1, RAX, disp + AHEAD + (s32)(64 * k), 1);
+    }
+}
+
 /* Loads from [RAX + disp] on, n words for each lane. */
 static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
 {
@@ -448,6 +463,8 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         else
             check_flat(j, s, &k, ad[0]);
         row_load(j, d, n, (s32)in->imm);
+        if (n == 1)
+            prefetch(j, n, (s32)in->imm);
         end = jmp(B(j));
         patch(B(j), others, B(j)->n);
     }
