@@ -28,6 +28,8 @@ struct vgp_submit {
  * the CUDA call must return (NOT_INITIALIZED, DEINITIALIZED, the sticky error, ...); then nothing
  * is held.
  */
+/* A record that fills this stream is about to be sent; may wait until there is room again. */
+void vgp_stream_count(uint64_t stream);
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply);
 /* Publishes a record without reply and ends the submission. */
 CUresult vgp_submit_async(struct vgp_submit *s);

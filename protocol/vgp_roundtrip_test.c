@@ -185,6 +185,11 @@ static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, stru
 
 static struct vgb_call now;
 
+void vgp_stream_count(uint64_t stream)
+{
+    (void)stream;
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     (void)want_reply;

@@ -123,6 +123,8 @@ def apply(d):
         c.noctx = bool(c.opts.pop('noctx', False))
         c.twin = c.opts.pop('twin', None)
         c.since = since(c)
+        fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
+        c.fills = [p for p in c.params if fills and (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
         if c.opts:
             raise PolicyError(f'{c.name}: unknown option {c.opts}')
         if c.cls == 'wait' and c.worker != 'custom':

@@ -273,8 +273,9 @@ enum vgp_call {
     VGP_vgpMulticastBindAddr = 0x0a34,
     VGP_vgpMulticastUnbind = 0x0a35,
     VGP_vgpCopyPeer = 0x0a70,
+    VGP_vgpStreamThrottle = 0x0a71,
 };
-#define VGP_CALL_LIMIT 0x0a71u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a72u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4313,5 +4314,12 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, widthBytes) == 64
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, height) == 72, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, depth) == 80, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpCopyPeer, stream) == 88, "wire layout");
+
+/* vgpStreamThrottle: wait */
+struct vgp_args_vgpStreamThrottle {
+    uint64_t stream;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamThrottle) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamThrottle, stream) == 0, "wire layout");
 
 #endif

@@ -1771,6 +1771,9 @@ static const struct vgp_field in_vgpCopyPeer[] = {
     {"depth", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 80, 8, 0},
     {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 88, 8, 0},
 };
+static const struct vgp_field in_vgpStreamThrottle[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2035,6 +2038,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a34, "vgpMulticastBindAddr", in_vgpMulticastBindAddr, 5, NULL, 0, 40, 0},
     {0x0a35, "vgpMulticastUnbind", in_vgpMulticastUnbind, 4, NULL, 0, 32, 0},
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
+    {0x0a71, "vgpStreamThrottle", in_vgpStreamThrottle, 1, NULL, 0, 8, 0},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -285,6 +285,7 @@ CUresult vgp_call_vgpCopy(uint32_t dstKind, uint32_t srcKind, uint64_t dst, uint
     if (data_len > 65536 || (data_len && !data))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t data_bytes = (uint64_t)data_len * 1;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpCopy, (uint32_t)(96 + vgp_pad8(data_bytes)), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -340,6 +341,7 @@ CUresult vgp_send_vgpCopy(struct vgp_submit *s, bool want_reply, uint32_t dstKin
     if (data_len > 65536 || (data_len && !data))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t data_bytes = (uint64_t)data_len * 1;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpCopy, (uint32_t)(96 + vgp_pad8(data_bytes)), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -406,6 +408,7 @@ CUresult vgp_call_vgpLaunch(CUfunction func, uint32_t gridX, uint32_t gridY, uin
     if (params_len > 32764 || (params_len && !params))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t params_bytes = (uint64_t)params_len * 1;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpLaunch, (uint32_t)(64 + vgp_pad8(attributeIds_bytes) + vgp_pad8(attributeValues_bytes) + vgp_pad8(params_bytes)), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -455,6 +458,7 @@ CUresult vgp_send_vgpLaunch(struct vgp_submit *s, bool want_reply, CUfunction fu
     if (params_len > 32764 || (params_len && !params))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t params_bytes = (uint64_t)params_len * 1;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpLaunch, (uint32_t)(64 + vgp_pad8(attributeIds_bytes) + vgp_pad8(attributeValues_bytes) + vgp_pad8(params_bytes)), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -499,6 +503,7 @@ CUresult vgp_call_vgpLaunchHostFunc(CUstream stream, uint64_t cookie)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpLaunchHostFunc, (uint32_t)(16), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1142,6 +1147,7 @@ CUresult vgp_call_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream h
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemAllocAsync, (uint32_t)(16), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1168,6 +1174,7 @@ CUresult vgp_call_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemFreeAsync, (uint32_t)(16), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1203,6 +1210,7 @@ CUresult vgp_call_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CU
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemAllocFromPoolAsync, (uint32_t)(24), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1299,6 +1307,7 @@ CUresult vgp_call_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemL
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemPrefetchAsync_v2, (uint32_t)(40), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1547,6 +1556,7 @@ CUresult vgp_call_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD8Async, (uint32_t)(32), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1570,6 +1580,7 @@ CUresult vgp_call_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, siz
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD16Async, (uint32_t)(32), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1593,6 +1604,7 @@ CUresult vgp_call_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD32Async, (uint32_t)(32), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1616,6 +1628,7 @@ CUresult vgp_call_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D8Async, (uint32_t)(48), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1641,6 +1654,7 @@ CUresult vgp_call_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D16Async, (uint32_t)(48), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1666,6 +1680,7 @@ CUresult vgp_call_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D32Async, (uint32_t)(48), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2432,6 +2447,7 @@ CUresult vgp_call_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned i
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuStreamWaitEvent, (uint32_t)(24), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2522,6 +2538,7 @@ CUresult vgp_call_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuui
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_cuStreamWaitValue32_v2, (uint32_t)(24), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2538,6 +2555,7 @@ CUresult vgp_call_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuui
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_cuStreamWaitValue64_v2, (uint32_t)(32), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2554,6 +2572,7 @@ CUresult vgp_call_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuu
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_cuStreamWriteValue32_v2, (uint32_t)(24), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2570,6 +2589,7 @@ CUresult vgp_call_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuu
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_cuStreamWriteValue64_v2, (uint32_t)(32), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2622,6 +2642,7 @@ CUresult vgp_call_cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuEventRecord, (uint32_t)(16), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2636,6 +2657,7 @@ CUresult vgp_call_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsig
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuEventRecordWithFlags, (uint32_t)(24), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2979,6 +3001,7 @@ CUresult vgp_call_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuGraphLaunch, (uint32_t)(16), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -2993,6 +3016,7 @@ CUresult vgp_call_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuGraphUpload, (uint32_t)(16), false);
     if (r != CUDA_SUCCESS)
         return r;
@@ -3133,6 +3157,7 @@ CUresult vgp_call_vgpGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpGraphLaunch, (uint32_t)(16), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -4909,6 +4934,7 @@ CUresult vgp_call_vgpStreamMemOps(CUstream stream, uint32_t flags, const uint32_
     if (operationFlags_count > 256 || (operationFlags_count && !operationFlags))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t operationFlags_bytes = (uint64_t)operationFlags_count * 4;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpStreamMemOps, (uint32_t)(32 + vgp_pad8(operations_bytes) + vgp_pad8(addresses_bytes) + vgp_pad8(values_bytes) + vgp_pad8(operationFlags_bytes)), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -7212,6 +7238,7 @@ CUresult vgp_call_vgpExtSemOp(CUstream stream, uint32_t what, uint32_t capture, 
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpExtSemOp, (uint32_t)(24), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -7704,6 +7731,7 @@ CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeigh
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpCopyPeer, (uint32_t)(96), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -7719,6 +7747,26 @@ CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeigh
     a->widthBytes = (uint64_t)widthBytes;
     a->height = (uint64_t)height;
     a->depth = (uint64_t)depth;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamThrottle(CUstream stream)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamThrottle, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamThrottle *a = s->args;
     a->stream = (uint64_t)(uintptr_t)stream;
     const void *pay = NULL;
     uint32_t n = 0;

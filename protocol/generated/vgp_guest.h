@@ -282,5 +282,6 @@ CUresult vgp_call_vgpMulticastBindMem(uint64_t handle, uint64_t offset, uint64_t
 CUresult vgp_call_vgpMulticastBindAddr(uint64_t handle, uint64_t offset, uint64_t address, uint64_t size, uint64_t flags);
 CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t offset, uint64_t size);
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
+CUresult vgp_call_vgpStreamThrottle(CUstream stream);
 
 #endif

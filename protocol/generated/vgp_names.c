@@ -276,6 +276,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMulticastBindAddr: return "vgpMulticastBindAddr";
     case VGP_vgpMulticastUnbind: return "vgpMulticastUnbind";
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
+    case VGP_vgpStreamThrottle: return "vgpStreamThrottle";
     default: return NULL;
     }
 }
@@ -444,6 +445,7 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMulticastBindAddr] = 2,
         [VGP_vgpMulticastUnbind] = 2,
         [VGP_vgpCopyPeer] = 2,
+        [VGP_vgpStreamThrottle] = 2,
         [VGP_CALL_LIMIT] = 0,
     };
 
@@ -713,5 +715,6 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a34, "vgpMulticastBindAddr", "sync", 40, 40, 0, 0},
     {0x0a35, "vgpMulticastUnbind", "sync", 32, 32, 0, 0},
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
+    {0x0a71, "vgpStreamThrottle", "wait", 8, 8, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -5231,6 +5231,16 @@ static CUresult handle_vgpCopyPeer(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpStreamThrottle(struct vgb_call *c)
+{
+    const struct vgp_args_vgpStreamThrottle *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = vgb_do_vgpStreamThrottle(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -5494,6 +5504,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMulticastBindAddr] = {"vgpMulticastBindAddr", handle_vgpMulticastBindAddr, 40, 40, VGP_F_REPLY, 2},
     [VGP_vgpMulticastUnbind] = {"vgpMulticastUnbind", handle_vgpMulticastUnbind, 32, 32, VGP_F_REPLY, 2},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpStreamThrottle] = {"vgpStreamThrottle", handle_vgpStreamThrottle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 2},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

@@ -602,5 +602,6 @@ CUresult vgb_do_vgpMulticastBindMem(struct vgb_call *c, const struct vgp_args_vg
 CUresult vgb_do_vgpMulticastBindAddr(struct vgb_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
 CUresult vgb_do_vgpMulticastUnbind(struct vgb_call *c, const struct vgp_args_vgpMulticastUnbind *a);
 CUresult vgb_do_vgpCopyPeer(struct vgb_call *c, const struct vgp_args_vgpCopyPeer *a);
+CUresult vgb_do_vgpStreamThrottle(struct vgb_call *c, const struct vgp_args_vgpStreamThrottle *a);
 
 #endif

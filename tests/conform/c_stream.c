@@ -403,3 +403,68 @@ CASE(stream_per_thread, CF_CTX)
     cf_gate_open(g);
     OK("all", cuCtxSynchronize());
 }
+
+/* One thread fills a stream that cannot go on, far beyond what may pend there. */
+struct filler {
+    CUcontext ctx;
+    CUstream s;
+    CUdeviceptr p;
+    unsigned n;
+    _Atomic unsigned issued;
+    bool ok;
+};
+
+static void *fill_up(void *arg)
+{
+    struct filler *f = arg;
+
+    f->ok = cuCtxSetCurrent(f->ctx) == CUDA_SUCCESS;
+    for (unsigned i = 0; i < f->n && f->ok; i++) {
+        f->ok = cuMemsetD32Async(f->p, i, 1, f->s) == CUDA_SUCCESS;
+        atomic_store(&f->issued, i + 1);
+    }
+    return NULL;
+}
+
+/* ... and the others go on: it is another stream, of another thread, that lets the first one go on. */
+CASE(stream_full, CF_CTX)
+{
+    struct filler f = {.n = 40000};
+    CUstream other = NULL;
+    CUdeviceptr flag = 0, mine = 0;
+    pthread_t t;
+    unsigned before, same = 0;
+    uint32_t v = 0;
+
+    NEED(cuCtxGetCurrent(&f.ctx));
+    NEED(cuStreamCreate(&f.s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&flag, 4));
+    NEED(cuMemAlloc(&f.p, 4));
+    NEED(cuMemAlloc(&mine, 4000));
+    NEED(cuMemsetD32(flag, 0, 1));
+    NEED(cuCtxSynchronize());
+    OK("wait", cuStreamWaitValue32(f.s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    cf_need_true("thread", pthread_create(&t, NULL, fill_up, &f) == 0);
+    /* Until it stands still: sooner is less of a test, and no error. */
+    for (before = 0; same < 5; usleep(20000)) {
+        unsigned now = atomic_load(&f.issued);
+
+        same = now == before && now != 0 ? same + 1 : 0;
+        before = now;
+    }
+    OK("fill", cf_fill(mine, 1000, 3, other));
+    OK("sync", cuStreamSynchronize(other));
+    cf_true("filled", cf_filled(mine, 1000, 3));
+    OK("go", cuStreamWriteValue32(other, flag, 1, 0));
+    pthread_join(t, NULL);
+    cf_true("all_issued", f.ok && atomic_load(&f.issued) == f.n);
+    OK("sync_2", cuStreamSynchronize(f.s));
+    OK("read", cuMemcpyDtoH(&v, f.p, 4));
+    cf_u64("last", v, f.n - 1);
+    OK("destroy", cuStreamDestroy(f.s));
+    OK("destroy_2", cuStreamDestroy(other));
+    OK("free", cuMemFree(flag));
+    OK("free_2", cuMemFree(f.p));
+    OK("free_3", cuMemFree(mine));
+}

@@ -56,6 +56,7 @@ struct vcu_client {
     struct vcu_ring ring;
     bool connected;          /* transport and ring are usable (written before state) */
     uint32_t worker_minor;   /* minor version of the worker's protocol */
+    uint32_t stream_room;    /* records after which a stream's work of before must be complete */
     int host_driver_version; /* the provider's cuDriverGetVersion */
     char provider[64];       /* the provider's name, for the trace */
     int device_count;

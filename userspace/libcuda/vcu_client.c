@@ -22,7 +22,12 @@
 #include "../../protocol/generated/vgp_calls.h"
 #include "../../protocol/generated/vgp_guest.h"
 
-struct vcu_client vcu = { .init_lock = PTHREAD_MUTEX_INITIALIZER };
+/* Half of what may pend in a stream before issuing more blocks: the software GPU takes 16384 operations,
+   NVIDIA's driver about 1024 launches. */
+#define STREAM_ROOM_SOFT 7680u
+#define STREAM_ROOM 480u
+
+struct vcu_client vcu = { .stream_room = STREAM_ROOM, .init_lock = PTHREAD_MUTEX_INITIALIZER };
 __thread int vcu_per_thread;
 
 /* ---- threads -------------------------------------------------------------------------------- */
@@ -229,6 +234,8 @@ static CUresult greet(void)
         return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
     vcu.host_driver_version = version;
     vcu.worker_minor = minor;
+    if (strcmp(vcu.provider, "software GPU") == 0)
+        vcu.stream_room = STREAM_ROOM_SOFT;
     if (count <= 0)
         return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "the host's %s shows no device",
                           vcu.provider);

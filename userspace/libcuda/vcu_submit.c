@@ -68,6 +68,33 @@ static CUresult too_new(uint16_t call)
                       vcu.worker_minor);
 }
 
+/*
+ * Records on each stream, by the index of its handle; default streams by context, per-thread ones by
+ * thread. Counting twice or forgetting one when threads meet does not matter, and neither does it when
+ * two share a place: then more is asked than needed.
+ */
+#define STREAMS 65536u
+#define CONTEXTS 256u
+#define THREADS 4096u
+static _Atomic uint32_t on_stream[STREAMS + CONTEXTS + THREADS];
+
+void vgp_stream_count(uint64_t stream)
+{
+    uint32_t at, n;
+
+    if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
+        at = STREAMS + CONTEXTS + vcu_thread()->number % THREADS;
+    else if (stream <= (uintptr_t)CU_STREAM_LEGACY)
+        at = STREAMS + VGP_HANDLE_INDEX(vcu_current_context()) % CONTEXTS;
+    else
+        at = VGP_HANDLE_INDEX(stream) % STREAMS;
+    n = atomic_load_explicit(&on_stream[at], memory_order_relaxed) + 1;
+    atomic_store_explicit(&on_stream[at], n, memory_order_relaxed);
+    if (__builtin_expect(n % vcu.stream_room == 0, 0) && vcu.worker_minor >= 2 &&
+        atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0)
+        vgp_call_vgpStreamThrottle((CUstream)(uintptr_t)stream); /* errors are for the work itself */
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     struct vcu_thread *t = vcu_thread();

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgp_worker.h"
+
 void vgb_waits_init(struct vgb_waits *ws)
 {
     memset(ws, 0, sizeof(*ws));
@@ -89,6 +91,14 @@ void vgb_waits_forget_context(struct vgb_worker *w, CUcontext ctx)
 
 /* ---- one wait ---- */
 
+static uint32_t now_generation(struct vgb_worker *w)
+{
+    pthread_mutex_lock(&w->waits.events_lock);
+    uint32_t generation = w->waits.generation;
+    pthread_mutex_unlock(&w->waits.events_lock);
+    return generation;
+}
+
 static struct vgb_wait *new_wait(struct vgb_worker *w)
 {
     struct vgb_wait *wait = calloc(1, sizeof(*wait));
@@ -97,18 +107,13 @@ static struct vgb_wait *new_wait(struct vgb_worker *w)
         return NULL;
     wait->ctx = w->current;
     wait->slot = VGP_NO_REPLY;
-    pthread_mutex_lock(&w->waits.events_lock);
-    wait->generation = w->waits.generation;
-    pthread_mutex_unlock(&w->waits.events_lock);
+    wait->generation = now_generation(w);
     return wait;
 }
 
-struct vgb_wait *vgb_wait_new(struct vgb_call *c)
+/* The wait is to answer this call. */
+static void slot_enter(struct vgb_call *c, struct vgb_wait *wait)
 {
-    struct vgb_wait *wait = new_wait(c->w);
-
-    if (!wait)
-        return NULL;
     wait->slot = c->rec->reply_slot;
     wait->seq = c->rec->reply_seq;
     wait->call = c->rec->call;
@@ -119,6 +124,14 @@ struct vgb_wait *vgb_wait_new(struct vgb_call *c)
             vgb_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: reply slot %u is in use",
                     wait->slot);
     }
+}
+
+struct vgb_wait *vgb_wait_new(struct vgb_call *c)
+{
+    struct vgb_wait *wait = new_wait(c->w);
+
+    if (wait)
+        slot_enter(c, wait);
     return wait;
 }
 
@@ -330,4 +343,60 @@ bool vgb_waits_poll(struct vgb_worker *w)
         complete(w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
     }
     return ws->polled != NULL;
+}
+
+/* ---- streams that fill up ---- */
+
+static struct vgb_mark *find_mark(struct vgb_worker *w, const struct vgb_mark *key)
+{
+    struct vgb_mark *m;
+
+    for (unsigned i = 0; i < w->nmarks; i++) {
+        m = &w->marks[i];
+        if (m->stream == key->stream && m->context == key->context && m->thread == key->thread)
+            return m;
+    }
+    if (!w->marks && !(w->marks = calloc(VGB_MARKS_MAX, sizeof(*w->marks))))
+        return NULL;
+    if (w->nmarks < VGB_MARKS_MAX) {
+        m = &w->marks[w->nmarks++];
+    } else { /* of a stream that ended, most likely */
+        m = &w->marks[w->next_mark++ % VGB_MARKS_MAX];
+        if (m->wait)
+            vgb_wait_free(w, m->wait);
+    }
+    *m = *key;
+    return m;
+}
+
+CUresult vgb_do_vgpStreamThrottle(struct vgb_call *c, const struct vgp_args_vgpStreamThrottle *a)
+{
+    struct vgb_worker *w = c->w;
+    struct vgb_mark *m, key = {.stream = a->stream, .context = c->rec->context,
+                               .thread = a->stream == 2 ? c->rec->thread : 0};
+    struct vgb_wait *before, *now;
+    CUstream stream;
+    CUresult r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    m = find_mark(w, &key);
+    now = m ? new_wait(w) : NULL;
+    if (!now)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    before = m->wait;
+    m->wait = now;
+    r = vgb_wait_add_stream(w, now, stream);
+    if (r != CUDA_SUCCESS || !now->nevents) { /* nothing pends, or nobody can tell */
+        vgb_wait_free(w, now);
+        m->wait = NULL;
+    }
+    if (!before)
+        return CUDA_SUCCESS;
+    if (before->generation != now_generation(w)) { /* its event may have ended with a context */
+        vgb_wait_free(w, before);
+        return CUDA_SUCCESS;
+    }
+    slot_enter(c, before);
+    return vgb_wait_start(c, before);
 }

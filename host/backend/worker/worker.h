@@ -228,6 +228,14 @@ struct vgb_wait {
     uint32_t payload;   /* bytes of it */
 };
 
+/* How far a stream was at its last vgpStreamThrottle. */
+struct vgb_mark {
+    uint64_t stream, context; /* of the wire */
+    uint32_t thread;          /* of per-thread streams */
+    struct vgb_wait *wait;    /* for that work; not started */
+};
+#define VGB_MARKS_MAX 1024u
+
 /* Results of copies on their way into replies; registered with the provider, as staging is. */
 #define VGB_BOUNCE_SLOT 4096u
 struct vgb_bounce {
@@ -474,6 +482,8 @@ struct vgb_worker {
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     uint64_t lost_prints;
     char label[32];
+    struct vgb_mark *marks;  /* VGB_MARKS_MAX, made by the first; NULL: none */
+    unsigned nmarks, next_mark;
     unsigned minor;          /* version 1.minor of the protocol is spoken */
     uint64_t spin_ns;        /* adaptive polling budget */
 };

@@ -35,6 +35,8 @@ def encode(c, d):
             o += [f'    if ({n} > {p.max} || ({n} && !{p.name}))',
                   '        return CUDA_ERROR_INVALID_VALUE;',
                   f'    uint64_t {p.name}_bytes = (uint64_t){n} * {p.elem};']
+    # What the caller does not wait for fills its stream.
+    o += [f'    vgp_stream_count({cast_int(p)});' for p in c.fills]
     reply = {'async': 'false', 'sync': 'true', 'wait': 'true', 'flex': 'want_reply'}[c.cls]
     o += [f'    r = vgp_submit_begin(s, VGP_{c.name}, (uint32_t)({size_expr(c)}), {reply});',
           '    if (r != CUDA_SUCCESS)', '        return r;']
