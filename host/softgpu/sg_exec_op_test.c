@@ -231,6 +231,14 @@ static void test_compare(void)
     T("wwww", "vabsdiff4.u32.u32.u32.add", ref_absdiff4(UA, UB, true, UC));
     T("wwsw", "vshr.u32.u32.u32.clamp.add", (UB > 31 ? 0 : UA >> UB) + UC);
     T("wws", "vshl.u32.u32.u32.wrap", UA << (UB & 31));
+    T("www", "vsub.u32.u32.u32", UA - UB);
+    T("wwww", "vsub.u32.u32.u32.add", UA - UB + UC);
+    T("wwww", "vadd.s32.s32.s32.max", (s32)(UA + UB) > (s32)UC ? UA + UB : UC);
+    T("wwww", "vadd.u32.u32.u32.min", UA + UB < UC ? UA + UB : UC);
+    T("www", "vmin.s32.s32.s32", (s32)UA < (s32)UB ? UA : UB);
+    T("www", "vmax.u32.u32.u32", UA > UB ? UA : UB);
+    T("wwww", "vabsdiff.u32.u32.u32.add", (UA > UB ? UA - UB : UB - UA) + UC);
+    T("www", "vabsdiff.s32.s32.s32", (s32)UA > (s32)UB ? UA - UB : UB - UA);
     T("wEE", "set.lt.u32.f16x2", ref_set2(UA, UB, 0xffff));
     T("EEE", "set.lt.f16x2.f16x2", ref_set2(UA, UB, 0x3c00));
     T("pww", "setp.lt.s32", SA < SB);

@@ -137,6 +137,22 @@ static void test_divergence(void)
           "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nL: setp.ge.u32 %p1, %r9, %r3;\n@%p1 bra E;\nadd.u32 %r11, %r2, 3;\n"
           "mul.lo.u32 %r12, %r4, 10;\nadd.u32 %r13, %r11, %r12;\nadd.u32 %r10, %r10, %r13;\nadd.u32 %r9, %r9, 1;\nbra L;\n"
           "E: st.global.u32 [%rd1], %r10;"), 5, 64, 320, (i & 31) * (i / 64 + 3 + 640));
+    /* what GCC's OpenMP offloading writes */
+    CHECK("registers that are vectors", KERNEL("",
+          ".reg .v2 .u32 %v;\n.reg .v4 .b32 %w;\n.reg .v2 .u64 %x;\nmov.v2.u32 %v, {5, %r1};\n"
+          "mov.u32 %w.x, %v.y;\nmov.u32 %w.g, %v.x;\nadd.u32 %w.z, %w.x, %w.y;\nmov.u32 %w.a, 7;\n"
+          "and.b64 %rd3, %rd2, 0;\nadd.u64 %rd3, %rd0, %rd3;\nshl.b32 %r6, %r5, 4;\n"
+          "cvt.u64.u32 %rd4, %r6;\nadd.u64 %rd3, %rd3, %rd4;\nst.global.v4.u32 [%rd3], %w;\n"
+          "ld.global.v2.u64 %x, [%rd3];\ncvt.u32.u64 %r7, %x.y;\nadd.u32 %r7, %r7, 1;\n"
+          "st.global.u32 [%rd3+12], %r7;"),
+          1, 64, 256, i % 4 == 0 ? i / 4 : i % 4 == 1 ? 5 : i % 4 == 2 ? i / 4 + 5 : i / 4 + 6);
+    CHECK("parameters that are a range", KERNEL(
+          ".func (.param .u32 q) f(.param .u32 a, .param .u32 b)\n{\n.reg .u32 %x<3>;\n"
+          "ld.param.u32 %x0, [a];\nld.param.u32 %x1, [b];\nsub.u32 %x2, %x0, %x1;\n"
+          "st.param.u32 [q], %x2;\nret;\n}\n",
+          "{\n.param .u32 %P<2>;\n.param .u32 q;\nst.param.u32 [%P0], %r1;\nst.param.u32 [%P1], 3;\n"
+          "call.uni (q), f, (%P0, %P1);\nld.param.u32 %r6, [q];\n}\nst.global.u32 [%rd1], %r6;"),
+          1, 64, 64, i - 3);
     CHECK("brx.idx", KERNEL("",
           "and.b32 %r9, %r1, 3;\nts: .branchtargets A, B, C, A;\nbrx.idx %r9, ts;\n"
           "A: mov.u32 %r10, 10;\nbra E;\nB: mov.u32 %r10, 11;\nbra E;\nC: mov.u32 %r10, 12;\n"
@@ -489,7 +505,22 @@ static void test_refusals(void)
     expect_diag("register beyond the range", BODY("mov.u32 %r1, %r3;"), SG_ERR_PTX, 8, "%r3");
     expect_diag("wrong operand type", BODY("add.u32 %r1, %r2, %rd1;"), SG_ERR_PTX, 8, ".b64");
     expect_diag("too few operands", BODY("add.u32 %r1, %r2;"), SG_ERR_PTX, 8, "operands");
-    expect_diag("missing semicolon", BODY("add.u32 %r1, %r2, %r1\nret;"), SG_ERR_PTX, 8, "expected");
+    expect_diag("missing semicolon",
+                BODY("add.u32 %r1, %r2, %r1\nret;"),
+                SG_ERR_PTX, 8, "expected");
+    expect_diag("an element that a vector has not",
+                BODY(".reg .v2 .u32 %v;\nmov.u32 %v.z, 1;"),
+                SG_ERR_PTX, 9, "elements");
+    expect_diag("vectors of another length",
+                BODY(".reg .v2 .u32 %v;\nmov.v4.u32 %v, {1, 2, 3, 4};"),
+                SG_ERR_PTX, 9, "4 elements");
+    expect_diag("a vector in a vector",
+                BODY(".reg .v2 .u32 %v;\nmov.v2.u32 %v, {%v, 1};"),
+                SG_ERR_PTX, 9, "register expected");
+    expect_diag("a range of vectors", BODY(".reg .v2 .u32 %v<2>;"), SG_ERR_PTX, 8, "vector");
+    expect_diag("a range of too many parameters",
+                BODY(".param .u32 %P<65>;"),
+                SG_ERR_PTX, 8, "too many");
     expect_diag("undefined label", BODY("bra X;"), SG_ERR_PTX, 8, "label");
     expect_diag("label defined twice", BODY("X: ret;\nX: ret;"), SG_ERR_PTX, 9, "twice");
     expect_diag("label of another scope", BODY("{ X: ret; }\nbra X;"), SG_ERR_PTX, 9, "label");

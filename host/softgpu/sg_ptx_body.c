@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "sg_ptx_dec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,15 +29,30 @@ static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint
     return 0;
 }
 
+/* .reg .v2 .u32 %v; GCC writes it: %v.x and %v.y are registers, %v alone is {%v.x, %v.y}. */
+static int declare_vector(struct sg_dec *d, const struct sg_decl *x)
+{
+    struct sg_range v = {.count = x->vec, .first = d->nvregs, .type = (uint8_t)x->v.type};
+
+    for (uint32_t i = 0; i < x->vec; i++)
+        sg_new_vreg(d, x->v.type, false);
+    if (d->err || !sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
+        return d->err ? d->err : sg_dec_nomem(d);
+    d->ranges[d->nranges] = v;
+    return define(d, x, SG_K_VECTOR, d->nranges++);
+}
+
 static int declare_reg(struct sg_dec *d, const struct sg_decl *x)
 {
+    if (x->vec != 1 && !x->range && !x->v.ndims && sg_type_size(x->v.type) <= 8)
+        return declare_vector(d, x);
     if (x->vec != 1 || x->v.ndims)
-        return syntax_here(d, "vector registers are not available");
+        return syntax_here(d, "arrays and ranges of vector registers are not available");
     if (!x->range)
         return define(d, x, SG_K_REG, sg_new_vreg(d, x->v.type, false));
     if (!sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
         return sg_dec_nomem(d);
-    d->ranges[d->nranges] = (struct sg_range){x->range, (uint8_t)x->v.type};
+    d->ranges[d->nranges] = (struct sg_range){.count = x->range, .type = (uint8_t)x->v.type};
     return define(d, x, SG_K_RANGE, d->nranges++);
 }
 
@@ -63,6 +79,34 @@ static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
     return define(d, x, SG_K_LOCAL, d->nlvars++);
 }
 
+/* .param .u64 %P<2>; as GCC writes it: the variables %P0 and %P1. */
+static int declare_mems(struct sg_dec *d, const struct sg_decl *x, char space)
+{
+    struct sg_decl one = *x;
+    size_t room = x->name_len + 12;
+
+    if (!x->range)
+        return declare_mem(d, x, space);
+    if (x->range > SG_MAX_ARGS)
+        return syntax_here(d, "too many variables in one declaration");
+    for (uint32_t i = 0; i < x->range; i++) {
+        char *name = malloc(room);
+        int r;
+
+        if (!name || !sg_grow(&d->names, &d->cap_names, d->nnames, sizeof(*d->names))) {
+            free(name);
+            return sg_dec_nomem(d);
+        }
+        d->names[d->nnames++] = name;
+        one.name = name;
+        one.name_len = (uint32_t)snprintf(name, room, "%.*s%u", (int)x->name_len, x->name, i);
+        r = declare_mem(d, &one, space);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
 static int parse_decl(struct sg_dec *d)
 {
     struct sg_decl x = {0};
@@ -80,7 +124,7 @@ static int parse_decl(struct sg_dec *d)
         r = sg_decl_name(&d->l, &x, d->diag);
         if (r)
             return d->err = r;
-        r = space == 'r' ? declare_reg(d, &x) : declare_mem(d, &x, space);
+        r = space == 'r' ? declare_reg(d, &x) : declare_mems(d, &x, space);
         if (r)
             return r;
         if (!sg_tok_is(&d->l, ','))
@@ -361,6 +405,9 @@ static void dec_free(struct sg_dec *d)
     free(d->metas);
     sg_sym_free(&d->symtab);
     free(d->ranges);
+    for (uint32_t i = 0; i < d->nnames; i++)
+        free(d->names[i]);
+    free(d->names);
     free(d->lvars);
     free(d->labels);
     free(d->pending);

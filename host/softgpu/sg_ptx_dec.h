@@ -67,6 +67,7 @@ struct sg_opnd {
 
 struct sg_range {
     uint32_t count;
+    uint32_t first; /* of a vector: the register of its first element */
     uint8_t type;
 };
 
@@ -144,6 +145,8 @@ struct sg_dec {
     uint32_t npending, cap_pending;
     struct sg_range *ranges;
     uint32_t nranges, cap_ranges;
+    char **names; /* made here: of the variables that NAME<n> declares */
+    uint32_t nnames, cap_names;
     struct sg_lvar *lvars;
     uint32_t nlvars, cap_lvars;
     struct sg_label *labels;

@@ -13,7 +13,7 @@
 
 #define MAX_SWEEPS 200          /* then every crossing register counts as live everywhere */
 #define SG_MAX_CALL_WORDS (16u << 20)
-#define MAX_BITSET (128u << 20) /* bytes of one family of sets */
+#define MAX_BITSET (256u << 20) /* bytes of one family of sets */
 
 struct flow {
     struct sg_dec *d;

@@ -153,6 +153,30 @@ static int parse_offset(struct sg_dec *d, uint64_t *off)
     return 0;
 }
 
+/* A vector register, or, with .x .y .z .w (.r .g .b .a) behind it, one of its elements. */
+static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, struct sg_opnd *o)
+{
+    static const char names[] = "xyzwrgba";
+    const struct sg_tok *t = &d->l.tok;
+    const char *c = t->kind == SG_T_DIR && t->len == 2 ? strchr(names, t->s[1]) : NULL;
+
+    if (c && *c) {
+        const uint32_t i = (uint32_t)(c - names) % 4;
+
+        if (i >= v->count)
+            return sg_dec_syntax(d, "'.%c': the vector has %u elements", *c, v->count);
+        o->kind = SG_O_REG;
+        o->v = v->first + i;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    o->kind = SG_O_VEC;
+    o->nel = v->count;
+    for (uint32_t i = 0; i < v->count; i++)
+        o->el[i] = (struct sg_opel){.kind = SG_O_REG, .v = v->first + i};
+    return 0;
+}
+
 /* The meaning of an identifier: register, special register, symbol, or just a name. */
 static int parse_name(struct sg_dec *d, struct sg_opnd *o)
 {
@@ -181,6 +205,8 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
         o->v = y->index;
         return 0;
     }
+    if (y && y->kind == SG_K_VECTOR)
+        return parse_register_vector(d, &d->ranges[y->index], o);
     if (y && y->kind != SG_K_LABEL && y->kind != SG_K_RANGE) {
         o->kind = SG_O_SYM;
         o->symkind = (uint8_t)y->kind;
@@ -252,7 +278,7 @@ static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
             return r;
         if (o->nel == SG_MAX_VEC)
             return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
-        if (x.kind == SG_O_SYM || x.kind == SG_O_NAME)
+        if (x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC)
             return sg_dec_syntax(d, "a register expected in a vector");
         o->el[o->nel++] = (struct sg_opel){x.kind, x.v, x.imm};
         if (sg_tok_is(&d->l, ','))
@@ -279,7 +305,7 @@ static int parse_coords(struct sg_dec *d, struct sg_opnd *o)
         if (!sg_tok_is(&d->l, ',')) { /* one coordinate, without braces */
             o->nel = 1;
             o->el[0] = (struct sg_opel){x.kind, x.v, x.imm};
-            return x.kind == SG_O_SYM || x.kind == SG_O_NAME
+            return x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC
                        ? sg_dec_syntax(d, "a coordinate expected")
                        : 0;
         }

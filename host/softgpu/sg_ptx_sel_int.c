@@ -516,6 +516,31 @@ static int emit_mov128(struct sg_dec *d)
     return d->err;
 }
 
+/* mov.v2.u32 v, {a, b}; element by element, all read before any is written. */
+static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
+{
+    const struct sg_opnd *to = &d->ops[0], *from = &d->ops[1];
+    const uint32_t n = sg_mod(d, "v2") ? 2 : 4;
+    uint32_t x[4];
+    char op[32];
+
+    if (to->kind != SG_O_VEC || from->kind != SG_O_VEC || to->nel != n || from->nel != n)
+        return sg_dec_syntax(d, "mov: two vectors of %u elements expected", n);
+    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sg_opel *e = &from->el[i];
+
+        x[i] = sg_src_el(d, e, t);
+        for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
+            if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v)
+                return sg_dec_refuse(d, "elements of a vector change places");
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sg_emit(d, op, sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
+    return d->err;
+}
+
 static int emit_mov(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
@@ -525,6 +550,8 @@ static int emit_mov(struct sg_dec *d)
         return d->err;
     if (t == SG_TY_B128)
         return emit_mov128(d);
+    if (sg_mod(d, "v2") || sg_mod(d, "v4"))
+        return emit_mov_elements(d, t);
     if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
         return emit_pack(d, t);
     snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));

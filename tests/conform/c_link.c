@@ -52,7 +52,8 @@ static void wide_kernel(char *to, size_t room)
                                 ".reg .f32 %%f<48>, %%s;\nld.param.u64 %%a, [p];\n");
 
     for (int i = 0; i < 48; i++)
-        n += (size_t)snprintf(to + n, room - n, "ld.volatile.global.f32 %%f%d, [%%a+%d];\n", i, 4 * i);
+        n += (size_t)snprintf(to + n, room - n, "ld.volatile.global.f32 %%f%d, [%%a+%d];\n", i,
+                              4 * i);
     n += (size_t)snprintf(to + n, room - n, "mov.f32 %%s, 0f00000000;\n");
     for (int i = 47; i >= 0; i--)
         n += (size_t)snprintf(to + n, room - n, "fma.rn.f32 %%s, %%s, %%s, %%f%d;\n", i);
