@@ -140,6 +140,7 @@ def boot_guest(args):
     compare(args, "rt_dynamic", "conform_rt_dynamic")
     compare(args, "rt_static", "conform_rt_static")
     compare(args, "rt_ptds", "conform_rt_ptds")
+    compare(args, "rt_sem", "conform_rt_sem")
     compare(args, "rt_sticky", "conform_rt_dynamic", "--sticky")
     compare(args, "rt_busy_dynamic", "conform_rt_dynamic", "--busy")
     compare(args, "dlclose", "conform_dl")

@@ -186,6 +186,7 @@ check conform suite conform "$build/conform/conform"
 check conform_rt_dynamic suite rt_dynamic "$build/conform/conform_rt_dynamic"
 check conform_rt_static suite rt_static "$build/conform/conform_rt_static"
 check conform_rt_ptds suite rt_ptds "$build/conform/conform_rt_ptds"
+check conform_rt_sem suite rt_sem "$build/conform/conform_rt_sem"
 check conform_rt_sticky suite rt_sticky "$build/conform/conform_rt_dynamic" --sticky
 check conform_rt_busy suite rt_busy_dynamic "$build/conform/conform_rt_dynamic" --busy
 check conform_dlclose suite dlclose "$build/conform/conform_dl"
