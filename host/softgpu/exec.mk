@@ -30,6 +30,7 @@ SG_EXEC_C := \
 	sg_profile.c \
 	sg_ptx_body.c \
 	sg_ptx_call.c \
+	sg_ptx_code.c \
 	sg_ptx_decl.c \
 	sg_ptx_emit.c \
 	sg_ptx_flow.c \
