@@ -35,24 +35,25 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
     put8(B(j), 1);
 }
 
-/* The same for the running lanes only: what is wrong is collected in k1. */
+/*
+ * The running lanes only: what is wrong is collected in k1. Register 0: what an address must not be below, a
+ * multiple of align; 1: how many times align it may be above. A rotation makes a remainder a great number.
+ */
 static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 align)
 {
     struct buf *b = B(j);
 
-    KZERO(b, 1);
     for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         sg_jit_lanes(j, 2, h, true);
         ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
-        ev(b, CMPUQ, 3, 3, 1, 2, 0);
-        put8(b, 6); /* above */
-        KORW(b, 1, 1, 3);
         if (align > 1) {
-            ev(b, SHIFT_Q, 6, 2, ad[h], 0, 0);
-            put8(b, (u32)(64 - __builtin_ctz(align)));
-            ev(b, TESTMQ, 3, 2, 2, 2, 0);
-            KORW(b, 1, 1, 3);
+            ev(b, ROTATE_Q, 0, 3, 3, 0, 0); /* to the right */
+            put8(b, (u32)__builtin_ctz(align));
         }
+        ev(b, CMPUQ, h ? 3 : 1, 3, 1, 2, 0);
+        put8(b, 6); /* above */
+        if (h)
+            KORW(b, 1, 1, 3);
     }
     KORTESTW(b, 1);
     sg_jit_slow(j, s, JNE);
@@ -98,6 +99,12 @@ static void check_global(struct jit *j, struct stub *s, const struct check *k, c
     struct buf *b = B(j);
 
     range_of(j, s, k);
+    if (j->masked && align > 1) {
+        put8(b, 0x48); /* shr rdx, ... */
+        put8(b, 0xc1);
+        put8(b, 0xea);
+        put8(b, (u32)__builtin_ctz(align));
+    }
     ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
     ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
     if (j->masked) {
@@ -361,7 +368,7 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
         return false;
     g = &j->groups[j->ngroups++];
     *g = fresh;
-    k.low = g->low;
+    k.low = g->low & ~((s64)g->align - 1); /* aligned as allocations and good addresses are: it says the same */
     k.high = g->high;
     k.align = g->align;
     set_flag(j, g, 0);

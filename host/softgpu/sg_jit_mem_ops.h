@@ -12,6 +12,7 @@
 #define VPORD ((struct vop){M0F, P66, 0, 0xeb})
 #define TERNLOGQ ((struct vop){M3A, P66, 1, 0x25})
 #define SHIFT_D ((struct vop){M0F, P66, 0, 0x72})
+#define ROTATE_Q ((struct vop){M0F, P66, 1, 0x72})
 #define SHIFT_Q ((struct vop){M0F, P66, 1, 0x73})
 #define BCAST_R32 ((struct vop){M38, P66, 0, 0x7c})
 #define BCAST_R64 ((struct vop){M38, P66, 1, 0x7c})
