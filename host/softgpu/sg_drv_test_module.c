@@ -534,8 +534,8 @@ static void test_device_errors(void **state)
 {
     (void)state;
     fault(CUDA_ERROR_ILLEGAL_ADDRESS, "oob", 0x10, "oob");
-    fault(CUDA_ERROR_ILLEGAL_ADDRESS, "oob", 0x200000000000ull + (1u << 20), "oob");
-    fault(CUDA_ERROR_MISALIGNED_ADDRESS, "oob", 0x200000000001ull, "oob");
+    fault(CUDA_ERROR_ILLEGAL_ADDRESS, "oob", 0x200010000000ull + (1u << 20), "oob");
+    fault(CUDA_ERROR_MISALIGNED_ADDRESS, "oob", 0x200010000001ull, "oob");
     fault(CUDA_ERROR_LAUNCH_FAILED, "trapped", 0, "trapped");
 }
 

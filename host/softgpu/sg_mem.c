@@ -15,8 +15,9 @@
 #include "sg_mem_int.h"
 
 /* Where device addresses start if the kernel lets us: far from where it puts anything itself, so a
- * guest's own mappings and our device addresses do not meet. */
-#define SG_ARENA_HINT 0x200000000000ull
+ * guest's own mappings and our device addresses do not meet; and with no address whose lower half is
+ * a small number: beside rubbish of a stack's earlier address, a parameter of 32 bits would look like one. */
+#define SG_ARENA_HINT 0x200010000000ull
 #define SG_ARENA_FACTOR 4        /* address space per byte of quota: room for gaps */
 #define SG_ARENA_MIN (16ull << 30)
 #define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */

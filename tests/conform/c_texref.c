@@ -170,7 +170,8 @@ CASE(texref_linear, CF_CTX)
     OK("set_4", cuTexRefSetAddress_v2(&offset, t, p + 16, 64));
     cf_u64("offset_4", offset, 16);
     RC("set_null", cuTexRefSetAddress_v2(NULL, t, p + 16, 64), CUDA_ERROR_INVALID_VALUE);
-    RC("set_past", cuTexRefSetAddress_v2(&offset, t, p, 8192), CUDA_ERROR_INVALID_VALUE);
+    OK("set_past", cuTexRefSetAddress_v2(&offset, t, p, 8192)); /* accesses are checked, as those of objects */
+    OK("set_back", cuTexRefSetAddress_v2(&offset, t, p, 256));
     OK("set_2d", cuTexRefSetAddress2D_v3(t, &d, p, 64));
     RC("set_2d_null", cuTexRefSetAddress2D_v3(t, NULL, p, 64), CUDA_ERROR_INVALID_VALUE);
     RC("set_2d_pitch", cuTexRefSetAddress2D_v2(t, &d, p, 4), CUDA_ERROR_INVALID_VALUE);
