@@ -36,6 +36,21 @@
     "call.uni (q), __cudaCDP2LaunchDeviceV2, (p0, p1); ld.param.b32 %r9, [q]; }\n"
 #define ERROR(which) "{ .param .b32 q; call.uni (q), __cudaCDP2" which ", (); ld.param.b32 %r8, [q]; }\n"
 
+/* The same as the guide has it for PTX, without the prefix of compilers. */
+#define PLAIN                                                                                      \
+    ".version 8.0\n.target sm_80\n.address_size 64\n"                                              \
+    ".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 f,"                        \
+    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"                     \
+    ".extern .func (.param .b32 r) cudaLaunchDeviceV2(.param .b64 p, .param .b64 s);\n"
+#define PLAIN_LAUNCH(f, v)                                                                         \
+    "{ .param .b64 p0; .param .align 4 .b8 p1[12]; .param .align 4 .b8 p2[12]; .param .b32 p3;\n"  \
+    ".param .b64 q; .param .b32 e; mov.u64 %rd8, " f "; st.param.b64 [p0], %rd8;\n"                \
+    "st.param.b32 [p1], 1; st.param.b32 [p1+4], 1; st.param.b32 [p1+8], 1;\n"                      \
+    "st.param.b32 [p2], 1; st.param.b32 [p2+4], 1; st.param.b32 [p2+8], 1; st.param.b32 [p3], 0;\n" \
+    "call.uni (q), cudaGetParameterBufferV2, (p0, p1, p2, p3); ld.param.b64 %rd9, [q];\n" ARGS(v)  \
+    "st.param.b64 [p0], %rd9; mov.u64 %rd8, 0; st.param.b64 [q], %rd8;\n"                          \
+    "call.uni (e), cudaLaunchDeviceV2, (p0, q); ld.param.b32 %r9, [e]; }\n"
+
 /* append(table, value): table[0] counts, values follow */
 #define APPEND                                                                                     \
     ".visible .entry append(.param .u64 t, .param .u32 v)\n{\n" REGS                               \
@@ -77,6 +92,10 @@ static void order(void)
         PARENT(APPENDED("10", "0") APPENDED("99", "3") APPENDED("11", "4") "mov.u32 %r1, 1;\n"
                NOTE("%r1") NOTE("%r9")),
         (const uint32_t[]){5, 1, 0, 10, 11, 99}, 6, 1);
+    run("names without prefix",
+        PLAIN APPEND ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
+        PLAIN_LAUNCH("append", "10") PLAIN_LAUNCH("append", "11") NOTE("%r9") "ret;\n}\n",
+        (const uint32_t[]){3, 0, 10, 11}, 4, 1);
     run("each thread of a warp",
         PARENT("mov.u32 %r4, %tid.x;\n" BUFFER("append", "1", "2", "0") ARGS("%r4") LAUNCH("0")),
         (const uint32_t[]){6, 0, 0, 1, 1, 2, 2}, 7, 3);

@@ -99,7 +99,8 @@ bool sg_is_builtin(const char *name)
 {
     return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
            !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
-           !strcmp(name, "cudaGraphLaunch") ||
+           !strcmp(name, "cudaGraphLaunch") || !strcmp(name, "cudaGetParameterBufferV2") ||
+           !strcmp(name, "cudaLaunchDeviceV2") ||
            !strncmp(name, "__cudaCDP2", 10);
 }
 

@@ -96,9 +96,15 @@ static const struct {
 
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
-    if (strncmp(name, PREFIX, strlen(PREFIX)) || c->nrets != 1)
+    if (c->nrets != 1)
         return false;
-    name += strlen(PREFIX);
+    if (!strncmp(name, PREFIX, strlen(PREFIX)))
+        name += strlen(PREFIX);
+    /* What the guide says of "Device-Side Launch from PTX"; compilers put the prefix before it. */
+    else if (!strcmp(name, "cudaGetParameterBufferV2") || !strcmp(name, "cudaLaunchDeviceV2"))
+        name += strlen("cuda");
+    else
+        return false;
     d->code->launches = true;
     if (!strcmp(name, "GetParameterBufferV2") && c->nargs == 4) {
         get_buffer(d, c);

@@ -7,12 +7,14 @@
 --samples  a checkout of the samples           --out     where they are built and run
 --build    the project's build folder          --table   Markdown table to write
 --limit    seconds that one run may take       SAMPLE    only these; others keep their last result
+--extra    what the toolkit lacks: include/, lib/ and nvvm/ of a folder (README.md)
 
 A sample is built as its own CMakeLists.txt says, but for the architectures (nvcc.sh). It is run in the
 folder where it was built, with the arguments of the samples' own test_args.json, then with those of
 args.txt. It passed when every run ended with status 0 and none of its lines says that it failed.
 known.txt has those that cannot pass and why; a sample that is in it and passes, or is not in it and
-does not pass, is a failure of this test.
+does not pass, is a failure of this test. Where the reason begins with [ptx] the sample is run again with
+asptx.so, which asks NVRTC and nvJitLink for PTX in place of machine code, and has to pass then.
 """
 import argparse
 import json
@@ -61,8 +63,13 @@ class Samples:
         with open(os.path.join(opt.samples, "test_args.json"), encoding="utf-8") as f:
             self.args = json.load(f)
         self.more = read_words("args.txt")
+        self.known = read_words("known.txt")
+        self.nvvm = opt.extra and os.path.isdir(os.path.join(opt.extra, "nvvm"))
         self.env = dict(os.environ, SAMPLES_NVCC=os.path.join(opt.cuda, "bin/nvcc"),
                         CUDA_HOME=opt.cuda, LC_ALL="C")
+        if opt.extra:
+            self.env["CPATH"] = os.path.join(opt.extra, "include")
+            self.env["LIBNVVM_HOME"] = opt.extra
 
     def configure(self):
         """One CMake project of all samples: a configuration of its own takes each one ten seconds."""
@@ -79,6 +86,9 @@ class Samples:
             test = " AND ".join("TARGET CUDA::" + n for n in needs) or "TRUE"
             lines += [f"if({test})", f'add_subdirectory("{path}" {name})', "else()",
                       f'message(STATUS "sample \'{name}\' needs {", ".join(needs)}")', "endif()"]
+        if self.nvvm:
+            lines += ["set(ENABLE_CUDA_C_LINKING_SAMPLE ON)",
+                      f'add_subdirectory("{self.opt.samples}/Samples/7_libNVVM" 7_libNVVM)']
         os.makedirs(self.tree, exist_ok=True)
         text = "\n".join(lines) + "\n"
         where = os.path.join(self.opt.out, "CMakeLists.txt")
@@ -90,7 +100,9 @@ class Samples:
             rc = subprocess.call(["cmake", "-G", "Ninja", "-S", self.opt.out, "-B", self.tree,
                                   "-DCMAKE_BUILD_TYPE=Release",
                                   "-DCMAKE_CUDA_COMPILER=" + os.path.join(HERE, "nvcc.sh"),
-                                  "-DCUDAToolkit_ROOT=" + self.opt.cuda],
+                                  "-DCUDAToolkit_ROOT=" + self.opt.cuda]
+                                 + (["-DCMAKE_LIBRARY_PATH=" + os.path.join(self.opt.extra, "lib")]
+                                    if self.opt.extra else []),
                                  env=self.env, stdout=f, stderr=subprocess.STDOUT)
         self.log = open(log, encoding="utf-8", errors="replace").read()
         return rc == 0
@@ -98,12 +110,14 @@ class Samples:
     def why_not_configured(self, name):
         rel = self.folders[name]
         if rel.startswith("7_libNVVM"):
-            return "needs nvvm.h, which this toolkit does not have"
+            return "needs nvvm.h, which this toolkit does not have" if not self.nvvm else \
+                "its CMakeLists.txt makes no target: see configure.log"
         if rel.startswith("8_Platform"):
             return "for Tegra boards"
         needs = re.search(rf"sample '{name}' needs (.*)", self.log)
         if needs:
             have = os.listdir(os.path.join(self.opt.cuda, "lib64"))
+            have += os.listdir(os.path.join(self.opt.extra, "lib")) if self.opt.extra else []
             gone = [n for n in needs.group(1).split(", ")
                     if not any(f.startswith("lib" + n + ".") for f in have) and n != "cuda_driver"]
             return "the toolkit lacks lib" + ", lib".join(gone)
@@ -112,10 +126,11 @@ class Samples:
 
     def build(self, name):
         """Programs that a sample's folder has after its build; or a reason."""
-        folder = os.path.join(self.tree, name)
+        target = self.folders[name] if self.folders[name].startswith("7_libNVVM") else name
+        folder = os.path.join(self.tree, target)
         log = os.path.join(self.results, name + ".build")
         with open(log, "w", encoding="utf-8") as f:
-            rc = subprocess.call(["ninja", "-C", self.tree, "-j", str(self.opt.jobs), name + "/all"],
+            rc = subprocess.call(["ninja", "-C", self.tree, "-j", str(self.opt.jobs), target + "/all"],
                                  env=self.env, stdout=f, stderr=subprocess.STDOUT)
         text = open(log, encoding="utf-8", errors="replace").read()
         if "unknown target" in text:
@@ -132,6 +147,9 @@ class Samples:
             if os.path.isfile(path) and os.access(path, os.X_OK) and open(path, "rb").read(4) == b"\x7fELF" \
                     and ".so" not in f:
                 programs.append(path)
+        ptxgen = os.path.join(self.tree, "7_libNVVM/ptxgen/ptxgen")
+        if not programs and target != name and os.path.exists(ptxgen):
+            programs = [ptxgen] # samples that are programs for it
         return (programs, None) if programs else (None, self.why_not_configured(name))
 
     def runs(self, name, program):
@@ -149,9 +167,11 @@ class Samples:
                 lists.append(words)
         return lists, env
 
-    def run(self, name, program):
+    def run(self, name, program, preload=None):
         """(status, seconds, says it checked, reason): of the first run that fails, or of all."""
         folder = os.path.dirname(program)
+        if name in self.folders and self.folders[name].startswith("7_libNVVM"):
+            folder = os.path.join(self.tree, self.folders[name])
         data = os.path.join(self.opt.samples, "Samples", self.folders.get(name, ""), "data")
         if os.path.isdir(data) and not os.path.lexists(os.path.join(folder, "data")):
             os.symlink(data, os.path.join(folder, "data"))
@@ -159,6 +179,7 @@ class Samples:
         total, checked = 0.0, False
         open(log, "w").close()
         lists, more = self.runs(name, program)
+        before_it = ["env", "LD_PRELOAD=" + preload] if preload else []
         for args in lists:
             env = dict(self.env, VGPU_TRACE="refusals", **more)
             start = time.time()
@@ -167,8 +188,8 @@ class Samples:
                 f.flush()
                 before = f.tell()
                 # Line by line, so that the log of a run that is ended has what it said.
-                p = subprocess.Popen([self.opt.vgpu, "run", "--gpu", self.opt.gpu, "stdbuf", "-oL",
-                                      program] + args,
+                p = subprocess.Popen([self.opt.vgpu, "run", "--gpu", self.opt.gpu, "stdbuf", "-oL"]
+                                     + before_it + [program] + args,
                                      cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=f,
                                      stderr=subprocess.STDOUT, start_new_session=True)
                 try:
@@ -222,6 +243,11 @@ class Samples:
                 result["programs"].append(entry)
                 if worst is None or worst["state"] == "passed":
                     worst = entry
+            if worst and worst["state"] == "failed" and self.opt.asptx and \
+                    self.known.get(name, [""])[0].startswith("[ptx]"):
+                state, seconds, checked, why = self.run(name, programs[0], self.opt.asptx)
+                worst.update(state="as PTX" if state == "passed" else state, checked=checked,
+                             seconds=round(seconds, 1), why=why)
             if worst:
                 result.update(state=worst["state"], why=worst["why"], checked=worst["checked"],
                               seconds=sum(e["seconds"] for e in result["programs"]))
@@ -253,11 +279,14 @@ def write_table(path, results, known, revision):
     lines.append(f"| built | {len(built)} |")
     lines.append(f"| passed | {count.get('passed', 0)} of {len(built)} "
                  f"({by_own} of them say that they checked their result) |")
+    if count.get("as PTX"):
+        lines.append("| passed when NVRTC or nvJitLink is asked for PTX; refused as they are | "
+                     f"{count['as PTX']} |")
     for state in ("refused", "waived", "slow", "failed", "not built"):
         lines.append(f"| {state} | {count.get(state, 0)} |")
     lines += ["", "| sample | built | run | seconds | why |", "|---|---|---|---|---|"]
     for r in results:
-        why = "; ".join(known.get(r["name"], [])) or r["why"]
+        why = "; ".join(known.get(r["name"], [])).replace("[ptx] ", "") or r["why"]
         if r["state"] == "passed" and not r.get("checked"):
             why = "judged by its exit status"
         why = why.replace("|", "\\|")
@@ -289,6 +318,8 @@ def main():
     p.add_argument("--table")
     p.add_argument("--limit", type=int, default=300)
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--extra", help="folder with what the toolkit lacks")
+    p.add_argument("--asptx", help="asptx.so")
     p.add_argument("--no-run", action="store_true", help="build only")
     p.add_argument("--only-table", action="store_true", help="of the last results")
     p.add_argument("names", nargs="*")
@@ -307,9 +338,15 @@ def main():
         if r["state"] == "passed" and name not in known:
             passed += 1
             print(f"ok - {name} ({r['seconds']} s)")
+        elif r["state"] == "as PTX":
+            passed += 1
+            print(f"ok - {name}, as PTX ({r['seconds']} s)")
         elif r["state"] == "passed":
             failed += 1
             print(f"FAIL: {name}: passes, and known.txt says that it cannot: {known[name][0]}")
+        elif r["state"] == "failed" and opt.asptx and known.get(name, [""])[0].startswith("[ptx]"):
+            failed += 1
+            print(f"FAIL: {name}: as PTX too: {r['why']}")
         elif name in known or not r["built"] or r["state"] in ("built", "slow"):
             skipped += 1
             print(f"not run: {name}: {'; '.join(known.get(name, [r['why'] or r['state']]))}")
