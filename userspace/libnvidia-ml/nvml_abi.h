@@ -40,6 +40,18 @@ typedef enum {
     NVML_ERROR_UNKNOWN = 999,
 } nvmlReturn_t;
 
+/* nvmlDeviceGetP2PStatus: what is asked, and the answers used. */
+enum {
+    NVML_P2P_CAPS_INDEX_READ = 0,
+    NVML_P2P_CAPS_INDEX_WRITE = 1,
+    NVML_P2P_CAPS_INDEX_NVLINK = 2,
+    NVML_P2P_CAPS_INDEX_ATOMICS = 3,
+    NVML_P2P_CAPS_INDEX_PCI = 4,
+    NVML_P2P_CAPS_INDEX_UNKNOWN = 5,
+    NVML_P2P_STATUS_OK = 0,
+    NVML_P2P_STATUS_NOT_SUPPORTED = 5,
+};
+
 typedef struct nvmlDevice_st *nvmlDevice_t;
 
 #define NVML_INIT_FLAG_NO_GPUS 1u

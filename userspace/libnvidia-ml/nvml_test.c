@@ -433,6 +433,23 @@ static void no_backend(void **state)
     ok(N(nvmlShutdown)());
 }
 
+/* A device reaches itself; NVLink it has none. */
+static void peers(void **state)
+{
+    nvmlDevice_t d = device();
+    unsigned status = 7;
+
+    (void)state;
+    ok(N(nvmlDeviceGetP2PStatus)(d, d, NVML_P2P_CAPS_INDEX_READ, &status));
+    assert_int_equal(status, NVML_P2P_STATUS_OK);
+    ok(N(nvmlDeviceGetP2PStatus)(d, d, NVML_P2P_CAPS_INDEX_NVLINK, &status));
+    assert_int_equal(status, NVML_P2P_STATUS_NOT_SUPPORTED);
+    assert_int_equal(N(nvmlDeviceGetP2PStatus)(d, d, NVML_P2P_CAPS_INDEX_UNKNOWN, &status),
+                     NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlDeviceGetP2PStatus)(d, NULL, 0u, &status), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlDeviceGetP2PStatus)(d, d, 0u, NULL), NVML_ERROR_INVALID_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +464,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(looking_is_not_using, init, end),
         cmocka_unit_test_setup_teardown(says_what_cuda_says, init, end),
         cmocka_unit_test_setup_teardown(all_versions_agree, init, end),
+        cmocka_unit_test_setup_teardown(peers, init, end),
         cmocka_unit_test_setup_teardown(memory_of_processes, init, end),
         cmocka_unit_test_setup_teardown(work_is_utilization, init, end),
     };

@@ -305,3 +305,34 @@ VNM_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), (
     *is_mig = 0; /* a MIG device of the host is a whole device here */
     return NVML_SUCCESS;
 }
+
+/* ---- peers: what CUDA says ------------------------------------------------------------------- */
+
+static nvmlReturn_t p2p_status(const struct vnm_device *a, const struct vnm_device *b,
+                               unsigned index, unsigned *status)
+{
+    int yes = a == b && index != NVML_P2P_CAPS_INDEX_NVLINK && index != NVML_P2P_CAPS_INDEX_PCI;
+    CUresult res = CUDA_SUCCESS;
+
+    if (a == NULL || b == NULL || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (a != b && index <= NVML_P2P_CAPS_INDEX_WRITE)
+        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)vnm_ordinal(a),
+                                             (CUdevice)vnm_ordinal(b));
+    else if (a != b && index == NVML_P2P_CAPS_INDEX_ATOMICS)
+        res = vgp_call_cuDeviceGetP2PAttribute(
+            &yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, (CUdevice)vnm_ordinal(a),
+            (CUdevice)vnm_ordinal(b));
+    if (res != CUDA_SUCCESS)
+        return NVML_ERROR_UNKNOWN;
+    *status = yes ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+}
+
+VNM_CALL(nvmlDeviceGetP2PStatus,
+         (nvmlDevice_t device, nvmlDevice_t peer, unsigned index, unsigned *status),
+         (device, peer, index, status), "index=%u status=%u", index,
+         r == NVML_SUCCESS ? *status : 0)
+{
+    return p2p_status(vnm_device(device), vnm_device(peer), index, status);
+}

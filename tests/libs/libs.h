@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* What the programs of this folder share: one program for each library, one run for each case. */
+#ifndef LIBS_H
+#define LIBS_H
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct libs_case {
+    const char *name;
+    void (*run)(void);
+};
+/* The cases of a program, the last one without a name; and its library. */
+extern const struct libs_case libs_cases[];
+extern const char libs_name[];
+
+/* Ends the run: what a call returned is not success. */
+#define CALL(e)                                                                                    \
+    do {                                                                                           \
+        int libs_r_ = (int)(e);                                                                    \
+        if (libs_r_ != 0)                                                                          \
+            libs_end("refused", "%s = %d", #e, libs_r_);                                           \
+    } while (0)
+
+__attribute__((noreturn, format(printf, 2, 3))) void libs_end(const char *result, const char *fmt,
+                                                              ...);
+/* Ends the run: `right` when the largest error is within what is tolerated, else `wrong`. */
+__attribute__((noreturn)) void libs_judge(double worst, double tolerated);
+/* Device memory; with a copy of n bytes of it, or NULL: zeroes. Ends the run when there is none. */
+void *libs_device(const void *from, size_t n);
+void libs_read(void *to, const void *from, size_t n);
+double libs_random(void); /* [-1, 1), the same in each run */
+
+#endif
