@@ -153,7 +153,8 @@ CASE(vmm_arguments, CF_CTX)
     RC("retain_unmapped", cuMemRetainAllocationHandle(&k, (void *)(base + 3 * g)),
        CUDA_ERROR_INVALID_VALUE);
     OK("retain", cuMemRetainAllocationHandle(&k, (void *)(base + g)));
-    OK("release", cuMemRelease(h));
+    cf_true("retained_same", k == h); /* one object; the first is released twice */
+    OK("release", cuMemRelease(k));
     OK("release_retained", cuMemRelease(k));
     RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
     RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);

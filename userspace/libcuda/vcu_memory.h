@@ -31,6 +31,7 @@ struct vcu_memory {
     uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
     uint64_t pool;       /* device: the pool that it came from, 0 = none */
     bool graph;          /* device: of a graph's allocation node: launches allocate it */
+    uint64_t allocation; /* mapped: handle of its physical memory, which may be gone */
     unsigned opened;     /* device: memory of another process, opened so many times */
     struct vcu_shared_memory shared; /* host, managed */
 };

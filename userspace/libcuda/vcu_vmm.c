@@ -68,12 +68,64 @@ CUresult vcu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     return res;
 }
 
+/*
+ * Handles that cuMemRetainAllocationHandle has given out again while they were live: one object, as with
+ * the driver, with so many releases to come before the last one.
+ */
+static struct retained {
+    uint64_t handle;
+    unsigned more;
+} *retained;
+static unsigned nretained, retained_room;
+static pthread_mutex_t retained_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Under the lock. False: no memory. */
+static bool retain_again(uint64_t handle)
+{
+    unsigned i = 0;
+
+    while (i < nretained && retained[i].handle != handle)
+        i++;
+    if (i == retained_room) {
+        unsigned room = retained_room == 0 ? 16 : 2 * retained_room;
+        struct retained *grown = realloc(retained, room * sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        retained = grown;
+        retained_room = room;
+    }
+    if (i == nretained)
+        retained[nretained++] = (struct retained){ .handle = handle };
+    retained[i].more++;
+    return true;
+}
+
+/* False: this release is the last one. */
+static bool release_one(uint64_t handle)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&retained_lock);
+    for (unsigned i = 0; i < nretained && !found; i++) {
+        if (retained[i].handle != handle)
+            continue;
+        found = true;
+        if (--retained[i].more == 0)
+            retained[i] = retained[--nretained];
+    }
+    pthread_mutex_unlock(&retained_lock);
+    return found;
+}
+
 CUresult vcu_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
+    if (release_one(number(handle)))
+        return CUDA_SUCCESS;
     if (!vgp_handle_live(number(handle), VGP_H_ALLOCATION))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemRelease", "the handle is not live");
     res = vgp_call_vgpMemRelease(number(handle));
@@ -84,6 +136,8 @@ CUresult vcu_cuMemRelease(CUmemGenericAllocationHandle handle)
 
 CUresult vcu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
+    struct vcu_place place;
+    bool mapped, again = false;
     uint64_t h;
     CUresult res = vcu_check_init();
 
@@ -91,15 +145,32 @@ CUresult vcu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
         return res;
     if (handle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    mapped = vcu_memory_find((uintptr_t)addr, &place) && place.m.kind == VCU_MEM_MAPPED;
+    pthread_mutex_lock(&retained_lock);
+    if (mapped && vgp_handle_live(place.m.allocation, VGP_H_ALLOCATION)) {
+        again = true;
+        res = retain_again(place.m.allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&retained_lock);
+    if (again) {
+        if (res == CUDA_SUCCESS)
+            *handle = place.m.allocation;
+        return res;
+    }
     h = vgp_handle_mint(VGP_H_ALLOCATION);
     if (h == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vgp_call_vgpMemRetain(h, (uintptr_t)addr);
-    if (res == CUDA_SUCCESS)
-        *handle = h;
-    else
+    if (res != CUDA_SUCCESS) {
         vgp_handle_drop(h);
-    return res;
+        return res;
+    }
+    *handle = h;
+    if (mapped) { /* its new name, for the next time */
+        place.m.allocation = h;
+        vcu_memory_put(place.start, place.size, &place.m);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
@@ -183,6 +254,7 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
         .kind = VCU_MEM_MAPPED,
         .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
         .device_ptr = ptr,
+        .allocation = number(handle),
     };
     CUresult res = vcu_check_init();
 
