@@ -272,6 +272,8 @@ enum vgp_call {
     VGP_vgpMulticastBindMem = 0x0a33,
     VGP_vgpMulticastBindAddr = 0x0a34,
     VGP_vgpMulticastUnbind = 0x0a35,
+    VGP_vgpMemDecompress = 0x0a40,
+    VGP_vgpPointerDecompress = 0x0a41,
     VGP_vgpCopyPeer = 0x0a70,
     VGP_vgpStreamThrottle = 0x0a71,
 };
@@ -4285,6 +4287,48 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, handle) ==
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, device) == 8, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, offset) == 16, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, size) == 24, "wire layout");
+
+/* vgpMemDecompress: sync */
+struct vgp_args_vgpMemDecompress {
+    uint64_t stream;
+    uint32_t srcBytes_len;
+    uint32_t dstBytes_len;
+    uint32_t actual_len;
+    uint32_t src_len;
+    uint32_t dst_len;
+    uint32_t algorithms_len;
+};
+_Static_assert(sizeof(struct vgp_args_vgpMemDecompress) == 32, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, srcBytes_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, dstBytes_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, actual_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, src_len) == 20, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, dst_len) == 24, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpMemDecompress, algorithms_len) == 28, "wire layout");
+
+struct vgp_ret_vgpMemDecompress {
+    uint32_t status;
+    uint8_t pad4[4];
+    uint64_t errorIndex;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpMemDecompress) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemDecompress, status) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemDecompress, errorIndex) == 8, "wire layout");
+
+/* vgpPointerDecompress: sync */
+struct vgp_args_vgpPointerDecompress {
+    uint64_t address;
+};
+_Static_assert(sizeof(struct vgp_args_vgpPointerDecompress) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpPointerDecompress, address) == 0, "wire layout");
+
+struct vgp_ret_vgpPointerDecompress {
+    uint32_t capable;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpPointerDecompress) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpPointerDecompress, capable) == 0, "wire layout");
 
 /* vgpCopyPeer: sync */
 struct vgp_args_vgpCopyPeer {

@@ -1757,6 +1757,25 @@ static const struct vgp_field in_vgpMulticastUnbind[] = {
     {"offset", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 16, 8, 0},
     {"size", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 24, 8, 0},
 };
+static const struct vgp_field in_vgpMemDecompress[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"srcBytes", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 8, 8, 256},
+    {"dstBytes", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 12, 8, 256},
+    {"actual", VGP_FORM_ARRAY, VGP_MEANS_ADDR, 16, 8, 256},
+    {"src", VGP_FORM_ARRAY, VGP_MEANS_ADDR, 20, 8, 256},
+    {"dst", VGP_FORM_ARRAY, VGP_MEANS_ADDR, 24, 8, 256},
+    {"algorithms", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 28, 4, 256},
+};
+static const struct vgp_field out_vgpMemDecompress[] = {
+    {"status", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"errorIndex", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
+static const struct vgp_field in_vgpPointerDecompress[] = {
+    {"address", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
+};
+static const struct vgp_field out_vgpPointerDecompress[] = {
+    {"capable", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 4, 0},
+};
 static const struct vgp_field in_vgpCopyPeer[] = {
     {"dst", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"dstPitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
@@ -2037,6 +2056,8 @@ static const struct vgp_call_fields calls[] = {
     {0x0a33, "vgpMulticastBindMem", in_vgpMulticastBindMem, 6, NULL, 0, 48, 0},
     {0x0a34, "vgpMulticastBindAddr", in_vgpMulticastBindAddr, 5, NULL, 0, 40, 0},
     {0x0a35, "vgpMulticastUnbind", in_vgpMulticastUnbind, 4, NULL, 0, 32, 0},
+    {0x0a40, "vgpMemDecompress", in_vgpMemDecompress, 7, out_vgpMemDecompress, 2, 32, 16},
+    {0x0a41, "vgpPointerDecompress", in_vgpPointerDecompress, 1, out_vgpPointerDecompress, 1, 8, 8},
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
     {0x0a71, "vgpStreamThrottle", in_vgpStreamThrottle, 1, NULL, 0, 8, 0},
 };

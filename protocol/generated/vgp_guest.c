@@ -7727,6 +7727,100 @@ CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t o
     return r;
 }
 
+CUresult vgp_call_vgpMemDecompress(CUstream stream, const uint64_t *srcBytes, uint32_t srcBytes_count, const uint64_t *dstBytes, uint32_t dstBytes_count, const uint64_t *actual, uint32_t actual_count, const uint64_t *src, uint32_t src_count, const uint64_t *dst, uint32_t dst_count, const uint32_t *algorithms, uint32_t algorithms_count, uint32_t *status, uint64_t *errorIndex)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (srcBytes_count > 256 || (srcBytes_count && !srcBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t srcBytes_bytes = (uint64_t)srcBytes_count * 8;
+    if (dstBytes_count > 256 || (dstBytes_count && !dstBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dstBytes_bytes = (uint64_t)dstBytes_count * 8;
+    if (actual_count > 256 || (actual_count && !actual))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t actual_bytes = (uint64_t)actual_count * 8;
+    if (src_count > 256 || (src_count && !src))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t src_bytes = (uint64_t)src_count * 8;
+    if (dst_count > 256 || (dst_count && !dst))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t dst_bytes = (uint64_t)dst_count * 8;
+    if (algorithms_count > 256 || (algorithms_count && !algorithms))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t algorithms_bytes = (uint64_t)algorithms_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpMemDecompress, (uint32_t)(32 + vgp_pad8(srcBytes_bytes) + vgp_pad8(dstBytes_bytes) + vgp_pad8(actual_bytes) + vgp_pad8(src_bytes) + vgp_pad8(dst_bytes) + vgp_pad8(algorithms_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpMemDecompress *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    uint8_t *v = (uint8_t *)s->args + 32;
+    a->srcBytes_len = (uint32_t)srcBytes_count;
+    if (srcBytes_bytes)
+        memcpy(v, srcBytes, srcBytes_bytes);
+    v += vgp_pad8(srcBytes_bytes);
+    a->dstBytes_len = (uint32_t)dstBytes_count;
+    if (dstBytes_bytes)
+        memcpy(v, dstBytes, dstBytes_bytes);
+    v += vgp_pad8(dstBytes_bytes);
+    a->actual_len = (uint32_t)actual_count;
+    if (actual_bytes)
+        memcpy(v, actual, actual_bytes);
+    v += vgp_pad8(actual_bytes);
+    a->src_len = (uint32_t)src_count;
+    if (src_bytes)
+        memcpy(v, src, src_bytes);
+    v += vgp_pad8(src_bytes);
+    a->dst_len = (uint32_t)dst_count;
+    if (dst_bytes)
+        memcpy(v, dst, dst_bytes);
+    v += vgp_pad8(dst_bytes);
+    a->algorithms_len = (uint32_t)algorithms_count;
+    if (algorithms_bytes)
+        memcpy(v, algorithms, algorithms_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpMemDecompress *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && status)
+            *status = (uint32_t)ret->status;
+        if (r == CUDA_SUCCESS && errorIndex)
+            *errorIndex = (uint64_t)ret->errorIndex;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpPointerDecompress(uint64_t address, uint32_t *capable)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpPointerDecompress, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpPointerDecompress *a = s->args;
+    a->address = (uint64_t)address;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpPointerDecompress *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && capable)
+            *capable = (uint32_t)ret->capable;
+    }
+    vgp_submit_end(s);
+    return r;
+}
+
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream)
 {
     CUresult r;

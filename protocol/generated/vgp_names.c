@@ -275,6 +275,8 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMulticastBindMem: return "vgpMulticastBindMem";
     case VGP_vgpMulticastBindAddr: return "vgpMulticastBindAddr";
     case VGP_vgpMulticastUnbind: return "vgpMulticastUnbind";
+    case VGP_vgpMemDecompress: return "vgpMemDecompress";
+    case VGP_vgpPointerDecompress: return "vgpPointerDecompress";
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
     case VGP_vgpStreamThrottle: return "vgpStreamThrottle";
     default: return NULL;
@@ -444,6 +446,8 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMulticastBindMem] = 2,
         [VGP_vgpMulticastBindAddr] = 2,
         [VGP_vgpMulticastUnbind] = 2,
+        [VGP_vgpMemDecompress] = 2,
+        [VGP_vgpPointerDecompress] = 2,
         [VGP_vgpCopyPeer] = 2,
         [VGP_vgpStreamThrottle] = 2,
         [VGP_CALL_LIMIT] = 0,
@@ -714,6 +718,8 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a33, "vgpMulticastBindMem", "sync", 48, 48, 0, 0},
     {0x0a34, "vgpMulticastBindAddr", "sync", 40, 40, 0, 0},
     {0x0a35, "vgpMulticastUnbind", "sync", 32, 32, 0, 0},
+    {0x0a40, "vgpMemDecompress", "sync", 32, 11296, 16, 16},
+    {0x0a41, "vgpPointerDecompress", "sync", 8, 8, 8, 8},
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0x0a71, "vgpStreamThrottle", "wait", 8, 8, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},

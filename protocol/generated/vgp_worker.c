@@ -5221,6 +5221,67 @@ static CUresult handle_vgpMulticastUnbind(struct vgb_call *c)
     return r;
 }
 
+static CUresult handle_vgpMemDecompress(struct vgb_call *c)
+{
+    const struct vgp_args_vgpMemDecompress *a = (const void *)c->args;
+    uint64_t at = 32;
+    uint64_t srcBytes_bytes = (uint64_t)a->srcBytes_len * 8;
+    if (a->srcBytes_len > 256 || !vgp_range_ok(at, srcBytes_bytes, c->args_size))
+        return vgb_malformed(c, "srcBytes: %u is past its maximum or the record", a->srcBytes_len);
+    const uint64_t *srcBytes = (const void *)(c->args + at);
+    at += vgp_round8(srcBytes_bytes);
+    uint64_t dstBytes_bytes = (uint64_t)a->dstBytes_len * 8;
+    if (a->dstBytes_len > 256 || !vgp_range_ok(at, dstBytes_bytes, c->args_size))
+        return vgb_malformed(c, "dstBytes: %u is past its maximum or the record", a->dstBytes_len);
+    const uint64_t *dstBytes = (const void *)(c->args + at);
+    at += vgp_round8(dstBytes_bytes);
+    uint64_t actual_bytes = (uint64_t)a->actual_len * 8;
+    if (a->actual_len > 256 || !vgp_range_ok(at, actual_bytes, c->args_size))
+        return vgb_malformed(c, "actual: %u is past its maximum or the record", a->actual_len);
+    const uint64_t *actual = (const void *)(c->args + at);
+    at += vgp_round8(actual_bytes);
+    uint64_t src_bytes = (uint64_t)a->src_len * 8;
+    if (a->src_len > 256 || !vgp_range_ok(at, src_bytes, c->args_size))
+        return vgb_malformed(c, "src: %u is past its maximum or the record", a->src_len);
+    const uint64_t *src = (const void *)(c->args + at);
+    at += vgp_round8(src_bytes);
+    uint64_t dst_bytes = (uint64_t)a->dst_len * 8;
+    if (a->dst_len > 256 || !vgp_range_ok(at, dst_bytes, c->args_size))
+        return vgb_malformed(c, "dst: %u is past its maximum or the record", a->dst_len);
+    const uint64_t *dst = (const void *)(c->args + at);
+    at += vgp_round8(dst_bytes);
+    uint64_t algorithms_bytes = (uint64_t)a->algorithms_len * 4;
+    if (a->algorithms_len > 256 || !vgp_range_ok(at, algorithms_bytes, c->args_size))
+        return vgb_malformed(c, "algorithms: %u is past its maximum or the record", a->algorithms_len);
+    const uint32_t *algorithms = (const void *)(c->args + at);
+    at += vgp_round8(algorithms_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpMemDecompress ret = {0};
+    CUresult r = vgb_do_vgpMemDecompress(c, a, srcBytes, dstBytes, actual, src, dst, algorithms, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
+static CUresult handle_vgpPointerDecompress(struct vgb_call *c)
+{
+    const struct vgp_args_vgpPointerDecompress *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    struct vgp_ret_vgpPointerDecompress ret = {0};
+    CUresult r = vgb_do_vgpPointerDecompress(c, a, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static CUresult handle_vgpCopyPeer(struct vgb_call *c)
 {
     const struct vgp_args_vgpCopyPeer *a = (const void *)c->args;
@@ -5503,6 +5564,8 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMulticastBindMem] = {"vgpMulticastBindMem", handle_vgpMulticastBindMem, 48, 48, VGP_F_REPLY, 2},
     [VGP_vgpMulticastBindAddr] = {"vgpMulticastBindAddr", handle_vgpMulticastBindAddr, 40, 40, VGP_F_REPLY, 2},
     [VGP_vgpMulticastUnbind] = {"vgpMulticastUnbind", handle_vgpMulticastUnbind, 32, 32, VGP_F_REPLY, 2},
+    [VGP_vgpMemDecompress] = {"vgpMemDecompress", handle_vgpMemDecompress, 32, 11296, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpPointerDecompress] = {"vgpPointerDecompress", handle_vgpPointerDecompress, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpStreamThrottle] = {"vgpStreamThrottle", handle_vgpStreamThrottle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 2},
 };
@@ -5692,6 +5755,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemAllocManaged = (__typeof__(p->cuMemAllocManaged))find(ctx, "cuMemAllocManaged")) != NULL;
     n += (p->cuMemAllocPitch_v2 = (__typeof__(p->cuMemAllocPitch_v2))find(ctx, "cuMemAllocPitch_v2")) != NULL;
     n += (p->cuMemAlloc_v2 = (__typeof__(p->cuMemAlloc_v2))find(ctx, "cuMemAlloc_v2")) != NULL;
+    n += (p->cuMemBatchDecompressAsync = (__typeof__(p->cuMemBatchDecompressAsync))find(ctx, "cuMemBatchDecompressAsync")) != NULL;
     n += (p->cuMemCreate = (__typeof__(p->cuMemCreate))find(ctx, "cuMemCreate")) != NULL;
     n += (p->cuMemFreeAsync = (__typeof__(p->cuMemFreeAsync))find(ctx, "cuMemFreeAsync")) != NULL;
     n += (p->cuMemFreeHost = (__typeof__(p->cuMemFreeHost))find(ctx, "cuMemFreeHost")) != NULL;

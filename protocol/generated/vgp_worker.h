@@ -188,6 +188,7 @@ struct vgp_provider {
     __typeof__(&cuMemAllocManaged) cuMemAllocManaged;
     __typeof__(&cuMemAllocPitch_v2) cuMemAllocPitch_v2;
     __typeof__(&cuMemAlloc_v2) cuMemAlloc_v2;
+    __typeof__(&cuMemBatchDecompressAsync) cuMemBatchDecompressAsync;
     __typeof__(&cuMemCreate) cuMemCreate;
     __typeof__(&cuMemFreeAsync) cuMemFreeAsync;
     __typeof__(&cuMemFreeHost) cuMemFreeHost;
@@ -601,6 +602,8 @@ CUresult vgb_do_vgpMulticastAddDevice(struct vgb_call *c, const struct vgp_args_
 CUresult vgb_do_vgpMulticastBindMem(struct vgb_call *c, const struct vgp_args_vgpMulticastBindMem *a);
 CUresult vgb_do_vgpMulticastBindAddr(struct vgb_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
 CUresult vgb_do_vgpMulticastUnbind(struct vgb_call *c, const struct vgp_args_vgpMulticastUnbind *a);
+CUresult vgb_do_vgpMemDecompress(struct vgb_call *c, const struct vgp_args_vgpMemDecompress *a, const uint64_t *srcBytes, const uint64_t *dstBytes, const uint64_t *actual, const uint64_t *src, const uint64_t *dst, const uint32_t *algorithms, struct vgp_ret_vgpMemDecompress *r);
+CUresult vgb_do_vgpPointerDecompress(struct vgb_call *c, const struct vgp_args_vgpPointerDecompress *a, struct vgp_ret_vgpPointerDecompress *r);
 CUresult vgb_do_vgpCopyPeer(struct vgb_call *c, const struct vgp_args_vgpCopyPeer *a);
 CUresult vgb_do_vgpStreamThrottle(struct vgb_call *c, const struct vgp_args_vgpStreamThrottle *a);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What libcuda forwards to a provider that has what the software GPU lacks: multicast objects, with the
- * backend's test provider (two devices of 16 multiprocessors). Lines as conform's: `provider.check result`.
+ * What libcuda forwards to a provider that has what the software GPU lacks: multicast objects and
+ * decompression, with the backend's test provider (two devices of 16 multiprocessors). Lines as conform's: `provider.check result`.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -136,6 +136,47 @@ static void green(void)
     rc("destroy", cuGreenCtxDestroy(g), 0);
 }
 
+/* A batch is sent in pieces: the index of what is wrong counts from its beginning. */
+static void decompress(void)
+{
+    static CUmemDecompressParams op[600];
+    CUdeviceptr p = 0;
+    unsigned char from[600 * 8], to[600 * 8], capable = 0;
+    unsigned actual[600];
+    size_t at = 7;
+    bool all = true;
+
+    rc("alloc", cuMemAlloc(&p, 3 * sizeof(from)), 0);
+    rc("capable", cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, p), 0);
+    yes("capable_is", capable == 1);
+    for (size_t i = 0; i < sizeof(from); i++)
+        from[i] = (unsigned char)(i * 7);
+    rc("up", cuMemcpyHtoD(p, from, sizeof(from)), 0);
+    for (size_t i = 0; i < 600; i++) {
+        op[i].srcNumBytes = op[i].dstNumBytes = 1 + i % 8;
+        op[i].src = (const void *)(uintptr_t)(p + 8 * i);
+        op[i].dst = (void *)(uintptr_t)(p + sizeof(from) + 8 * i);
+        op[i].dstActBytes = (cuuint32_t *)(uintptr_t)(p + 2 * sizeof(from) + 4 * i);
+        op[i].algo = CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE;
+    }
+    rc("decompress", cuMemBatchDecompressAsync(op, 600, 0, &at, NULL), 0);
+    yes("decompress_index", at == SIZE_MAX);
+    rc("down", cuMemcpyDtoH(to, p + sizeof(from), sizeof(to)), 0);
+    rc("down_sizes", cuMemcpyDtoH(actual, p + 2 * sizeof(from), sizeof(actual)), 0);
+    for (size_t i = 0; i < 600; i++)
+        all = all && actual[i] == 1 + i % 8 && !memcmp(to + 8 * i, from + 8 * i, actual[i]);
+    yes("decompressed", all);
+    op[555].algo = (CUmemDecompressAlgorithm)77;
+    rc("algorithm", cuMemBatchDecompressAsync(op, 600, 0, &at, NULL), CUDA_ERROR_INVALID_VALUE);
+    yes("algorithm_index", at == 555);
+    op[3].padding[19] = 1;
+    rc("padding", cuMemBatchDecompressAsync(op, 600, 0, &at, NULL), CUDA_ERROR_INVALID_VALUE);
+    yes("padding_index", at == 3);
+    rc("decompress_flags", cuMemBatchDecompressAsync(op, 1, 1, &at, NULL), CUDA_ERROR_INVALID_VALUE);
+    yes("flags_index", at == SIZE_MAX);
+    rc("free", cuMemFree(p), 0);
+}
+
 int main(void)
 {
     CUcontext c;
@@ -145,6 +186,7 @@ int main(void)
     rc("current", cuCtxSetCurrent(c), 0);
     multicast();
     green();
+    decompress();
     rc("end", cuDevicePrimaryCtxRelease(0), 0);
     printf("provider: %u passed, %u failed, 0 skipped\n", passed, failed);
     return failed != 0;

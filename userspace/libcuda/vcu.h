@@ -194,6 +194,11 @@ uint64_t vcu_context_add_primary(int device);
 /* The streams of the context, and of the green contexts that stand on it, are streams no more. */
 void vcu_green_forget(const struct vcu_context *c);
 
+/* ---- vcu_decompress.c ----------------------------------------------------------------------- */
+
+/* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: the worker's driver knows. */
+CUresult vcu_decompress_capable(int device, uint64_t address, unsigned char *out);
+
 /* ---- vcu_multicast.c ------------------------------------------------------------------------ */
 
 /* Waits until all devices were added, if it is a multicast object (cuMemMap, cuMulticastBind*). */

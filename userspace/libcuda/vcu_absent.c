@@ -91,22 +91,6 @@ CUresult vcu_cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const c
                       "no unified functions (device attribute 129 is 0)");
 }
 
-CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count,
-                                       unsigned int flags, size_t *errorIndex, CUstream stream)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (errorIndex)
-        *errorIndex = SIZE_MAX;
-    if (!paramsArray || count == 0 || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_stream_ok(vcu_stream(stream)))
-        return vcu_stream_error(vcu_stream(stream));
-    return no("cuMemBatchDecompressAsync", "no hardware decompression (device attribute 136 is 0)");
-}
-
 /* ---- notifications ----
  * There is one, of a budget of device memory that was exceeded. A quota refuses the allocation here,
  * so it cannot happen: who registers is remembered, and never called. */

@@ -101,8 +101,7 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(unsigned long long *)data = p->m.buffer_id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        *(unsigned char *)data = 0;
-        return CUDA_SUCCESS;
+        return vcu_decompress_capable(p->m.device, device_pointer(p, ptr), data);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

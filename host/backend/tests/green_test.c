@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device resources, green contexts and multicast objects in real workers: what a guest makes up, what it
+/* Device resources, green contexts, multicast objects and decompression in real workers: what a guest makes up, what it
  * must not see, what counts; as in process_test.c. */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -311,12 +311,40 @@ static void test_multicast(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Every operation has an element in each array. */
+static void test_decompress(void **state)
+{
+    struct vgp_args_vgpMemDecompress a = {.stream = STREAM(9), .srcBytes_len = 1, .dstBytes_len = 1,
+                                          .actual_len = 1, .src_len = 1, .dst_len = 1,
+                                          .algorithms_len = 1};
+    const struct vgp_ret_vgpMemDecompress *r = NULL;
+    uint64_t one[6] = {8, 8, 0, 0, 0, CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE};
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one));
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_INVALID_HANDLE);
+    a.stream = 0;
+    guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one));
+    assert_int_equal(guest_wait(&g, 0, (const void **)&r, NULL, 5000), 0);
+    assert_int_equal(r->status, CUDA_ERROR_INVALID_VALUE); /* no addresses */
+    assert_int_equal(r->errorIndex, 0);
+    a.src_len = 0;
+    guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one) - 8);
+    assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resources),
         cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_decompress),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,7 +166,8 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx g, CUevent e)
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 {
     (void)d;
-    *v = a == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED;
+    *v = a == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED ||
+         a == CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK;
     return CUDA_SUCCESS;
 }
 
@@ -234,4 +235,29 @@ CUresult cuCtxDestroy_v2(CUcontext c)
 {
     (void)c;
     return CUDA_ERROR_UNKNOWN;
+}
+
+/* ---- decompression: the algorithm is to copy, into memory of this process that the test allocated ---- */
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p)
+{
+    if (a != CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE || !p)
+        return CUDA_ERROR_INVALID_VALUE;
+    *(unsigned char *)data = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *p, size_t n, unsigned flags, size_t *at,
+                                   CUstream s)
+{
+    (void)s;
+    for (size_t i = 0; i < n; i++) {
+        if (flags || p[i].algo != CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE || !p[i].src || !p[i].dst) {
+            *at = i;
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        memcpy(p[i].dst, p[i].src, p[i].srcNumBytes);
+        *p[i].dstActBytes = (cuuint32_t)p[i].srcNumBytes;
+    }
+    return CUDA_SUCCESS;
 }

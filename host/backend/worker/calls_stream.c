@@ -257,3 +257,51 @@ CUresult vgb_do_vgpTensorMapEncode(struct vgb_call *c, const struct vgp_args_vgp
     }
     return res;
 }
+
+/* ---- decompression ---- */
+
+CUresult vgb_do_vgpMemDecompress(struct vgb_call *c, const struct vgp_args_vgpMemDecompress *a,
+                                 const uint64_t *srcBytes, const uint64_t *dstBytes,
+                                 const uint64_t *actual, const uint64_t *src, const uint64_t *dst,
+                                 const uint32_t *algorithms, struct vgp_ret_vgpMemDecompress *r)
+{
+    static CUmemDecompressParams list[256]; /* the dispatcher is one thread */
+    uint32_t n = a->srcBytes_len;
+    size_t index = SIZE_MAX;
+    CUstream stream;
+    CUresult e = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!n || a->dstBytes_len != n || a->actual_len != n || a->src_len != n || a->dst_len != n ||
+        a->algorithms_len != n)
+        return vgb_malformed(c, "decompressions of different lengths");
+    if (!vgb_provider.cuMemBatchDecompressAsync)
+        return vgb_missing(c, "cuMemBatchDecompressAsync");
+    memset(list, 0, n * sizeof(list[0]));
+    for (uint32_t i = 0; i < n; i++) { /* addresses of the device: the driver and the GPU look at them */
+        list[i].srcNumBytes = srcBytes[i];
+        list[i].dstNumBytes = dstBytes[i];
+        list[i].dstActBytes = (cuuint32_t *)(uintptr_t)actual[i];
+        list[i].src = (const void *)(uintptr_t)src[i];
+        list[i].dst = (void *)(uintptr_t)dst[i];
+        list[i].algo = (CUmemDecompressAlgorithm)algorithms[i];
+    }
+    r->status = vgb_provider.cuMemBatchDecompressAsync(list, n, 0, &index, stream);
+    r->errorIndex = index < n ? index : UINT64_MAX;
+    return CUDA_SUCCESS;
+}
+
+CUresult vgb_do_vgpPointerDecompress(struct vgb_call *c, const struct vgp_args_vgpPointerDecompress *a,
+                                     struct vgp_ret_vgpPointerDecompress *r)
+{
+    uint64_t value = 0; /* the driver writes a byte; room for what another one might */
+    CUresult e;
+
+    if (!vgb_provider.cuPointerGetAttribute)
+        return vgb_missing(c, "cuPointerGetAttribute");
+    e = vgb_provider.cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE,
+                                           a->address);
+    r->capable = (value & 0xff) != 0;
+    return e;
+}
