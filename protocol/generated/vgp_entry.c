@@ -1347,7 +1347,7 @@ CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 
 static CUresult body_cuStreamQuery(CUstream hStream)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(hStream))
@@ -1427,7 +1427,7 @@ CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsign
 
 static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!flags)
@@ -1467,7 +1467,7 @@ CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
 
 static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!priority)
@@ -1507,7 +1507,7 @@ CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
 
 static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!streamId)
@@ -2079,7 +2079,7 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
 
 static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!vcu_stream_ok(dst))
@@ -2119,7 +2119,7 @@ CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 
 static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!vgp_handle_live((uintptr_t)hCtx, VGP_H_CONTEXT))
@@ -2144,7 +2144,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 
 static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
     if (!vgp_handle_live((uintptr_t)hCtx, VGP_H_CONTEXT))

@@ -75,6 +75,8 @@ CUresult vcu_check_init(void);
 /* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context.
  */
 CUresult vcu_check_context(void);
+/* The same for calls that need no current context, as their handles say where: graphs and their nodes. */
+CUresult vcu_check_usable(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
 

@@ -113,6 +113,13 @@ CUresult vcu_check_context(void)
     return vcu_context_usable(vcu_handle_data(handle, VGP_H_CONTEXT));
 }
 
+CUresult vcu_check_usable(void)
+{
+    CUresult res = vcu_check_init();
+
+    return res == CUDA_SUCCESS && vcu_current_context() != 0 ? vcu_check_context() : res;
+}
+
 CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
 {
     CUresult res = vcu_check_context();

@@ -198,7 +198,7 @@ CUresult vcu_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_ou
                                             unsigned int flags)
 {
     uint64_t handle = 0;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;

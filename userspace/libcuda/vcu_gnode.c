@@ -17,7 +17,7 @@
 CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, CUgraph graph,
                        const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -37,7 +37,7 @@ CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, 
 
 CUresult vcu_where_set(struct vcu_where *w, CUgraphNode node)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -195,7 +195,7 @@ CUresult vcu_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
 
 static CUresult enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t *value)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res == CUDA_SUCCESS && (!vcu_exec_ok(exec) || !vcu_node_ok(node) || value == NULL))
         res = CUDA_ERROR_INVALID_VALUE;
@@ -225,6 +225,7 @@ CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
 {
     CUfunction func;
     const struct vcu_func *f;
+    const struct vcu_context *at;
     struct vcu_launch l;
     const char *why;
     const void *data;
@@ -238,13 +239,13 @@ CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
     f = vcu_func_find(func);
     if (f == NULL)
         return func == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    if (p->ctx != NULL && vcu_context_find(p->ctx) == NULL)
+    at = vcu_context_find(p->ctx); /* NULL: the current one, if there is one */
+    if (at == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     l = (struct vcu_launch){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
                              .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
                              .shared = p->sharedMemBytes };
-    res = vcu_launch_check(vcu.devices[vcu_context_find(NULL)->device].attributes, f, false, &l,
-                           &why);
+    res = vcu_launch_check(vcu.devices[at->device].attributes, f, false, &l, &why);
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, call, "%s: %s", f->name, why);
     buffer = malloc(f->param_bytes + 1);
