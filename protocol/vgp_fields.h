@@ -24,6 +24,7 @@ enum vgp_field_meaning {
     VGP_MEANS_WORDS = 3,  /* bytes; aligned 64-bit words of them may be addresses */
     VGP_MEANS_VARIES = 4, /* a result that two GPUs, or two runs, need not agree on */
     VGP_MEANS_OPAQUE = 5, /* bytes that only the worker's side can read, given out and taken back */
+    VGP_MEANS_OBJECTS = 6, /* an array of VGP_MEANS_HANDLE; two GPUs may make more and fewer */
 };
 
 struct vgp_field {

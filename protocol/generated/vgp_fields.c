@@ -1682,7 +1682,7 @@ static const struct vgp_field in_vgpResourceSplit[] = {
 static const struct vgp_field out_vgpResourceSplit[] = {
     {"groups", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 4, 0},
     {"remains", VGP_FORM_FIXED, VGP_MEANS_VARIES, 4, 4, 0},
-    {"resources", VGP_FORM_ARRAY, VGP_MEANS_HANDLE, 8, 8, 257},
+    {"resources", VGP_FORM_ARRAY, VGP_MEANS_OBJECTS, 8, 8, 257},
     {"smCounts", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 12, 2, 257},
     {"minimums", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 16, 2, 257},
     {"alignments", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 20, 2, 257},

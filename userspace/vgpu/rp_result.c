@@ -171,7 +171,7 @@ static bool compare_words(struct rp_run *r, const struct rp_event *e, const stru
         memcpy(&y, b + 8 * i, 8);
         if ((x == 0) != (y == 0)) {
             equal = false;
-        } else if (f->meaning == VGP_MEANS_HANDLE) {
+        } else if (f->meaning != VGP_MEANS_ADDR) {
             if (rp_pairs_find(&r->map.handles, x, &to))
                 equal = to == y;
             else if (VGP_HANDLE_TYPE(x) != VGP_HANDLE_TYPE(y))
@@ -219,12 +219,17 @@ static bool compare_field(struct rp_run *r, const struct rp_event *e, const stru
             varied(r, e->call->call, f->name);
         return true;
     }
+    if (f->meaning == VGP_MEANS_OBJECTS && size_a != size_b) {
+        varied(r, e->call->call, f->name);
+        size_a = size_b = size_a < size_b ? size_a : size_b;
+    }
     if (size_a != size_b) {
         rp_differs(r, e->serial, e->call->call, "%s: recorded %llu bytes, here %llu", f->name,
                    (unsigned long long)size_a, (unsigned long long)size_b);
         return false;
     }
-    if ((f->meaning == VGP_MEANS_HANDLE || f->meaning == VGP_MEANS_ADDR) && f->size == 8)
+    if ((f->meaning == VGP_MEANS_HANDLE || f->meaning == VGP_MEANS_OBJECTS || f->meaning == VGP_MEANS_ADDR) &&
+        f->size == 8)
         return compare_words(r, e, f, a, b, size_a / 8);
     if (f->meaning == VGP_MEANS_WORDS || f->form >= VGP_FORM_ARRAY)
         return rp_compare_bytes(r, e->serial, e->call->call, f->name, a, b, size_a);

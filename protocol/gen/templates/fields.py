@@ -7,6 +7,8 @@ def meaning(p):
     """An address, a handle, an object that the worker numbers, ...: enum vgp_field_meaning."""
     if p.type == 'handle' or p.sub.startswith('handle:'):
         return 'HANDLE'
+    if 'made' in p.attrs and 'varies' in p.attrs:
+        return 'OBJECTS'
     for attr in ('addr', 'words', 'made', 'varies', 'opaque'):
         if attr in p.attrs:
             return {'made': 'HANDLE'}.get(attr, attr.upper())
