@@ -63,3 +63,8 @@ lines()
 
 # same NAME WANTED GOT
 same() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1: $3"; else bad "$1" "'$3' instead of '$2'"; fi; }
+
+# inside ROOT COMMAND...: for `on`: the command in a root of its own (groups.txt: own), which sees the machine's
+# /proc, /dev, /tmp, the toolkit and this tree. Needs to be root or user namespaces.
+inside="$here/inside.sh"
+can_inside() { bash "$inside" --test 2> /dev/null; }
