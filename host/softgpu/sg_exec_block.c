@@ -307,6 +307,30 @@ static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
     }
 }
 
+/* Which threads of the block a warp has. tid: the first one, then the one behind the last. */
+static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3])
+{
+    const bool row = block[0] % SG_LANES == 0; /* all in one row */
+
+    for (uint32_t j = 0; j < SG_LANES && row; j++) {
+        w->tid[0][j] = tid[0] + j;
+        w->tid[1][j] = tid[1];
+        w->tid[2][j] = tid[2];
+    }
+    for (uint32_t j = 0; j < (row ? 1 : SG_LANES); j++) {
+        for (int k = 0; k < 3 && !row; k++)
+            w->tid[k][j] = tid[k];
+        tid[0] += row ? SG_LANES : 1;
+        if (tid[0] < block[0])
+            continue;
+        tid[0] = 0;
+        if (++tid[1] < block[1])
+            continue;
+        tid[1] = 0;
+        tid[2]++;
+    }
+}
+
 static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
                       uint32_t worker, struct sg_fault *fault)
 {
@@ -353,17 +377,7 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
         w->base[1] = code->pool;
         w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
         w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
-        for (uint32_t j = 0; j < SG_LANES; j++) {
-            for (int k = 0; k < 3; k++)
-                w->tid[k][j] = tid[k];
-            if (++tid[0] < l->block[0])
-                continue;
-            tid[0] = 0;
-            if (++tid[1] < l->block[1])
-                continue;
-            tid[1] = 0;
-            tid[2]++;
-        }
+        warp_tids(w, l->block, tid);
         warp_sregs(w, c, run);
         warp_ahead(w, &code->ahead[SG_AHEAD_LAUNCH]);
     }

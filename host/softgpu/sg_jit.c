@@ -346,9 +346,6 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
 
 /* ---- a kernel ---- */
 
-
-
-
 static void compile(struct jit *j)
 {
     struct sg_code *c = j->code;
