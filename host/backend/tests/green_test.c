@@ -196,7 +196,7 @@ static void test_contexts(void **state)
     assert_int_equal(guest_call(&g, VGP_cuGreenCtxRecordEvent, &rec, sizeof(rec), NULL, NULL),
                      CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(destroy(&g, GREEN(1)), 0);
-    assert_int_equal(query(&g, STREAM(1)), CUDA_ERROR_CONTEXT_IS_DESTROYED); /* the current one is gone */
+    assert_int_equal(guest_alloc(&g, M, &p), CUDA_ERROR_CONTEXT_IS_DESTROYED); /* the current one is gone */
     g.context = primary;
     assert_int_equal(query(&g, STREAM(1)), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(query(&g, STREAM(2)), CUDA_ERROR_INVALID_HANDLE);
