@@ -27,6 +27,17 @@ here_()
         HWLOC_PLUGINS_PATH="$libs/hwloc" HOME="$out/home" XDG_CACHE_HOME="$out/home/cache" "$@"
 }
 
+# starts CLIENT COMMAND...: it does, without any GPU; else `not run` says why not: what another machine has may not fit.
+starts()
+{
+    local client=$1
+
+    shift
+    here_ timeout 120 "$@" > "$log" 2>&1 < /dev/null && return 0
+    not_run "$client" "does not start on this machine: $(tail -n 1 "$log")"
+    return 1
+}
+
 # on SECONDS COMMAND...: the same with our GPU, over the socket. More SECONDS than any machine needs.
 on()
 {

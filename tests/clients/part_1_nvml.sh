@@ -3,9 +3,17 @@
 
 nvml_clients()
 {
-    local text json
-
     have "NVML clients" nvml || return
+    starts python3-pynvml /usr/bin/python3 -c 'import pynvml' && pynvml_client
+    starts gpustat "$host/usr/bin/gpustat" --version && gpustat_client
+    starts lstopo "$host/usr/bin/lstopo-no-graphics" --version && lstopo_client
+    starts nvtop "$host/usr/bin/nvtop" --version && nvtop_client
+}
+
+pynvml_client()
+{
+    local text
+
     text=$(on 120 /usr/bin/python3 "$here/nvml_client.py" 2>&1)
     same "python3-pynvml: count" "count 1" "$(grep '^count' <<< "$text")"
     same "python3-pynvml: name" "name $name" "$(grep '^name' <<< "$text")"
@@ -17,18 +25,29 @@ nvml_clients()
     same "python3-pynvml: by UUID" "by_uuid 0" "$(grep '^by_uuid' <<< "$text")"
     same "python3-pynvml: no such index" "index_77 refused" "$(grep '^index_77' <<< "$text")"
     same "python3-pynvml: after shutdown" "after_shutdown refused" "$(grep '^after' <<< "$text")"
+}
+
+gpustat_client()
+{
+    local text json
 
     json=$(on 120 "$host/usr/bin/gpustat" --json 2> "$log")
     text=$(/usr/bin/python3 -c 'import json, sys
 g = json.load(sys.stdin)["gpus"]
 print(len(g), g[0]["name"], g[0]["uuid"], g[0]["memory.total"], g[0]["temperature.gpu"])' <<< "$json" 2>> "$log")
     same "gpustat" "1 $name $uuid $memory None" "$text"
+}
 
+lstopo_client()
+{
     on 120 "$host/usr/bin/lstopo-no-graphics" --of console -v > "$out/work/lstopo" 2> "$log"
     same "lstopo: CUDA" "CUDAGlobalMemorySize=$((memory * 1024))" \
         "$(grep -o 'CUDAGlobalMemorySize=[0-9]*' "$out/work/lstopo" | head -n 1)"
     same "lstopo: NVML" "NVIDIAUUID=$uuid" "$(grep -o 'NVIDIAUUID=[-A-Za-z0-9]*' "$out/work/lstopo" | head -n 1)"
+}
 
+nvtop_client()
+{
     if on 180 /usr/bin/python3 "$here/screen.py" 'q' 'Device 0' "${name%% (*}" "MEM *\\[[^]]*/$((memory / 1024)).000Gi" -- \
         "$host/usr/bin/nvtop" -p > "$log" 2>&1; then
         ok "nvtop: device, name and memory on the screen"

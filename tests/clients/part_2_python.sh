@@ -28,6 +28,7 @@ numba_client()
 
     have Numba numba || return
     numba_ready || { not_run Numba "the toolkit has no libdevice"; return; }
+    starts Numba /usr/bin/python3 -B -W ignore -c 'import numba, numpy' || return
     text=$(numba_run 300 -W ignore "$here/numba_client.py" 2>&1)
     rc=$?
     lines Numba "$text" $rc
@@ -39,6 +40,7 @@ pycuda_client()
     local text rc
 
     have PyCUDA pycuda || return
+    starts PyCUDA /usr/bin/python3 -B -W ignore -c 'import numpy, pytools' || return
     # PyCUDA has nvcc make machine code of one GPU; here it gets PTX under the same name.
     sed "s|@NVCC@|$CUDA_HOME/bin/nvcc|" "$here/nvcc.in" > "$out/bin/nvcc"
     chmod +x "$out/bin/nvcc"

@@ -32,7 +32,7 @@ ffmpeg_filters()
 {
     local up=format=yuv420p,hwupload down=hwdownload,format=yuv420p
 
-    have ffmpeg ffmpeg || return
+    have ffmpeg ffmpeg && starts ffmpeg "$host/usr/bin/ffmpeg" -version || return
     filter "hwupload, hwdownload" inf "$up,$down" format=yuv420p
     filter "scale_cuda nearest" inf "$up,scale_cuda=640:480:interp_algo=nearest,$down" format=yuv420p,scale=640:480:flags=neighbor
     filter "scale_cuda bilinear" 30 "$up,scale_cuda=160:120:interp_algo=bilinear,$down" format=yuv420p,scale=160:120:flags=bilinear
@@ -58,6 +58,7 @@ hashcat_client()
         ln -sfn "$host"/usr/share/hashcat/* "$host"/usr/lib/hashcat/* "$place/"
         cp "$host/usr/bin/hashcat" "$place/"
     fi
+    starts hashcat "$place/hashcat" --version || return
     hash=$(printf %s "$word" | md5sum | cut -d ' ' -f 1)
     text=$(on 400 "$place/hashcat" -m 0 -a 3 "$hash" '?l?l?l?d' -n 1 -u 64 -T 32 --potfile-disable --force 2>&1 < /dev/null)
     if grep -q "^$hash:$word" <<< "${text//$'\r'/$'\n'}"; then

@@ -11,7 +11,7 @@ offload()
         COMPILER_PATH="$gcc:/usr/lib/gcc/x86_64-linux-gnu/12:$host/usr/bin" \
         gcc-12 -B"$gcc" -O2 -fopenmp -foffload=nvptx-none "-DCASE=$2" -o "$out/work/offload" "$here/offload_client.c" \
         -lm > "$log" 2>&1; then
-        bad "OpenMP offloading: $1" "not compiled: $(grep -m 1 error "$log")"
+        not_run "OpenMP offloading: $1" "GCC does not compile it on this machine: $(grep -m 1 error "$log")"
         return
     fi
     text=$(on 300 "$out/work/offload" 2>&1)

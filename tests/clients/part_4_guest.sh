@@ -18,6 +18,8 @@ guest_clients()
         return
     fi
     have "clients in a guest" nvml && have "clients in a guest" ffmpeg || return
+    starts "clients in a guest" sh -c "'$host/usr/bin/ffmpeg' -version && '$host/usr/bin/lstopo-no-graphics' --version &&
+        /usr/bin/python3 -c 'import pynvml'" || return
     want=$(here_ sh -c "$(frame scale=320:240:flags=neighbor '')" 2> "$log")
     text=$(here_ timeout 500 "$vgpu" vm run --gpu soft --timeout 480 sh -c "
         /usr/bin/python3 -B '$here/nvml_client.py'
