@@ -67,7 +67,7 @@ fi
 timeout 60 apt-get "${conf[@]}" --print-uris -y install $packages > "$apt/uris-$group" 2> "$apt/log" ||
     die "$(grep '^E:' "$apt/log" | head -n 1)"
 # shellcheck disable=SC2086
-timeout "${VGPU_CLIENTS_FETCH:-240}" apt-get "${conf[@]}" -qq --download-only -y install $packages > "$apt/log" 2>&1 ||
+timeout "${VGPU_CLIENTS_FETCH:-120}" apt-get "${conf[@]}" -qq --download-only -y install $packages > "$apt/log" 2>&1 ||
     die "not fetched: $(grep '^[EW]:' "$apt/log" | tail -n 1)"
 while read -r _ file _; do
     [ -e "$target/.have/$file" ] && continue
