@@ -3,6 +3,20 @@
 # The one entrance: `make help` lists the targets. Each folder has a Makefile of its own, which this
 # one calls with O=<where to build>; nothing is written outside build/.
 
+# Make and the shell split or expand such names everywhere below.
+ifneq ($(shell printf %s '$(subst ','"'"',$(CURDIR))' | LC_ALL=C tr -d 'A-Za-z0-9/._+@,~=^-' | tr -d '\200-\377'),)
+$(error The path of this folder has a blank or a special character in it, which the build cannot use: move the folder)
+endif
+ifneq ($(words $(MAKEFILE_LIST)),1)
+$(error The path of this folder has a blank in it, which the build cannot use: move the folder)
+endif
+# Every folder's Makefile has its place by O=; a value from outside would reach them all.
+ifeq ($(MAKELEVEL),0)
+ifneq ($(O),)
+$(error O= is not supported here: everything is built in build/; for another place use a copy of the sources)
+endif
+endif
+
 TOP := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 BUILD := $(TOP)/build
 SCRIPTS := $(TOP)/scripts
@@ -19,11 +33,13 @@ export VGPU_GUEST_KERNEL ?= $(CONFIG_VGPU_GUEST_KERNEL)
 export VGPU_QEMU_SUITE ?= $(CONFIG_VGPU_QEMU_SUITE)
 
 # Package lists of our own, where setup.sh found that the machine has none (scripts/lib.sh).
-ifneq ($(wildcard $(BUILD)/cache/apt/apt.conf),)
-export APT_CONFIG := $(BUILD)/cache/apt/apt.conf
+CACHE := $(or $(VGPU_CACHE),$(or $(XDG_CACHE_HOME),$(or $(HOME),$(BUILD))/.cache)/vgpu-cuda)
+ifneq ($(wildcard $(CACHE)/apt/apt.conf),)
+export APT_CONFIG := $(CACHE)/apt/apt.conf
 endif
 
-CUDA_HOME := $(shell $(SCRIPTS)/find-cuda.sh 2> /dev/null || echo $${CUDA_HOME:-/usr/local/cuda})
+# Where the toolkit is or will be: `prepare` fetches it, and each folder what it needs beyond (scripts/cuda.mk).
+CUDA_HOME := $(shell $(SCRIPTS)/find-cuda.sh --where)
 export CUDA_HOME
 
 STEP := $(SCRIPTS)/step.sh
@@ -32,35 +48,49 @@ NEXT := $(MAKE) --no-print-directory
 sub = $(NEXT) -C $(TOP)/$(1) O=$(call place,$(1)) CUDA_HOME=$(CUDA_HOME) $(args-$(1)) -j$(JOBS) $(2)
 place = $(BUILD)/$(or $(place-$(1)),$(1))
 place-qemu-device := qemu
+place-demo := demo/programs
 place-kernel/vgpu_drv := kernel
 args-kernel/vgpu_drv := KDIR=$(BUILD)/guest/headers
 args-userspace/libcuda := CONFIG_VGPU_LIBCUDA_INTEGRITY=$(or $(CONFIG_VGPU_LIBCUDA_INTEGRITY),n)
 
 # Folders with something to build, in an order in which each finds what it needs.
-HOST_PARTS := protocol $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
+HOST_PARTS := protocol lib $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
 	userspace/libnvidia-ml userspace/vgpu
 GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
-CROSS_TESTS := $(filter-out tests/lib, \
-	$(patsubst $(TOP)/%/Makefile,%,$(wildcard $(TOP)/tests/*/Makefile)))
+# The suites of tests/; hardware last: it packs what others have built.
+SUITES := $(patsubst $(TOP)/%/Makefile,%,$(sort $(wildcard $(TOP)/tests/*/Makefile $(TOP)/tests/*/*/Makefile)))
+CROSS_TESTS := demo $(filter-out tests/hardware,$(SUITES)) tests/hardware
 
 .DEFAULT_GOAL := all
 
 ##@ Using it
-.PHONY: help demo demo-llm
+.PHONY: help demo demo-llm demo-ollama ollama
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(TOP)/Makefile
-	@printf '\nSettings: CUDA_HOME=DIR, JOBS=N, VGPU_VERBOSE=1 (all output), GPU=soft|nvidia|auto (demo)\n'
+	@printf '\nOne test: make check T=conform/stream_*, T=host/backend/process_test, T=doctor (a whole suite); several words run in turn.\n'
+	@printf 'Settings: CUDA_HOME=DIR, VGPU_CACHE=DIR (downloads), JOBS=N, VGPU_VERBOSE=1 (all output), GPU=soft|nvidia|auto (demo)\n'
 
-demo: prepare ## build everything, boot a guest and run the demo programs in it
-	@$(NEXT) stage-build
-	@$(TOP)/tests/demo/run.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
+# Without a toolkit what was built before is run as it is.
+demo: ## build everything, boot a guest and run the demo programs in it
+	@if [ -e $(BUILD)/.built ] && ! $(SCRIPTS)/find-cuda.sh > /dev/null 2>&1; then \
+		echo "no CUDA Toolkit: nothing is built, what is in $(BUILD) is run"; \
+	else $(NEXT) prepare && $(NEXT) stage-build; fi
+	@$(TOP)/demo/run.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
 
 demo-llm: prepare ## a language model answers in a guest; ggml's CPU backend on the host checks it
 	@$(NEXT) stage-build
-	@$(STEP) llm "making a language model" $(call sub,tests/llm,all)
-	@$(TOP)/tests/llm/demo.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
+	@$(STEP) llm "making a language model" $(call sub,tests/apps/llm,all)
+	@$(TOP)/tests/apps/llm/demo.sh $(if $(GPU),--gpu $(GPU)) $(BUILD)
+
+demo-ollama: prepare ## Ollama in a guest, asked from the host through a port of it
+	@$(NEXT) stage-build
+	@$(NEXT) ollama
+	@$(call sub,tests/apps/ollama,demo)
+
+ollama: prepare ## fetch and build Ollama, once for all clones: what tests/apps/ollama and demo-ollama run
+	@$(STEP) ollama-all "building Ollama" $(call sub,tests/apps/ollama,all)
 
 ##@ Building
 .PHONY: all guest menuconfig defconfig clean distclean
@@ -80,76 +110,152 @@ menuconfig: ## choose parts and options
 defconfig: ## start .config from the committed default
 	@$(SCRIPTS)/kconfig.py defconfig
 
+# What was downloaded, or is downloaded again and unpacked otherwise: all else in build/ was built.
+DOWNLOADS := npm guest/root guest/release guest/.complete guest/vmlinux guest/headers guest/vmlinuz \
+	$(foreach q,qemu qemu-10,$(addprefix $(q)/,src share meson .suite)) llama/src kernel/kunit/src
 clean: ## remove what was built; downloads stay
-	rm -rf $(addprefix $(BUILD)/,host userspace tests protocol demo demo-host llama log bench.json \
-		kernel/module kernel/selftest kernel/lint kernel/vgpu_drv.ko kernel/kunit/um \
-		config.h config.mk guest/initrd.cpio qemu/obj qemu/bin qemu/.stamp)
+	@[ ! -d $(BUILD) ] || find $(BUILD) -depth -mindepth 1 \
+		$(foreach d,$(DOWNLOADS),! -path $(BUILD)/$(d) ! -path '$(BUILD)/$(d)/*') \
+		\( ! -type d -o -empty \) -delete
 
 distclean: ## remove build/ and .config
 	rm -rf $(BUILD) $(TOP)/.config
 
+##@ Installing
+.PHONY: install uninstall
+# PREFIX=DIR (/usr/local), DESTDIR=DIR, PARTS="backend tools ..." (packaging/install.sh). Needs no toolkit.
+INSTALL = BUILD=$(BUILD) DESTDIR='$(DESTDIR)' PREFIX='$(or $(PREFIX),/usr/local)' $(TOP)/packaging/install.sh
+install: ## install what was built: PREFIX=/usr/local, DESTDIR=, PARTS= (default: all)
+	@$(INSTALL) $(PARTS)
+
+uninstall: ## remove what `make install` with the same settings has installed
+	@$(INSTALL) --uninstall $(PARTS)
+
+.PHONY: deb check-packages
+# From a copy below build/: dpkg-buildpackage writes beside the sources.
+deb: ## Debian packages of what was built, in build/deb (installs debhelper and dh-dkms where they are missing)
+	@$(SCRIPTS)/setup.sh deb
+	@$(STEP) deb "making Debian packages" $(TOP)/packaging/deb.sh $(BUILD)
+
+check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
+	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
+
 ##@ Checking
-.PHONY: test bench lint gpu fuzz census
+.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz faults regress census
+check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
+	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
+ifeq ($(T),)
+	@VGPU_TEST_NO_GUEST=1 $(TOP)/tests/runner/run-checks.sh --jobs 2 userspace/vgpu protocol host/backend host/softgpu \
+		userspace/libnvidia-ml conformance lib userspace/libcuda
+else
+	@$(TOP)/tests/runner/one.py $(BUILD) $(CUDA_HOME) '$(T)'
+endif
+
 test: prepare-test ## all tests; the last line says N passed, M failed, K skipped
 	@$(NEXT) stage-build
 	@$(NEXT) stage-test
 
+all-clients: prepare-test ## programs of other people, also the large ones: hours, and gigabytes once
+	@$(NEXT) stage-build
+	@rc=0; for suite in $(ALL_CLIENTS); do $(call sub,$$suite,all-clients) || rc=1; done; exit $$rc
+# The suites that have the target.
+ALL_CLIENTS := $(shell cd $(TOP) && grep -ls '^all-clients:' tests/*/Makefile tests/*/*/Makefile | sed 's,/Makefile$$,,')
+
 bench: prepare ## measure; writes build/bench.json and prints a table
 	@$(NEXT) stage-build
-	@$(call sub,tests/bench,run)
+	@$(call sub,tests/perf,run)
 
+# The parts in scripts/layers.txt: their objects are checked.
+LAYERED := host/softgpu userspace/libcuda
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
-	@$(SCRIPTS)/lint.sh
+	@set -e; for part in $(LAYERED); do $(NEXT) $$part; done
+	@$(SCRIPTS)/lint.sh --built
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
 	@$(NEXT) check-kernel-lint
 
-gpu: ## on a machine with an NVIDIA GPU: demo, conformance and bench with it
-	@$(TOP)/tests/gpu/run
+compdb: prepare ## compile_commands.json for editors, from what make would run; device and driver: when they are built
+	@$(SCRIPTS)/compdb.py $(TOP)/compile_commands.json $(CUDA_HOME) $(BUILD) $(HOST_PARTS) \
+		$(filter-out tests/apps/%,$(SUITES))
+
+gpu: ## on a machine with an NVIDIA GPU: the kit's stages and replay with it; writes docs/results/nvidia
+	@if $(TOP)/tests/hardware/gpu.sh --driver; then $(NEXT) gpu-kit && $(call sub,tests/system/replay,all) && \
+		$(TOP)/tests/hardware/gpu.sh $(BUILD); fi
+
+gpu-kit: prepare-test ## one folder with all that is run on a machine with a GPU: build/tests/hardware/kit
+	@$(NEXT) stage-build
+	@$(STEP) kit-conform "building the conformance suite" $(call sub,tests/conformance/driver,all)
+	@$(STEP) kit-bench "building the bench" $(call sub,tests/perf,all)
+	-@$(STEP) kit-llm "building the language model" $(call sub,tests/apps/llm,all)
+	@$(call sub,tests/hardware,kit)
 
 fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in make test (FUZZ_TIME=SECONDS)
 	@$(NEXT) stage-build
-	@$(call sub,tests/faults,fuzz)
-	@$(call sub,tests/fuzz,fuzz)
+	@$(call sub,tests/system/faults,fuzz)
+	@$(call sub,tests/ptx/fuzz,fuzz)
+
+faults: prepare-test ## the 39 faults that the system must survive, each beside a victim (CYCLES=F, ROW=N)
+	@$(NEXT) stage-build
+	@$(call sub,tests/conformance/driver,all)
+	@$(call sub,tests/system/faults,rows)
+
+regress: prepare-test ## each hole that was found, by the test that fails without its mend (HOLE=NAME)
+	@$(NEXT) stage-build
+	@$(call sub,tests/system/regress,run)
 
 census: prepare ## decode the PTX of the toolkit's libraries and of ggml; writes docs/results/ptx-census.md
-	@$(call sub,tests/census,table)
+	@$(call sub,tests/ptx/census,table)
 
 # Packages, toolkit and configuration: before anything that reads them.
 .PHONY: prepare prepare-test stage-build stage-test
 prepare:
-	@$(SCRIPTS)/find-cuda.sh > /dev/null
+	@$(SCRIPTS)/find-cuda.sh --check > /dev/null
 	@$(SCRIPTS)/setup.sh demo
+	@$(SCRIPTS)/find-cuda.sh > /dev/null
 	@$(SCRIPTS)/kconfig.py sync $(BUILD)
 
 prepare-test:
-	@$(SCRIPTS)/find-cuda.sh > /dev/null
+	@$(SCRIPTS)/find-cuda.sh --check > /dev/null
 	@$(SCRIPTS)/setup.sh demo test
+	@$(SCRIPTS)/find-cuda.sh > /dev/null
 	@$(SCRIPTS)/kconfig.py sync $(BUILD)
 
 # One after the other: each uses all processors, and the progress lines stay in order.
 stage-build:
-	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) tests/demo; do $(NEXT) $$part; done
+	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) demo-programs; do $(NEXT) $$part; done
+	@touch $(BUILD)/.built
 
 stage-test:
-	@$(TOP)/tests/lib/run-checks.sh scripts $(HOST_PARTS) $(filter-out guest,$(GUEST_PARTS)) \
-		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-10) $(CROSS_TESTS)
+	@$(TOP)/tests/runner/run-checks.sh scripts $(HOST_PARTS) packaging $(filter-out guest,$(GUEST_PARTS)) \
+		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-object qemu-10) $(CROSS_TESTS)
 
 # run-checks.sh asks for one folder's check.
 check-%:
 	@$(call sub,$(subst .,/,$*),check)
 
+# The part of the conformance suite that `make check` runs.
+check-conformance:
+	@$(call sub,tests/conformance/driver,check-socket)
+
 # The kernel's own rules, with the kernel source that the driver's check has fetched.
 check-kernel-lint:
 	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
+
+# The device for the distribution's unmodified QEMU; vgpu-qemu preloads it there.
+.PHONY: qemu-object
+qemu-object: qemu-device
+	@$(STEP) qemu-object "building the device for the distribution's QEMU" $(call sub,qemu-device,object)
+
+check-qemu-object:
+	@$(call sub,qemu-device,check-object)
 
 # The device's objects in the other supported QEMU.
 check-qemu-10:
 	@$(call sub,qemu-device,check-10)
 
-.PHONY: protocol host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
-	qemu-device kernel/vgpu_drv tests/demo
-protocol host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
-qemu-device tests/demo:
+.PHONY: protocol lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
+	qemu-device kernel/vgpu_drv demo-programs
+protocol lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
+qemu-device:
 	@$(STEP) $(subst /,-,$@) "building $(or $(text-$@),$@)" $(call sub,$@,all)
 text-qemu-device := QEMU with the vgpu-cuda device
 text-host/softgpu := the software GPU
@@ -157,7 +263,10 @@ text-host/backend := the backend
 text-userspace/libcuda := the guest's libcuda
 text-userspace/libnvidia-ml := the guest's libnvidia-ml
 text-userspace/vgpu := the vgpu command
-text-tests/demo := the demo programs
+
+# `make demo` runs them.
+demo-programs:
+	@$(STEP) $@ "building the demo programs" $(call sub,demo,all)
 
 # Kbuild takes O= in another sense: the folder's Makefile sorts that out.
 kernel/vgpu_drv:

@@ -18,7 +18,7 @@
 struct vgp_submit {
     void *args;       /* where the arguments go, `bytes` long; the first 512 bytes and the padding up
                        * to a multiple of 16 are zeroed */
-    uint64_t priv[6]; /* the ring client's own */
+    uint64_t priv[7]; /* the ring client's own */
 };
 
 /*
@@ -46,6 +46,21 @@ void vgp_submit_end(struct vgp_submit *s);
  * call, which consumes it. At most VGP_BLOB_MAX bytes. */
 CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id);
 
+/* Ordinals of devices: the application's (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER) as they are sent, and the
+ * host's as they are shown. One that the application does not have is sent as one that the host does not have;
+ * one that it must not see is shown as CU_DEVICE_INVALID. Negative ordinals stay what they are. */
+int32_t vgp_device_sent(int32_t device);
+int32_t vgp_device_got(int32_t device);
+/* The same for the id of a CUmemLocation: only one of type CU_MEM_LOCATION_TYPE_DEVICE is an ordinal. */
+static inline int32_t vgp_location_sent(uint32_t type, int32_t id)
+{
+    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgp_device_sent(id) : id;
+}
+static inline int32_t vgp_location_got(uint32_t type, int32_t id)
+{
+    return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgp_device_got(id) : id;
+}
+
 /* Handles. The application sees the wire value. mint returns 0 when VGP_HANDLE_INDEX_MAX are live. */
 uint64_t vgp_handle_mint(enum vgp_handle_type type);
 bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type);
@@ -59,7 +74,7 @@ CUresult vcu_check_context(void);
 /* Where the latest call of this thread that is described with `caller` returns to. */
 extern __thread const void *vcu_caller;
 
-/* Non-zero while a _ptsz/_ptds twin runs: stream 0 means the calling thread's own stream. */
+/* Non-zero while a per-thread variant (_ptsz/_ptds) runs: stream 0 means the calling thread's own stream. */
 extern __thread int vcu_per_thread;
 static inline CUstream vcu_stream(CUstream s)
 {
@@ -84,22 +99,22 @@ static inline bool vcu_func_ok(CUfunction f)
            vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
 }
 
-/* Tracing. vcu_trace_on: one load and a predictable branch per call when it is off. */
-extern int vcu_trace_on;
-uint64_t vcu_trace_now(void); /* CLOCK_MONOTONIC, ns */
+/* Tracing. lnk_trace_on: one load and a predictable branch per call when it is off. */
+extern int lnk_trace_on;
+uint64_t lnk_trace_now(void); /* CLOCK_MONOTONIC, ns */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* An entry point has failed: its line in the error log (cuLogs*). */
 void vcu_logs_failure(const char *name, CUresult r);
 /* A refused call: once per name on the trace, whatever the trace level. */
-void vcu_trace_refusal(const char *name, const char *why);
+void lnk_trace_refusal(const char *name, const char *why);
 
 /* A row of the cuGetProcAddress table (generated, vgp_procaddr.c): sorted by name, then version. */
 struct vgp_proc {
     const char *name;   /* without version suffix, as cuGetProcAddress takes it */
     int version;        /* CUDA version of this variant, e.g. 12000 */
     void *fn;           /* the export */
-    void *fn_per_thread; /* its _ptsz/_ptds twin, or NULL */
+    void *fn_per_thread; /* its per-thread variant (_ptsz/_ptds), or NULL */
     const char *symbol; /* the exported name of fn */
     bool supported;     /* false: fn refuses */
 };

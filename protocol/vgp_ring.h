@@ -40,8 +40,8 @@
 
 /*
  * Host functions that run in the guest at the same time. Each run has a slot and a sequence number.
- * Its end is told twice: in host_done, which the waiting thread of the worker looks at now and then
- * whatever the dispatcher does, and by a record, which wakes a dispatcher that sleeps.
+ * Its end is reported twice: in host_done, which the waiting thread of the worker polls independently of
+ * the dispatcher, and by a record, which wakes a sleeping dispatcher.
  */
 #define VGP_HOST_RUNS 512u
 #define VGP_HOST_DONE_OFFSET 2048u

@@ -20,7 +20,7 @@
 
 #define ARGS_MAX (VGP_RECORD_MAX - sizeof(struct vgp_record))
 
-struct vgp_provider vgb_provider;
+struct vgp_provider wrk_provider;
 __thread int vcu_per_thread;
 __thread const void *vcu_caller;
 
@@ -96,7 +96,7 @@ static CUresult next_result(void)
 
 /* ---- the worker's side ---- */
 
-CUresult vgb_malformed(struct vgb_call *c, const char *fmt, ...)
+CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -106,14 +106,14 @@ CUresult vgb_malformed(struct vgb_call *c, const char *fmt, ...)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vgb_missing(struct vgb_call *c, const char *name)
+CUresult wrk_missing(struct wrk_call *c, const char *name)
 {
     (void)c;
     (void)name;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
                         void **object)
 {
     (void)c;
@@ -127,21 +127,47 @@ CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_typ
     return CUDA_SUCCESS;
 }
 
-CUresult vgb_func_get(struct vgb_call *c, uint64_t handle, CUfunction *func)
+CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func)
 {
     void *p = NULL;
-    CUresult r = vgb_handle_get(c, handle, VGP_H_FUNCTION, false, &p);
+    CUresult r = wrk_handle_get(c, handle, VGP_H_FUNCTION, false, &p);
     *func = p;
     return r;
 }
 
-CUresult vgb_handle_reserve(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type)
+CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object)
 {
-    return VGP_HANDLE_TYPE(handle) == (unsigned)type ? CUDA_SUCCESS
-                                                     : vgb_malformed(c, "handle type");
+    return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)object);
 }
 
-void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
+CUresult wrk_node_object(struct wrk_call *c, uint64_t handle, CUgraphNode *object)
+{
+    return wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)object);
+}
+
+CUresult wrk_green_object(struct wrk_call *c, uint64_t handle, CUgreenCtx *object)
+{
+    return wrk_handle_get(c, handle, VGP_H_GREEN, false, (void **)object);
+}
+
+CUresult wrk_allocation_object(struct wrk_call *c, uint64_t handle, CUmemGenericAllocationHandle *object)
+{
+    return wrk_handle_get(c, handle, VGP_H_ALLOCATION, false, (void **)object);
+}
+
+uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
+{
+    (void)w;
+    return object ? VGP_HANDLE(type, 1, 1) : 0;
+}
+
+CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    return VGP_HANDLE_TYPE(handle) == (unsigned)type ? CUDA_SUCCESS
+                                                     : wrk_malformed(c, "handle type");
+}
+
+void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
 {
     (void)c;
     (void)handle;
@@ -149,21 +175,28 @@ void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type ty
     (void)object;
 }
 
-void vgb_handle_drop(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type)
+void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent)
+{
+    (void)c;
+    (void)handle;
+    (void)parent;
+}
+
+void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
 {
     (void)c;
     (void)handle;
     (void)type;
 }
 
-CUresult vgb_blob_take(struct vgb_call *c, uint32_t blob_id, uint64_t size, const void **data)
+CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
 {
     (void)size;
     (void)data;
-    return vgb_malformed(c, "blob %u is not there", blob_id);
+    return wrk_malformed(c, "blob %u is not there", blob_id);
 }
 
-static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, struct vgb_call *c)
+static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, struct wrk_call *c)
 {
     const struct vgp_dispatch *row = vgp_dispatch_row(call);
     struct vgp_record rec = {.size = (uint32_t)sizeof(rec) + size, .call = call};
@@ -171,7 +204,7 @@ static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, stru
     c->rec = &rec;
     c->args_size = size;
     if (!row || size < row->args_fixed)
-        return vgb_malformed(c, "too short");
+        return wrk_malformed(c, "too short");
     /* Exactly as large as the record, so that ASan sees a read past its end. */
     uint8_t *copy = aligned_alloc(16, size ? (size + 15) & ~15u : 16);
     memcpy(copy, args, size);
@@ -183,7 +216,7 @@ static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, stru
 
 /* ---- the guest's side: a ring of one record ---- */
 
-static struct vgb_call now;
+static struct wrk_call now;
 
 void vgp_stream_count(uint64_t stream)
 {
@@ -242,6 +275,17 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
     return CUDA_SUCCESS;
 }
 
+/* The description's ordinals are compared as they are. */
+int32_t vgp_device_sent(int32_t device)
+{
+    return device;
+}
+
+int32_t vgp_device_got(int32_t device)
+{
+    return device;
+}
+
 uint64_t vgp_handle_mint(enum vgp_handle_type type)
 {
     return VGP_HANDLE(type, 7, 3);
@@ -272,7 +316,7 @@ static void end_case(void)
 {
     static uint8_t good[ARGS_MAX] __attribute__((aligned(16)));
     const uint32_t size = seen.args_size;
-    static struct vgb_call c;
+    static struct wrk_call c;
     memcpy(good, seen.args, size);
 
     dispatch(case_call, good, size, &c);

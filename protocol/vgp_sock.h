@@ -26,6 +26,9 @@ enum vgp_sock_type {
     VGP_SOCK_MAP = 4,     /* client -> broker: struct vgp_sock_map + 1 fd (memfd, F_SEAL_SHRINK) */
     VGP_SOCK_MAPPED = 5,  /* broker -> client: struct vgp_sock_mapped */
     VGP_SOCK_UNMAP = 6,   /* client -> broker: struct vgp_sock_map, va and length 0; -> MAPPED */
+    /* A question instead of HELLO, for people who look for a fault: the type alone; the answer is
+     * struct vgp_sock_info. A broker that does not know it closes the connection. */
+    VGP_SOCK_INFO = 7,
 };
 
 struct vgp_sock_hello {
@@ -44,6 +47,12 @@ struct vgp_sock_refused {
     uint32_t type;
     uint32_t status; /* enum vgpu_status */
     char text[256];  /* what to do about it; NUL-terminated */
+};
+
+struct vgp_sock_info {
+    uint32_t type;
+    uint32_t padding;
+    char sandbox[256]; /* the layers of the workers' sandbox that are in force; NUL-terminated */
 };
 
 /* Shares host memory of the client with the worker, at the same address where that is free. */

@@ -14,22 +14,22 @@
 
 #include "vgp_ring.h"
 
-struct vgb_worker;
+struct wrk_worker;
 
 /* One call being dispatched. Everything here is private memory of the worker. */
-struct vgb_call {
-    struct vgb_worker *w;
+struct wrk_call {
+    struct wrk_worker *w;
     const struct vgp_record *rec; /* copy of the record's header */
     const uint8_t *args;          /* copy of what followed it, 16-byte aligned, zero-padded to 16 */
     uint32_t args_size;           /* rec->size - sizeof(struct vgp_record) */
     bool malformed; /* the record broke the protocol: the client dies; why is in malformed_text */
     char malformed_text[160];
-    bool deferred; /* a custom handler has taken over the reply: vgb_reply_deferred() will send it */
+    bool deferred; /* a custom handler has taken over the reply: wrk_reply_deferred() will send it */
     uint32_t reply_size;
     uint8_t reply[VGP_REPLY_SLOT_SIZE - sizeof(struct vgp_reply)] __attribute__((aligned(16)));
 };
 
-typedef CUresult (*vgp_handler)(struct vgb_call *c);
+typedef CUresult (*vgp_handler)(struct wrk_call *c);
 
 /* A dispatch row. The dispatcher has checked nothing but the record header. */
 #define VGP_F_CONTEXT (1u << 0) /* the record's context must be made current first */
@@ -48,28 +48,38 @@ struct vgp_dispatch {
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call);
 
 /* Marks the record as malformed (formatted reason) and returns CUDA_ERROR_INVALID_VALUE. */
-CUresult vgb_malformed(struct vgb_call *c, const char *fmt, ...)
+CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* The provider does not export what the call needs: NOT_SUPPORTED, with a detail line. */
-CUresult vgb_missing(struct vgb_call *c, const char *name);
+CUresult wrk_missing(struct wrk_call *c, const char *name);
 
 /*
  * Handle table. get: 0 and *object, or INVALID_HANDLE (INVALID_CONTEXT for contexts) when the value
  * is stale, foreign or of another type; value 0 gives NULL when null_ok. Streams: 0 and 1 pass
  * through, 2 becomes the stream of (context, rec->thread).
  */
-CUresult vgb_handle_get(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
                         void **object);
 /* A function or a kernel: both are accepted wherever CUDA takes a CUfunction. */
-CUresult vgb_func_get(struct vgb_call *c, uint64_t handle, CUfunction *func);
+CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func);
+/* The provider's object of a handle whose entry is a record of the worker's; errors as wrk_handle_get,
+ * of an allocation INVALID_VALUE. */
+CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object);
+CUresult wrk_node_object(struct wrk_call *c, uint64_t handle, CUgraphNode *object);
+CUresult wrk_green_object(struct wrk_call *c, uint64_t handle, CUgreenCtx *object);
+CUresult wrk_allocation_object(struct wrk_call *c, uint64_t handle, CUmemGenericAllocationHandle *object);
+/* The handle of an object of the provider, 0 when the client has none. */
+uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object);
 /* Before creating: the guest-minted value must be well formed and its slot free (else malformed). */
-CUresult vgb_handle_reserve(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type);
+CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type);
 /* After creating; cannot fail when reserve succeeded just before. */
-void vgb_handle_put(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type, void *object);
-void vgb_handle_drop(struct vgb_call *c, uint64_t handle, enum vgp_handle_type type);
+void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object);
+/* After a put: the object is part of the live object `parent`, and its handle ends with that one's. */
+void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent);
+void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type);
 
 /* Takes a blob sent ahead; freed after the handler has returned. Malformed when the id is unknown or
  * its size is not `size`. */
-CUresult vgb_blob_take(struct vgb_call *c, uint32_t blob_id, uint64_t size, const void **data);
+CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data);
 
 #endif

@@ -2,12 +2,13 @@
 # shellcheck shell=bash
 # Shell functions shared by build-qemu.sh and check-10.sh; sourced, not run.
 #
-# Everything is fetched with a scratch apt whose lists, cache and configuration of sources lie
-# under $O/apt: the system's own package configuration is neither changed nor needed to contain
-# deb-src lines.
+# Everything is fetched with a scratch apt whose lists, downloads and configuration of sources lie in $APT, which
+# all clones share: the system's own package configuration is neither changed nor needed to contain deb-src lines.
+# apt verifies each file, also one that is there already.
 
 START=$(date +%s)
 DEVICE_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+APT=${VGPU_CACHE:-${XDG_CACHE_HOME:-${HOME:-/var/tmp}/.cache}/vgpu-cuda}/apt-qemu
 
 # QEMU's configure must find the distribution's python3, not one of a version manager.
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin:$PATH
@@ -42,66 +43,86 @@ debian_uri()
     printf '%s' "$uri"
 }
 
-# scratch_apt ARGS...: apt-get that sees only what apt_setup wrote.
+# scratch_apt ARGS...: apt-get that sees only what apt_setup wrote, for the suite that it wrote last.
 scratch_apt()
 {
-    apt-get -qq -o Dir::Etc::sourcelist="$O/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-        -o Dir::State="$O/apt/state" -o Dir::State::lists="$O/apt/lists" \
-        -o Dir::State::status="$O/apt/status" -o Dir::Cache="$O/apt/cache" \
+    apt-get -qq -o Dir::Etc::sourcelist="$APT/$APT_SUITE/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::State="$APT/$APT_SUITE/state" -o Dir::State::lists="$APT/$APT_SUITE/lists" \
+        -o Dir::State::status="$APT/$APT_SUITE/status" -o Dir::Cache="$APT/$APT_SUITE/cache" \
         -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@"
 }
 
-# apt_setup SUITE...: writes the scratch sources and fetches the lists of those suites, unless the
-# last call did. A suite called X-security comes from the security archive.
+# apt_setup [--fresh] SUITE...: writes the scratch sources, called like the first suite, and fetches their lists,
+# unless those that are there are younger than two days. A suite called X-security comes from the security archive.
 apt_setup()
 {
-    local suite uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    local suite uri fresh= keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-    [ "$*" = "${APT_SUITES:-}" ] && return
+    [ "$1" != --fresh ] || { fresh=1; shift; }
+    APT_SUITE=$1
+    mkdir -p "$APT/$1/lists/partial" "$APT/$1/cache/archives/partial" "$APT/$1/state"
+    exec 8> "$APT/.lock"
+    flock 8
+    [ -n "$fresh" ] || [ -z "$(find "$APT/$1/.updated" -mtime -2 2> /dev/null)" ] || return 0
     say "fetching the package lists of $1"
-    mkdir -p "$O/apt/lists/partial" "$O/apt/cache/archives/partial" "$O/apt/state"
-    : > "$O/apt/status"
-    : > "$O/apt/sources.list"
+    : > "$APT/$1/status"
+    : > "$APT/$1/sources.list"
     for suite; do
         case $suite in
         *-security) uri=$(debian_uri SECURITY) ;;
         *) uri=$(debian_uri MAIN) ;;
         esac
         [ -n "$uri" ] || continue
-        echo "deb [arch=amd64 signed-by=$keyring] $uri $suite main" >> "$O/apt/sources.list"
-        echo "deb-src [signed-by=$keyring] $uri $suite main" >> "$O/apt/sources.list"
+        echo "deb [arch=amd64 signed-by=$keyring] $uri $suite main" >> "$APT/$1/sources.list"
+        echo "deb-src [signed-by=$keyring] $uri $suite main" >> "$APT/$1/sources.list"
     done
-    if [ ! -s "$O/apt/sources.list" ]; then
+    if [ ! -s "$APT/$1/sources.list" ]; then
         say "no Debian archive is configured on this machine; set VGPU_DEBIAN_MIRROR=<address>"
         return 1
     fi
     scratch_apt update || return 1
-    APT_SUITES=$*
+    touch "$APT/$1/.updated"
+}
+
+# newest PATTERN: the file of the highest version.
+newest()
+{
+    compgen -G "$1" | sort -V | tail -n 1
 }
 
 # unpack_package NAME[/SUITE] DIR: downloads a binary package and unpacks it, without installing it.
 unpack_package()
 {
-    local name=${1%%/*}
+    local dir=$APT/$APT_SUITE/debs
 
-    mkdir -p "$O/apt/debs" "$2"
-    rm -f "$O/apt/debs/${name}"_*.deb
-    (cd "$O/apt/debs" && scratch_apt download "$1") || return 1
-    dpkg -x "$O/apt/debs/${name}"_*.deb "$2"
+    mkdir -p "$dir" "$2"
+    (cd "$dir" && scratch_apt download "$1") || return 1
+    dpkg -x "$(newest "$dir/${1%%/*}_*.deb")" "$2"
+}
+
+# download_qemu: QEMU's source package of the suite at hand into the cache; prints its .dsc.
+download_qemu()
+{
+    local dir=$APT/$APT_SUITE/source
+
+    mkdir -p "$dir"
+    (cd "$dir" && scratch_apt --download-only source qemu >&2) && newest "$dir/qemu_*.dsc"
 }
 
 # fetch_qemu SUITE: QEMU's source from a Debian suite into $O/src, unless it is there already.
 # Its newest package in the suite, its updates or security updates is taken.
 fetch_qemu()
 {
+    local dsc
+
     [ "$(cat "$O/.suite" 2>/dev/null)" = "$1" ] && return
     apt_setup "$1" "$1-updates" "$1-security" || return 1
     say "fetching and unpacking the QEMU source"
-    rm -rf "$O/src" "$O/apt/src" "$O/obj" "$O/.stamp"
-    mkdir -p "$O/apt/src"
-    (cd "$O/apt/src" && scratch_apt --download-only source qemu) || return 1
-    dpkg-source --no-check -x "$O"/apt/src/qemu_*.dsc "$O/src" > "$O/unpack.log" 2>&1 || return 1
-    rm -rf "$O/apt/src" "$O"/qemu_*.orig.tar.*
+    rm -rf "$O/src" "$O/obj" "$O/.stamp"
+    # The lists may name a version that the archive no longer has: once more with fresh ones.
+    dsc=$(download_qemu) || { apt_setup --fresh "$1" "$1-updates" "$1-security" && dsc=$(download_qemu); } || return 1
+    dpkg-source --no-check -x "$dsc" "$O/src" > "$O/unpack.log" 2>&1 || return 1
+    rm -f "$O"/qemu_*.orig.tar.*
     echo "$1" > "$O/.suite"
 }
 
@@ -151,7 +172,7 @@ configure_qemu()
     (cd "$O/obj" && ../src/configure --prefix=/usr --target-list=x86_64-softmmu \
         --without-default-features --without-default-devices --with-devices-x86_64=vgpu \
         --enable-system --disable-user --enable-tcg --enable-kvm --enable-vhost-user \
-        --enable-vhost-kernel --enable-virtfs --enable-attr --enable-fdt=system \
+        --enable-vhost-kernel --enable-virtfs --enable-attr --enable-seccomp --enable-fdt=system \
         --enable-malloc-trim --enable-membarrier --disable-docs --disable-tools \
         --disable-debug-info --disable-install-blobs --audio-drv-list= \
         --enable-trace-backends=log $extra) > "$O/configure.log" 2>&1 ||

@@ -8,7 +8,7 @@
 # O (default: <repository>/build/qemu) receives
 #   bin/qemu-system-x86_64     finds its firmware by itself, also after O is moved
 #   share/qemu/*.bin           firmware, from Debian's packages
-#   src/, obj/, apt/           unpacked source, objects, downloads
+#   src/, obj/                 unpacked source, objects
 #
 # Environment:
 #   VGPU_QEMU_SUITE    Debian suite, default bookworm (QEMU 7.2); trixie has 10.0
@@ -16,7 +16,8 @@
 #                      default bookworm-backports
 #   VGPU_DEBIAN_MIRROR, VGPU_DEBIAN_SECURITY_MIRROR   default: the archive this machine uses
 #   JOBS               default: number of processors
-# A second run only asks ninja whether the device changed. Nothing outside O is written.
+# A second run only asks ninja whether the device changed. Nothing outside O and the cache of
+# downloads (build-lib.sh: APT) is written.
 
 set -eu
 . "$(dirname "$0")/build-lib.sh"
@@ -25,7 +26,7 @@ O=${1:-${O:-$DEVICE_DIR/../build/qemu}}
 SUITE=${VGPU_QEMU_SUITE:-bookworm}
 JOBS=${JOBS:-$(nproc)}
 PACKAGES="meson ninja-build gcc pkg-config python3-venv dpkg-dev libglib2.0-dev libpixman-1-dev \
-libfdt-dev libattr1-dev libcap-ng-dev"
+libfdt-dev libattr1-dev libcap-ng-dev libseccomp-dev"
 
 mkdir -p "$O"
 O=$(cd "$O" && pwd)
@@ -51,7 +52,7 @@ fi
 use_meson || die "this QEMU needs meson 1.5 or newer: install it or set VGPU_MESON_SUITE"
 # Bump the number when the configure options change, so that old build folders are made anew.
 # Changes of the device, of meson.build and of vgpu-devices.mak are noticed by ninja.
-configure_qemu "1 $SUITE" || die "configure failed; see $O/configure.log"
+configure_qemu "2 $SUITE" || die "configure failed; see $O/configure.log"
 
 [ -e "$O/obj/qemu-system-x86_64" ] || say "compiling with $JOBS jobs (a few minutes the first time)"
 # ninja prints one line per step; show about one in ten seconds of them.

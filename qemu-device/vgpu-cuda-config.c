@@ -36,6 +36,18 @@ bool vgc_check_limits(const VgcLimits *limits, Error **errp)
     return true;
 }
 
+bool vgc_check_timeout(uint32_t ms, Error **errp)
+{
+    if (ms < VGC_MIN_ANSWER_TIMEOUT || ms > VGC_MAX_ANSWER_TIMEOUT) {
+        error_setg(errp,
+                   "vgpu-cuda: answer-timeout=%u is out of range: use %u to %u "
+                   "milliseconds",
+                   ms, VGC_MIN_ANSWER_TIMEOUT, VGC_MAX_ANSWER_TIMEOUT);
+        return false;
+    }
+    return true;
+}
+
 /* The smaller of two quotas, where 0 means that there is none. */
 static uint64_t vgc_min_quota(uint64_t a, uint64_t b)
 {

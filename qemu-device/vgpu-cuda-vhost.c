@@ -5,8 +5,8 @@
  * States: not connected -> connected (vhost initialised, configuration sent) ->
  * started (the guest driver is up and the broker serves the queues). A broker
  * that dies takes the link back to "not connected" in a bottom half, because
- * the close can be noticed in the middle of a vhost request; a driver that was
- * up is told by VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the
+ * the close can be noticed in the middle of a vhost request; a running
+ * driver sees VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the
  * link is connected again at once, and started when the driver has reset the
  * device.
  *
@@ -16,15 +16,20 @@
  * quiet.
  *
  * Requests to the broker are synchronous and made under the big lock, as in all
- * of QEMU's vhost-user devices.
+ * of QEMU's vhost-user devices. The VM stands still meanwhile, so that they have
+ * an end: a guard shuts the connection down when a start, a stop or a change of
+ * the guest's memory map takes longer than answer-timeout, which is then the loss
+ * of the broker like any other.
  */
 #include "qemu/osdep.h"
+#include "io/channel-socket.h"
 #include "vgpu-cuda.h"
 #include "trace.h"
 
 /* Offered to the guest only if the broker offers them too. */
 static const int vgc_feature_bits[] = {
     VGPU_F_PIN,
+    VGPU_F_PING,
     VIRTIO_F_VERSION_1,
     VIRTIO_F_NOTIFY_ON_EMPTY,
     VIRTIO_RING_F_INDIRECT_DESC,
@@ -36,6 +41,51 @@ static const int vgc_feature_bits[] = {
 };
 
 static void vgc_link_event(void *opaque, QEMUChrEvent event);
+
+/* Ends a synchronous request to a broker that does not answer. */
+typedef struct VgcGuard {
+    QemuThread thread;
+    QemuSemaphore done;
+    int fd; /* own duplicate, -1: no connection, no guard */
+    int ms;
+} VgcGuard;
+
+/* Does not hold the big lock, which the thread that waits for the broker has. */
+static void *vgc_guard_thread(void *opaque)
+{
+    VgcGuard *g = opaque;
+
+    if (qemu_sem_timedwait(&g->done, g->ms) < 0) {
+        error_report("vgpu-cuda: the broker has not answered for %d ms "
+                     "(answer-timeout): the connection is given up", g->ms);
+        shutdown(g->fd, SHUT_RDWR);
+    }
+    return NULL;
+}
+
+static void vgc_guard_begin(VgcDevice *d, VgcGuard *g)
+{
+    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
+    SocketChardev *s = chr ? SOCKET_CHARDEV(chr) : NULL;
+
+    g->ms = d->answer_timeout;
+    g->fd = s && s->sioc ? qemu_dup(s->sioc->fd) : -1;
+    if (g->fd >= 0) {
+        qemu_sem_init(&g->done, 0);
+        qemu_thread_create(&g->thread, "vgpu-guard", vgc_guard_thread, g,
+                           QEMU_THREAD_JOINABLE);
+    }
+}
+
+static void vgc_guard_end(VgcGuard *g)
+{
+    if (g->fd >= 0) {
+        qemu_sem_post(&g->done);
+        qemu_thread_join(&g->thread);
+        qemu_sem_destroy(&g->done);
+        close(g->fd);
+    }
+}
 
 bool vgc_link_check(VgcDevice *d, Error **errp)
 {
@@ -87,7 +137,32 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
     return true;
 }
 
-bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
+/*
+ * QEMU's memory core calls this whenever the guest's memory map has changed, from
+ * whatever the guest or the user did to it.
+ */
+static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
+{
+    VgcDevice *d = container_of(dev, VgcDevice, vhost);
+    VgcGuard guard;
+    int ret;
+
+    vgc_guard_begin(d, &guard);
+    ret = d->broker_ops->vhost_set_mem_table(dev, mem);
+    vgc_guard_end(&guard);
+    return ret;
+}
+
+/* vhost-user's operations, with an end for the one that has no caller here. */
+static void vgc_guard_memory(VgcDevice *d)
+{
+    d->broker_ops = d->vhost.vhost_ops;
+    d->guarded_ops = *d->broker_ops;
+    d->guarded_ops.vhost_set_mem_table = vgc_set_mem_table;
+    d->vhost.vhost_ops = &d->guarded_ops;
+}
+
+static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
 {
     ERRP_GUARD();
     int ret;
@@ -107,6 +182,7 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
         return false;
     }
     d->connected = true;
+    vgc_guard_memory(d);
 
     ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer),
                                errp);
@@ -121,11 +197,26 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
     return true;
 }
 
+bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
+{
+    VgcGuard guard;
+    bool ok;
+
+    vgc_guard_begin(d, &guard);
+    ok = vgc_do_connect(d, offer, errp);
+    vgc_guard_end(&guard);
+    return ok;
+}
+
 bool vgc_link_configure(VgcDevice *d, Error **errp)
 {
-    int ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0,
-                                   sizeof(d->config), VGC_SET_CONFIG_TYPE);
+    VgcGuard guard;
+    int ret;
 
+    vgc_guard_begin(d, &guard);
+    ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0,
+                               sizeof(d->config), VGC_SET_CONFIG_TYPE);
+    vgc_guard_end(&guard);
     if (ret < 0) {
         error_setg_errno(errp, -ret,
                          "vgpu-cuda: the broker refuses the configuration");
@@ -148,6 +239,7 @@ static bool vgc_link_start(VgcDevice *d)
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
     BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
     VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
+    VgcGuard guard;
     uint64_t lost = vdev->guest_features &
                     ~vgc_link_features(d, vdev->guest_features);
     unsigned int i;
@@ -172,7 +264,9 @@ static bool vgc_link_start(VgcDevice *d)
         goto disable_host_notifiers;
     }
     vhost_ack_features(&d->vhost, vgc_feature_bits, vdev->guest_features);
+    vgc_guard_begin(d, &guard);
     ret = vhost_dev_start(&d->vhost, vdev, true);
+    vgc_guard_end(&guard);
     if (ret < 0) {
         error_report("vgpu-cuda: the broker does not start: %s",
                      strerror(-ret));
@@ -222,7 +316,8 @@ static const VhostOps vgc_dead_ops = {
 /*
  * Returns when the broker has answered for every queue, that is when it no
  * longer touches guest memory: a reset is acknowledged to the guest after that.
- * With a dead broker it returns at once.
+ * With a dead broker it returns at once; with one that does not answer, after
+ * answer-timeout and without the connection.
  */
 static void vgc_link_stop(VgcDevice *d)
 {
@@ -230,6 +325,7 @@ static void vgc_link_stop(VgcDevice *d)
     BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(vdev)));
     VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
     const VhostOps *ops = d->vhost.vhost_ops;
+    VgcGuard guard;
 
     if (!d->started) {
         return;
@@ -238,7 +334,11 @@ static void vgc_link_stop(VgcDevice *d)
     if (d->closed) {
         d->vhost.vhost_ops = &vgc_dead_ops;
     }
+    d->stopping = true; /* closed meanwhile: vgc_link_event() does the same */
+    vgc_guard_begin(d, &guard);
     vhost_dev_stop(&d->vhost, vdev, true);
+    vgc_guard_end(&guard);
+    d->stopping = false;
     d->vhost.vhost_ops = ops;
     if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0) {
         error_report("vgpu-cuda: cannot unbind the interrupts");
@@ -324,6 +424,9 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
         if (d->connected) {
             /* No further event until the bottom half has cleaned up. */
             d->closed = true;
+            if (d->stopping) {
+                d->vhost.vhost_ops = &vgc_dead_ops;
+            }
             qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL,
                                      NULL, false);
             qemu_bh_schedule(d->fault_bh);

@@ -24,6 +24,7 @@ static uint64_t vgc_get_features(VirtIODevice *vdev, uint64_t features,
     VgcDevice *d = VGC_DEVICE(vdev);
 
     virtio_add_feature(&features, VGPU_F_PIN);
+    virtio_add_feature(&features, VGPU_F_PING);
     /* vhost has no message for the reset of one queue. */
     virtio_clear_feature(&features, VIRTIO_F_RING_RESET);
     return vgc_link_features(d, features);
@@ -208,7 +209,8 @@ static void vgc_realize(DeviceState *dev, Error **errp)
     struct vgpu_config offer;
 
     d->limits.pin_runs = VGPU_MAX_PIN_RUNS;
-    if (!vgc_check_limits(&d->limits, errp) || !vgc_check_host(d, errp) ||
+    if (!vgc_check_timeout(d->answer_timeout, errp) ||
+        !vgc_check_limits(&d->limits, errp) || !vgc_check_host(d, errp) ||
         !vgc_link_check(d, errp) || !vgc_block_migration(d, errp)) {
         return;
     }
@@ -266,6 +268,8 @@ VGC_PROPERTIES vgc_properties[] = {
                      VGC_DEFAULT_WINDOW_SIZE),
     DEFINE_PROP_SIZE("vram-quota", VgcDevice, limits.vram_quota, 0),
     DEFINE_PROP_SIZE("pin-quota", VgcDevice, limits.pin_quota, 0),
+    DEFINE_PROP_UINT32("answer-timeout", VgcDevice, answer_timeout,
+                       VGC_DEFAULT_ANSWER_TIMEOUT),
     VGC_END_OF_PROPERTIES
 };
 
@@ -282,6 +286,9 @@ static void vgc_describe_properties(ObjectClass *klass)
         "Device memory for the whole VM in bytes, 0 = no limit");
     object_class_property_set_description(klass, "pin-quota",
         "Guest memory that may be pinned for the GPU in bytes, 0 = no limit");
+    object_class_property_set_description(klass, "answer-timeout",
+        "Milliseconds that the broker may take to start or to stop, 100 to "
+        "3600000; then the connection is given up");
     object_class_property_add_bool(klass, "connected", vgc_get_connected, NULL);
     object_class_property_set_description(klass, "connected",
                                           "The broker is connected");

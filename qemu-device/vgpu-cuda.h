@@ -33,6 +33,14 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
  */
 #define VGC_MAX_BAR_SIZE (64 * GiB)
 
+/*
+ * Milliseconds. The broker ends workers within seconds when it stops, and does
+ * not wait for one that cannot be ended.
+ */
+#define VGC_MIN_ANSWER_TIMEOUT 100
+#define VGC_MAX_ANSWER_TIMEOUT 3600000
+#define VGC_DEFAULT_ANSWER_TIMEOUT 20000
+
 /* Name of the memfd of the windows: the broker recognises the region by it. */
 #define VGC_WINDOW_MEMFD "vgpu-windows"
 
@@ -50,6 +58,7 @@ struct VgcDevice {
 
     VgcChar chardev;
     VgcLimits limits;
+    uint32_t answer_timeout; /* of the broker, milliseconds */
 
     /* Fixed by realize. */
     struct vgpu_config config; /* what the guest reads; little-endian */
@@ -62,10 +71,13 @@ struct VgcDevice {
     VhostUserState vhost_user;
     struct vhost_dev vhost;
     struct vhost_virtqueue *vhost_vqs;
+    const VhostOps *broker_ops; /* of vhost-user */
+    VhostOps guarded_ops;       /* the same, as vhost has them */
     QEMUBH *fault_bh;
     bool closed;    /* the connection ended; fault_bh is to clean up */
     bool connected; /* vhost is initialised, the broker knows our config */
     bool started;   /* the broker serves the queues */
+    bool stopping;  /* in vgc_link_stop() */
 };
 
 /* vgpu-cuda-config.c */
@@ -77,10 +89,17 @@ struct VgcDevice {
 bool vgc_check_limits(const VgcLimits *limits, Error **errp);
 
 /**
+ * vgc_check_timeout: is the property answer-timeout in range?
+ * @ms: milliseconds
+ * Returns false and sets @errp if not.
+ */
+bool vgc_check_timeout(uint32_t ms, Error **errp);
+
+/**
  * vgc_merge_config: the configuration of the device from the broker's offer and
  * the properties.
  * @offer: as received from the broker, untrusted
- * @out: what the guest sees, and what the broker is told; untouched on failure
+ * @out: the configuration for the guest and the broker; untouched on failure
  * Returns false and sets @errp when the offer is malformed or of another ABI
  * version.
  */

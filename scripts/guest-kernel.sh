@@ -40,11 +40,7 @@ fetch()
     kbuild=$(depends_on "$headers" '^linux-kbuild-')
     [ -n "$common" ] && [ -n "$kbuild" ] || return 1
     say "downloading Debian's kernel $release and its headers"
-    mkdir -p "$dir/debs"
-    rm -f "$dir"/debs/*.deb
-    # As the calling user: the archive's sandbox user cannot write here.
-    (cd "$dir/debs" && apt-get -qq -o "APT::Sandbox::User=$(id -un)" download \
-        "linux-image-$release" "$headers" "$common" "$kbuild")
+    packages=$(debs "linux-image-$release" "$headers" "$common" "$kbuild")
 }
 
 mkdir -p "$dir"
@@ -58,10 +54,14 @@ fetch || { apt_refresh && fetch; } ||
 
 say "unpacking it"
 mkdir -p "$dir/root"
-for deb in "$dir"/debs/*.deb; do
+while read -r deb; do
     dpkg -x "$deb" "$dir/root"
-done
-rm -rf "$dir/debs"
+done <<< "$packages"
+# From Debian 13 on the modules lie below usr/.
+if [ ! -e "$dir/root/lib/modules" ] && [ -d "$dir/root/usr/lib/modules" ]; then
+    mkdir -p "$dir/root/lib"
+    ln -s ../usr/lib/modules "$dir/root/lib/modules"
+fi
 
 # The headers include each other by their installed place; here they lie elsewhere, and may be moved.
 src=$dir/root/usr/src

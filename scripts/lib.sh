@@ -5,6 +5,9 @@ SCRIPTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TOP=$(cd "$SCRIPTS/.." && pwd)
 BUILD=${VGPU_BUILD:-$TOP/build}
 
+# Downloads that all clones share: the toolkit, npm's packages, Debian's. VGPU_CACHE names another folder.
+CACHE=${VGPU_CACHE:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/vgpu-cuda}
+
 # The distribution's tools first: a version manager's python3 lacks the distribution's modules.
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin:$PATH
 export LC_ALL=C
@@ -42,13 +45,13 @@ as_root()
 # Package lists of our own, from the sources that the machine already has, for machines whose lists
 # are missing or name versions that the archive no longer has. apt reads the file in APT_CONFIG, so
 # that every apt command started from here uses them; the system's own lists stay as they are.
-APT_OWN=$BUILD/cache/apt/apt.conf
+APT_OWN=$CACHE/apt/apt.conf
 if [ -e "$APT_OWN" ]; then export APT_CONFIG=$APT_OWN; fi
 
 # apt_refresh: fetches those lists. False: the archive cannot be reached.
 apt_refresh()
 {
-    local dir=$BUILD/cache/apt
+    local dir=$CACHE/apt
 
     mkdir -p "$dir/lists/partial" "$dir/archives/partial"
     cat > "$APT_OWN" <<END
@@ -71,4 +74,23 @@ apt_knows()
     for package; do
         apt-cache policy "$package" 2> /dev/null | grep -q 'Candidate: [0-9]' || return 1
     done
+}
+
+# debs PACKAGE...: downloads packages into the cache, which all clones share, and prints their paths. apt
+# verifies what is there already and fetches it again when it is not what the lists say.
+debs()
+{
+    local dir=$CACHE/debs package version
+
+    mkdir -p "$dir"
+    (
+        flock 9
+        cd "$dir" || exit 1
+        # As the calling user: the archive's sandbox user cannot write here.
+        apt-get -qq -o "APT::Sandbox::User=$(id -un)" download "$@" >&2 || exit 1
+        for package; do
+            version=$(apt-cache policy "$package" | awk '$1 == "Candidate:" { gsub(":", "%3a", $2); print $2 }')
+            ls "$dir/${package}_${version}"_*.deb || exit 1
+        done
+    ) 9> "$dir/.lock"
 }

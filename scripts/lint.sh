@@ -4,12 +4,14 @@
 # Rules that hold for the whole tree; `make lint` runs it, then the kernel's own checks.
 #
 #   licence   every file says its licence, the one of its folder
-#   layers    a folder includes only what the design lets it depend on
+#   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt
+#   duplicates  no run of 40 or more equal lines between folders: duplicates.py
 #   words     no unfinished work, no paths of somebody's machine
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   shape     no file of more than 900 lines (generated ones aside), no trailing blanks, no tabs in C
 #             outside kernel/
-# Prints each breach as FILE: RULE: what; exit status 1 when there is one.
+# Prints each breach as FILE: RULE: what; exit status 1 when there is one. --built: what layers.txt names is built,
+# so that its objects can be checked, too; without that a line says what was not.
 
 set -u
 . "$(dirname "$0")/lib.sh"
@@ -37,9 +39,9 @@ licence_of()
 for file in "${files[@]}"; do
     [ -s "$file" ] || continue
     case $file in
-    *.md | *.tsv | *.json | *.png | .gitignore | LICENSE* | docs/* | */generated/*.map) ;;
+    *.md | *.tsv | *.json | *.png | .gitignore | debian/changelog | debian/source/format | debian/copyright | LICENSE* | docs/* | */generated/*.map) ;;
     *)
-        head -n 3 "$file" | grep -q "SPDX-License-Identifier:.*$(licence_of "$file")" ||
+        head -n 3 "$file" | grep -q "SPDX-License-""Identifier:.*$(licence_of "$file")" ||
             breach "$file" licence "no SPDX line with $(licence_of "$file") in its first three lines"
         ;;
     esac
@@ -70,8 +72,11 @@ layer()
 
     while IFS=: read -r file name; do
         [ -e "$(dirname "$file")/$name" ] && case $name in ../*) ;; *) continue ;; esac
-        # Where in the tree the header lies; one that is not ours is not our affair.
-        found=$(printf '%s\n' "${files[@]}" | grep -E "(^|/)${name##*/}$" | head -n 1)
+        # Where in the tree the header lies: beside the file, in the folder, anywhere. One that is not ours does not count.
+        found=$(realpath -m --relative-to=. "$(dirname "$file")/$name")
+        while [ "${name#../}" != "$name" ]; do name=${name#../}; done
+        [ -e "$found" ] || found=$(printf '%s\n' "${files[@]}" | grep -E "(^|/)$name$" | grep -E "^$1/" | head -n 1)
+        [ -n "$found" ] || found=$(printf '%s\n' "${files[@]}" | grep -E "(^|/)$name$" | head -n 1)
         [ -n "$found" ] || continue
         [[ $found =~ ^($1/|$2) ]] || breach "$file" layers "includes $found"
     done < <(git grep -E --untracked '^[[:space:]]*#[[:space:]]*include[[:space:]]+"[^"]+"' -- "$1/*.c" "$1/*.h" |
@@ -80,12 +85,26 @@ layer()
 layer protocol 'protocol/'
 layer kernel/vgpu_drv 'kernel/vgpu_drv/'
 layer qemu-device 'kernel/vgpu_drv/uapi/'
-layer userspace/libcuda 'protocol/|kernel/vgpu_drv/uapi/'
-layer userspace/libnvidia-ml 'protocol/|userspace/libcuda/vcu_(ring|trace|transport|version)\.h'
-layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|userspace/libcuda/vcu_(ring|ring_int|transport)\.h'
+layer lib 'lib/|protocol/|kernel/vgpu_drv/uapi/'
+layer userspace/libcuda 'userspace/libcuda/|lib/|protocol/|kernel/vgpu_drv/uapi/'
+layer userspace/libnvidia-ml 'protocol/|lib/link/'
+layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/link/'
 layer host/backend 'protocol/|kernel/vgpu_drv/uapi/'
+layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/'
+layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/'
+layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/'
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
-layer host/softgpu 'host/softgpu/|protocol/vgp_extsem\.h'
+layer host/softgpu 'host/softgpu/|lib/(extsem|cudaapi)/'
+
+# Inside the large parts. What was not run is said and is no breach.
+inner=$(scripts/layers.py "$@")
+[ $? -le 1 ] || breach scripts/layers.txt layers "not understood"
+[ -z "$inner" ] || { echo "$inner"; breaches=$((breaches + $(grep -vc '^not run: ' <<< "$inner"))); }
+
+# Code that two folders have copied from each other.
+same=$(scripts/duplicates.py)
+[ $? -le 1 ] || breach scripts/duplicates.py duplicates "did not run"
+[ -z "$same" ] || { echo "$same"; breaches=$((breaches + $(wc -l <<< "$same"))); }
 
 rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scripts/lint_rules.py)
 [ -z "$rules" ] || { echo "$rules"; breaches=$((breaches + $(wc -l <<< "$rules"))); }

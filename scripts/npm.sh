@@ -67,7 +67,7 @@ install_group()
     for attempt in 1 2 3; do
         # The log's last line is the progress; npm itself prints none to a file.
         npm install --prefix "$PLACE" --ignore-scripts --omit=optional --omit=dev --no-audit --no-fund \
-            --no-update-notifier --cache "$BUILD/cache/npm" --save-exact --loglevel=http $missing > "$PLACE/npm.log" 2>&1 < /dev/null &&
+            --no-update-notifier --cache "$CACHE/npm" --prefer-offline --save-exact --loglevel=http $missing > "$PLACE/npm.log" 2>&1 < /dev/null &&
             break
         [ $attempt = 3 ] && {
             grep -v ' http ' "$PLACE/npm.log" | tail -n 15 >&2

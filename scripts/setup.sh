@@ -10,7 +10,7 @@
 #
 # Prints nothing when all is there. Installs as root or with sudo; otherwise it prints the command to
 # run and exits with status 1. The machine's package sources and lists are left alone: when its lists
-# are missing or too old, fresh ones are fetched into build/cache/apt and used for this alone.
+# are missing or too old, fresh ones are fetched into the cache (lib.sh: CACHE) and used for this alone.
 
 set -u
 . "$(dirname "$0")/lib.sh"
@@ -40,6 +40,9 @@ wanted=$(awk -v g="$groups " '!/^#/ && index(g, " " $2 " ") { print $1 }' "$SCRI
 # One query for all; a package that dpkg has never heard of gives no line at all.
 installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $wanted 2> /dev/null |
             awk '$2 == "installed" { print $1 }')
+# What an installed package stands for counts too (libelf1t64 provides libelf1).
+installed=$installed$'\n'$(dpkg-query -W -f='${db:Status-Status}, ${Provides}\n' | sed -n 's/^installed, //p' |
+                           tr ',' '\n' | awk '{ print $1 }')
 missing=$(printf '%s\n' $wanted | grep -vxF -f <(printf '%s\n' "$installed"))
 if [ -z "$missing" ]; then
     # The build downloads from the archive, too: QEMU's source, the guest's kernel.

@@ -9,72 +9,79 @@
 SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 SG_EXEC_C := \
-	sg_exec_block.c \
-	sg_exec_cta.c \
-	sg_exec_mem.c \
-	sg_exec_pool.c \
-	sg_exec_warp.c \
-	sg_heap.c \
-	sg_jit.c \
-	sg_jit_flow.c \
-	sg_jit_live.c \
-	sg_jit_mem.c \
-	sg_jit_mem_ops.c \
-	sg_jit_ops.c \
-	sg_jit_ops_cmp.c \
-	sg_jit_ops_half.c \
-	sg_jit_regs.c \
-	sg_jit_shm_ops.c \
-	sg_jit_turn.c \
-	sg_printf.c \
-	sg_profile.c \
-	sg_ptx_body.c \
-	sg_ptx_call.c \
-	sg_ptx_code.c \
-	sg_ptx_decl.c \
-	sg_ptx_emit.c \
-	sg_ptx_flow.c \
-	sg_ptx_hoist.c \
-	sg_ptx_init.c \
-	sg_ptx_kernel.c \
-	sg_ptx_lex.c \
-	sg_ptx_link.c \
-	sg_ptx_module.c \
-	sg_ptx_opnd.c \
-	sg_ptx_sel_bulk.c \
-	sg_ptx_sel_cdp.c \
-	sg_ptx_sel_ctl.c \
-	sg_ptx_sel_flt.c \
-	sg_ptx_sel_graph.c \
-	sg_ptx_sel_int.c \
-	sg_ptx_sel_mem.c \
-	sg_ptx_sel_mma.c \
-	sg_ptx_sel_pair.c \
-	sg_ptx_sel_tex.c \
-	sg_ptx_sel_video.c \
-	sg_ptx_sel_warp.c \
-	sg_sass.c \
-	sg_tex_fetch.c
+	base/grow.c \
+	exec/access.c \
+	exec/block.c \
+	exec/cta.c \
+	exec/fetch.c \
+	exec/heap.c \
+	exec/pool.c \
+	exec/printf.c \
+	exec/profile.c \
+	exec/types.c \
+	exec/warp.c \
+	jit/code_memory.c \
+	jit/compile.c \
+	jit/flow.c \
+	jit/liveness.c \
+	jit/memory_ops.c \
+	jit/ops.c \
+	jit/ops_compare.c \
+	jit/ops_half.c \
+	jit/registers.c \
+	jit/schedule.c \
+	jit/shared_ops.c \
+	memory/grace.c \
+	ptx/body.c \
+	ptx/calls.c \
+	ptx/code.c \
+	ptx/cubin.c \
+	ptx/declarations.c \
+	ptx/emit.c \
+	ptx/flow.c \
+	ptx/hoist.c \
+	ptx/initialisers.c \
+	ptx/kernel.c \
+	ptx/lex.c \
+	ptx/link.c \
+	ptx/module.c \
+	ptx/operands.c \
+	ptx/select/bulk.c \
+	ptx/select/cdp.c \
+	ptx/select/control.c \
+	ptx/select/float.c \
+	ptx/select/graph.c \
+	ptx/select/integer.c \
+	ptx/select/mbarrier.c \
+	ptx/select/memory.c \
+	ptx/select/mma.c \
+	ptx/select/pair.c \
+	ptx/select/texture.c \
+	ptx/select/video.c \
+	ptx/select/warp.c
 # handlers compiled once
 SG_EXEC_OPS := \
-	sg_exec_ops_atom.c \
-	sg_exec_ops_bulk.c \
-	sg_exec_ops_cdp.c \
-	sg_exec_ops_cold.c \
-	sg_exec_ops_ctl.c \
-	sg_exec_ops_cvt.c \
-	sg_exec_ops_graph.c \
-	sg_exec_ops_mma2.c \
-	sg_exec_ops_surf.c \
-	sg_exec_ops_tex.c \
-	sg_exec_ops_warp.c
+	exec/ops/atom.c \
+	exec/ops/bulk.c \
+	exec/ops/cdp.c \
+	exec/ops/control.c \
+	exec/ops/convert.c \
+	exec/ops/graph.c \
+	exec/ops/mma_forms.c \
+	exec/ops/mma_rare.c \
+	exec/ops/registry.c \
+	exec/ops/rare.c \
+	exec/ops/surface.c \
+	exec/ops/texture.c \
+	exec/ops/warp.c
 # handlers compiled per instruction set
 SG_EXEC_ISA_OPS := \
-	sg_exec_ops_flt.c \
-	sg_exec_ops_half.c \
-	sg_exec_ops_int.c \
-	sg_exec_ops_mem.c \
-	sg_exec_ops_mma.c
+	exec/ops/float.c \
+	exec/ops/half.c \
+	exec/ops/integer.c \
+	exec/ops/matrix.c \
+	exec/ops/memory.c \
+	exec/ops/mma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
 SG_EXEC_ISAS := base
@@ -91,23 +98,25 @@ SG_EXEC_ISA_avx512 := $(SG_EXEC_ISA_avx2) -mavx512f -mavx512vl -mavx512bw -mavx5
 SG_EXEC_CC ?= $(shell command -v clang 2>/dev/null || echo $(CC))
 # Floating point as written: no contraction, no errno; slots are read as several types.
 SG_EXEC_OPFLAGS := -O2 -std=gnu11 -fPIC -fvisibility=hidden -Wall -Wextra -Wstrict-prototypes \
-	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread
+	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread -I$(SG_EXEC_DIR)
 ifneq ($(findstring clang,$(SG_EXEC_CC)),)
 SG_EXEC_OPFLAGS += -Wno-pass-failed
 else
 SG_EXEC_OPFLAGS += -O3
 endif
 
-# The variants are objects of their own: sg_exec_ops_int_avx2.o comes from sg_exec_ops_int.c.
+# The variants are objects of their own: sg_exec_ops_int_avx2.o comes from exec/ops/integer.c.
 SG_EXEC_SRCS := $(SG_EXEC_C) $(SG_EXEC_OPS) \
 	$(foreach i,$(SG_EXEC_ISAS),$(SG_EXEC_ISA_OPS:%.c=%_$(i).c))
 SG_EXEC_OBJS := $(SG_EXEC_SRCS:%.c=$(O)/%.o)
 
-$(SG_EXEC_OPS:%.c=$(O)/%.o): $(O)/%.o: $(SG_EXEC_DIR)/%.c | $(O)
+$(SG_EXEC_OPS:%.c=$(O)/%.o): $(O)/%.o: $(SG_EXEC_DIR)/%.c
+	@mkdir -p $(@D)
 	$(SG_EXEC_CC) $(SG_EXEC_OPFLAGS) $(SG_EXEC_CFLAGS) -MMD -MP -c -o $@ $<
 
 define sg_exec_isa_rule
-$(SG_EXEC_ISA_OPS:%.c=$(O)/%_$(1).o): $(O)/%_$(1).o: $(SG_EXEC_DIR)/%.c | $(O)
+$(SG_EXEC_ISA_OPS:%.c=$(O)/%_$(1).o): $(O)/%_$(1).o: $(SG_EXEC_DIR)/%.c
+	@mkdir -p $$(@D)
 	$$(SG_EXEC_CC) $$(SG_EXEC_OPFLAGS) $$(SG_EXEC_CFLAGS) $$(SG_EXEC_ISA_$(1)) -DSG_ISA=$(1) \
 		-MMD -MP -c -o $$@ $$<
 endef
@@ -115,73 +124,68 @@ $(foreach i,$(SG_EXEC_ISAS),$(eval $(call sg_exec_isa_rule,$(i))))
 
 # ---- tests, and the tool that lists what a PTX file needs ----
 
-# The names say what is on: the plain ones test native code where the processor has AVX-512.
+# Sources of test programs; each program lies in $(O) under the last part of its name.
 SG_EXEC_TESTS := \
-	sg_exec_bulk_test \
-	sg_exec_call_test \
-	sg_exec_cdp_test \
-	sg_exec_fault_avx512_test \
-	sg_exec_fault_test \
-	sg_exec_ldst_avx2_test \
-	sg_exec_ldst_base_test \
-	sg_exec_ldst_test \
-	sg_exec_mat_test \
-	sg_exec_mma2_test \
-	sg_exec_nvcc_test \
-	sg_exec_op_avx2_test \
-	sg_exec_op_avx512_test \
-	sg_exec_op_base_test \
-	sg_exec_op_test \
-	sg_exec_opf_avx2_test \
-	sg_exec_opf_avx512_test \
-	sg_exec_opf_base_test \
-	sg_exec_opf_test \
-	sg_exec_order_test \
-	sg_exec_run_avx512_test \
-	sg_exec_run_test \
-	sg_exec_sync_test \
-	sg_profile_test \
-	sg_ptx_fuzz_test \
-	sg_ptx_link_test \
-	sg_sass_test
+	exec/call_test \
+	exec/cdp_test \
+	exec/fault_test \
+	exec/nvcc_test \
+	exec/order_test \
+	exec/profile_test \
+	exec/run_test \
+	exec/sync_test \
+	exec/ops/bulk_test \
+	exec/ops/ldst_test \
+	exec/ops/matrix_test \
+	exec/ops/mma_rare_test \
+	exec/ops/op_float_test \
+	exec/ops/op_test \
+	ptx/cubin_test \
+	ptx/fuzz_test \
+	ptx/link_test
+# Links to them that use another instruction set: the plain ones test native code where the processor has
+# AVX-512.
+SG_EXEC_ISA_TESTS := fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test)
+SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
 SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx) \
 	$(O)/matrix_80.ptx)
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
-$(O)/sg_exec_op_test.o $(O)/sg_exec_opf_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
+$(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
 
-# Those of another instruction set are links to the plain ones.
-SG_EXEC_PLAIN_TESTS := $(filter-out %_avx512_test %_avx2_test %_base_test,$(SG_EXEC_TESTS))
-$(SG_EXEC_PLAIN_TESTS:%=$(O)/%): $(O)/%: $(O)/%.o $(O)/sg_exec_test.o $(SG_EXEC_OBJS)
-	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
+define sg_exec_test_rule
+$(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)
+	$$(CC) -o $$@ $$(LDFLAGS) $$^ -lm -pthread
+endef
+$(foreach t,$(SG_EXEC_TESTS),$(eval $(call sg_exec_test_rule,$(t))))
 
-$(O)/sg_exec_op_avx512_test $(O)/sg_exec_op_avx2_test $(O)/sg_exec_op_base_test: $(O)/sg_exec_op_test
-	ln -sf sg_exec_op_test $@
-$(O)/sg_exec_opf_avx512_test $(O)/sg_exec_opf_avx2_test $(O)/sg_exec_opf_base_test: \
-		$(O)/sg_exec_opf_test
-	ln -sf sg_exec_opf_test $@
-$(O)/sg_exec_run_avx512_test: $(O)/sg_exec_run_test
-	ln -sf sg_exec_run_test $@
-$(O)/sg_exec_fault_avx512_test: $(O)/sg_exec_fault_test
-	ln -sf sg_exec_fault_test $@
-$(O)/sg_exec_ldst_avx2_test $(O)/sg_exec_ldst_base_test: $(O)/sg_exec_ldst_test
-	ln -sf sg_exec_ldst_test $@
-$(O)/sg_exec_ldst_test.o: SG_CFLAGS += -DSG_SPELLINGS='"$(SG_EXEC_DIR)/tests-ptx/spellings.txt"'
+$(O)/op_base_test $(O)/op_avx2_test $(O)/op_avx512_test: $(O)/op_test
+	ln -sf op_test $@
+$(O)/op_float_base_test $(O)/op_float_avx2_test $(O)/op_float_avx512_test: $(O)/op_float_test
+	ln -sf op_float_test $@
+$(O)/run_avx512_test: $(O)/run_test
+	ln -sf run_test $@
+$(O)/fault_avx512_test: $(O)/fault_test
+	ln -sf fault_test $@
+$(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test
+	ln -sf ldst_test $@
+$(O)/exec/ops/ldst_test.o: SG_CFLAGS += -DSG_SPELLINGS='"$(SG_EXEC_DIR)/tests-ptx/spellings.txt"'
 
-$(O)/sg_exec_nvcc_test: | $(SG_EXEC_TEST_PTX)
+$(O)/nvcc_test: | $(SG_EXEC_TEST_PTX)
 $(O)/basic_%.ptx: $(SG_EXEC_DIR)/tests-ptx/basic.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
-$(O)/sg_sass_test: | $(SG_SASS_TEST_CUBIN)
+$(O)/cubin_test: | $(SG_SASS_TEST_CUBIN)
 $(O)/meta_%.cubin: $(SG_EXEC_DIR)/tests-ptx/meta.cu | $(O)
 	$(SG_EXEC_NVCC) -cubin -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
-$(O)/sg_exec_call_test: | $(if $(SG_EXEC_NVCC),$(O)/recursion_80.ptx)
-$(O)/sg_exec_bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
+$(O)/call_test: | $(if $(SG_EXEC_NVCC),$(O)/recursion_80.ptx)
+$(O)/bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
 		-arch=sm_$* -o $@ $<
-$(O)/sg_exec_mma2_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
+$(O)/mma_rare_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
 $(O)/rare_%.ptx: $(SG_EXEC_DIR)/tests-ptx/rare.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/recursion_%.ptx: $(SG_EXEC_DIR)/tests-ptx/recursion.cu | $(O)
@@ -191,12 +195,13 @@ $(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)
 
 .PHONY: sg_ptxrun
 sg_ptxrun: $(O)/sg_ptxrun
-$(O)/sg_ptxrun: $(O)/sg_ptxrun.o $(SG_EXEC_OBJS)
+$(O)/sg_ptxrun: $(O)/ptx/ptxrun.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
 # Front end and interpreter for programs of tests/, which bring sg_mem_check() and sg_mem_generation.
 .PHONY: sg_exec_archive
 sg_exec_archive: $(O)/libsg-exec.a
+# q and not r: files of two folders may have the same name.
 $(O)/libsg-exec.a: $(SG_EXEC_OBJS)
 	rm -f $@
-	ar rcs $@ $^
+	ar qcs $@ $^

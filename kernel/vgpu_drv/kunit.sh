@@ -8,7 +8,7 @@
 #            once, and its build. The next run rebuilds only what has changed.
 # LINUX_SRC  kernel source to use (6.1 or later; this driver is linked into its drivers/misc).
 #            Default: Debian's linux-source package: from /usr/src when it is installed, otherwise
-#            downloaded to O, not installed (140 MB, 1.5 GB unpacked).
+#            downloaded to the cache, not installed (140 MB, 1.5 GB unpacked).
 # --kasan    with KASAN and lock debugging: another build, twice as long
 #
 # Ends with "kunit: N passed, M failed, K skipped". Exit status 1 when M > 0.
@@ -46,8 +46,11 @@ if [ -z "$src" ]; then
 			  sed -n 's/.*Depends: \(linux-source-.*\)/\1/p' | head -n 1)
 		[ -n "$package" ] || not_run "no kernel source: install linux-source or set LINUX_SRC="
 		echo "kunit: downloading $package"
-		(cd "$O/src.new" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download \
-			"$package" && dpkg-deb -x ./*.deb . && rm -f ./*.deb) ||
+		# The cache of downloads is shared by all clones; apt verifies what is there already.
+		debs=${VGPU_CACHE:-${XDG_CACHE_HOME:-${HOME:-$O}/.cache}/vgpu-cuda}/debs
+		mkdir -p "$debs"
+		(cd "$debs" && flock .lock apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$package") &&
+			dpkg-deb -x "$(ls "$debs/${package}"_*.deb | sort -V | tail -n 1)" "$O/src.new" ||
 			not_run "cannot download $package: install it or set LINUX_SRC="
 		tar=$(ls "$O"/src.new/usr/src/linux-source-*.tar.xz)
 	fi

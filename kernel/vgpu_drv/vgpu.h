@@ -10,9 +10,12 @@
 #include <linux/list.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
+#include <linux/uidgid.h>
 #include <linux/virtio.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -27,19 +30,17 @@
 
 /*
  * mmap offsets, constants on purpose: a caller that ignores the offsets of CREATE_CLIENT and maps
- * offset 0 is refused. The distance bounds window_size (VGPU_WINDOW_MAX).
+ * offset 0 is refused. The distance bounds window_size (VGPU_WINDOW_MAX). A 32-bit program's
+ * mmap2() names pages with 32 bits, so that both lie below 2^44.
  */
 #define VGPU_WINDOW_OFFSET BIT_ULL(40)
-#define VGPU_DOORBELL_OFFSET BIT_ULL(44)
+#define VGPU_DOORBELL_OFFSET BIT_ULL(43)
 
 /* Event buffers on queue 1: a WAKE per client may be outstanding; more are not needed. */
 #define VGPU_EVENT_BUFFERS 64
 
 /* Events handled in one interrupt; a device that floods the queue continues in a work item. */
 #define VGPU_EVENT_BUDGET 32
-
-/* Regions of one client: bounds the kernel memory that describes them. */
-#define VGPU_MAX_REGIONS 65536
 
 /*
  * Runs in one PIN request, on top of the device's own limit: the request is one kmalloc() of at
@@ -49,7 +50,7 @@
 
 /**
  * enum vgpu_dev_state - life of a device
- * @VGPU_DEV_DOWN: reset; no queues. Opening the device file tries to start it again.
+ * @VGPU_DEV_DOWN: reset; no queues. The first ioctl of a new file tries to start it again.
  * @VGPU_DEV_LIVE: queues run
  * @VGPU_DEV_LOST: failed; the reset that ends its access to memory is still to come
  * @VGPU_DEV_GONE: reset and removed for good; the object lives until the last file is closed
@@ -79,6 +80,10 @@ enum vgpu_dev_state {
  * @inflight: requests in @ctl
  * @reqs: the requests in @ctl
  * @answers: counts answers: a device that answers is not lost
+ * @has_ping: a request that is silent can be told from a device that is
+ * @pinging: a PING is in @ctl
+ * @zombies: clients that have ended but whose slot and pins the device may still use
+ * @nzombies: number of them, also while the reaper has taken them off the list
  * @events: @nevents buffers on @ev
  * @nevents: number of them
  * @slots: which client slots are taken
@@ -86,9 +91,11 @@ enum vgpu_dev_state {
  * @wq: woken when @state changes or a place in @ctl becomes free
  * @event_work: handles what VGPU_EVENT_BUDGET left over
  * @reset_work: looks at the device's status; ends a LOST device
+ * @reap_work: frees what belonged to @zombies whose end the device has answered
+ * @reap_mutex: one reaper at a time
  * @mutex: start, stop and the list of clients
- * @clients: every open file
- * @next_start: jiffies before which opening the file does not try to start the device again
+ * @clients: every open file that has asked for a slot
+ * @next_start: jiffies before which no attempt to start the device again is made
  * @map_sem: read: a page fault installs device pages; write: wait for those, before zapping
  */
 struct vgpu_dev {
@@ -108,6 +115,10 @@ struct vgpu_dev {
 	unsigned int inflight;
 	struct list_head reqs;
 	u32 answers;
+	bool has_ping;
+	bool pinging;
+	struct list_head zombies;
+	unsigned int nzombies;
 	struct vgpu_event *events;
 	unsigned int nevents;
 	struct vgpu_ids slots;
@@ -116,6 +127,8 @@ struct vgpu_dev {
 	wait_queue_head_t wq;
 	struct work_struct event_work;
 	struct work_struct reset_work;
+	struct work_struct reap_work;
+	struct mutex reap_mutex; /* see above */
 
 	struct mutex mutex; /* see above */
 	struct list_head clients;
@@ -128,16 +141,27 @@ struct vgpu_dev {
  * struct vgpu_client - one open file
  * @dev: the device, referenced
  * @mm: the address space that opened the file, referenced with mmgrab(); NULL in unit tests
- * @mapping: the file's, to unmap device pages
+ * @mapping: the file's, to unmap device pages; NULL when the file is closed; under dev->mutex
+ * @notifier: on @mm, to end the client with it
+ * @notified: @notifier is registered; under @lock
+ * @end_work: ends the client when @mm ends
+ * @uid: who opened the file: slots are counted per user
+ * @exempt: that count does not bind it
  * @node: in dev->clients
- * @lock: serialises create, pin and unpin
+ * @lock: serialises create, pin, unpin and end
+ * @ended: vgpu_client_end() has been there; under @lock
+ * @destroy: the request that ends the worker, in @orphans; under @lock
+ * @zombie: in dev->zombies; under dev->lock
+ * @closed: no file any more: the reaper frees the client; under dev->lock
+ * @znode: in dev->zombies
  * @state: under dev->lock
  * @slot: valid while @attached
- * @attached: the slot is this client's, so its window may be mapped; under dev->lock
+ * @attached: the slot is this client's; under dev->lock
+ * @served: the worker has served: only then may the window be mapped; under dev->lock
  * @reason: enum vgpu_dead_reason, 0 while alive; under dev->lock
  * @wake_seq: counts wakes; under dev->lock
  * @wq: sleepers of VGPU_IOCTL_WAIT
- * @orphans: requests whose waiter was killed; under @lock
+ * @orphans: requests that were sent and that nobody waits for any more; under @lock
  * @regions: struct vgpu_region by id; under @lock
  * @next_region: where the search for a free id starts
  * @nregions: number of @regions
@@ -147,12 +171,25 @@ struct vgpu_client {
 	struct vgpu_dev *dev;
 	struct mm_struct *mm;
 	struct address_space *mapping;
+#if IS_ENABLED(CONFIG_MMU_NOTIFIER)
+	struct mmu_notifier notifier;
+#endif
+	bool notified;
+	struct work_struct end_work;
+	kuid_t uid;
+	bool exempt;
 	struct list_head node;
 	struct mutex lock; /* see above */
+	bool ended;
+	struct vgpu_req *destroy;
+	bool zombie;
+	bool closed;
+	struct list_head znode;
 
 	enum vgpu_client_state state;
 	u32 slot;
 	bool attached;
+	bool served;
 	u32 reason;
 	u64 wake_seq;
 	wait_queue_head_t wq;
@@ -166,10 +203,11 @@ struct vgpu_client {
 
 /**
  * struct vgpu_req - a request on the control queue
- * @ref: one for the caller, one while it is in the queue: whoever is last frees the buffers
- * @client: whom it is about: sent only while that client has its slot
+ * @ref: one for the caller, one while it is in the queue: the last put frees the buffers
+ * @client: whom it is about: sent only while that client has its slot; NULL for PING
  * @node: in dev->reqs while it is in the queue
  * @orphan: in client->orphans
+ * @sent: it was put into the queue
  * @done: completed when answered or when the device is lost
  * @result: -EINPROGRESS, 0 when answered, -ENODEV when the device was lost first
  * @used: bytes that the device claims to have written
@@ -183,6 +221,7 @@ struct vgpu_req {
 	struct vgpu_client *client;
 	struct list_head node;
 	struct list_head orphan;
+	bool sent;
 	struct completion done;
 	int result;
 	u32 used;
@@ -194,13 +233,17 @@ struct vgpu_req {
 
 /* vgpu_main.c: module parameters */
 extern unsigned int vgpu_timeout_ms;
+extern unsigned int vgpu_clients_per_user;
+int vgpu_timeout_set(const char *text, const struct kernel_param *param);
 int vgpu_validate(struct virtio_device *vdev);
 
 /* vgpu_res.c */
 int vgpu_res_get(struct virtio_device *vdev, struct vgpu_res *res);
 int vgpu_cfg_get(struct virtio_device *vdev, struct vgpu_cfg *cfg);
+int vgpu_guest_ok(struct virtio_device *vdev);
 #ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
 extern const struct vgpu_res *vgpu_res_for_test;
+extern bool vgpu_encrypted_for_test;
 #endif
 
 /* vgpu_dev.c */
@@ -218,7 +261,6 @@ struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_le
 void vgpu_req_put(struct vgpu_req *req);
 int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req);
 int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
-int vgpu_req_wait(struct vgpu_dev *dev, struct vgpu_req *req, bool killable);
 int vgpu_req_status(struct vgpu_dev *dev, struct vgpu_req *req, void *resp, u32 *status);
 void vgpu_ctl_callback(struct virtqueue *vq);
 void vgpu_ctl_fail_locked(struct vgpu_dev *dev);
@@ -233,6 +275,9 @@ void vgpu_events_drop(struct vgpu_dev *dev);
 struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
 				     struct address_space *mapping);
 void vgpu_client_close(struct vgpu_client *client);
+void vgpu_client_mm_gone(struct vgpu_client *client);
+void vgpu_reap(struct vgpu_dev *dev);
+void vgpu_reap_work(struct work_struct *work);
 int vgpu_client_create(struct vgpu_client *client, const char *label);
 int vgpu_client_usable(struct vgpu_client *client);
 int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 *seq, u32 *reason);
@@ -246,6 +291,7 @@ int vgpu_unpin(struct vgpu_client *client, u32 id);
 void vgpu_unpin_all(struct vgpu_client *client);
 
 /* vgpu_map.c */
+int vgpu_map_allowed(struct vgpu_client *client);
 int vgpu_map(struct vgpu_client *client, struct vm_area_struct *vma);
 void vgpu_map_zap(struct vgpu_dev *dev);
 void vgpu_map_free_blanks(struct vgpu_client *client);
@@ -255,5 +301,7 @@ long vgpu_ioctl(struct vgpu_client *client, unsigned int cmd, void __user *arg);
 
 /* vgpu_file.c */
 extern const struct file_operations vgpu_fops;
+
+#include "vgpu_fault.h"
 
 #endif

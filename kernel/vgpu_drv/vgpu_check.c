@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The checks of vgpu_check.h. They take copies: what they have seen is what is used. */
+#include <linux/bitmap.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/overflow.h>
 #include <linux/string.h>
 
 #include "vgpu.h"
@@ -16,6 +18,7 @@ static_assert(sizeof(struct vgpu_cmd_pin) == 56);
 static_assert(sizeof(struct vgpu_pin_run) == 16);
 static_assert(sizeof(struct vgpu_resp_pin) == 16);
 static_assert(sizeof(struct vgpu_cmd_unpin) == 24);
+static_assert(sizeof(struct vgpu_cmd_ping) == 16);
 static_assert(sizeof(struct vgpu_event) == 16);
 static_assert(sizeof(struct vgpu_query) == 64);
 static_assert(sizeof(struct vgpu_create_client) == 64);
@@ -142,6 +145,22 @@ int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const
 }
 
 /**
+ * vgpu_check_guest - can this guest share memory with its host
+ * @encrypted: the guest's memory is encrypted (SEV, TDX)
+ * @why: out, when an error is returned
+ *
+ * In such a guest the windows would be mapped as private memory and pinned pages be unreadable for
+ * the worker: programs would hang or compute with noise.
+ */
+int vgpu_check_guest(bool encrypted, const char **why)
+{
+	if (!encrypted)
+		return 0;
+	*why = "this guest's memory is encrypted (SEV, TDX) and cannot be shared with the host";
+	return -EOPNOTSUPP;
+}
+
+/**
  * vgpu_check_res - do all windows and doorbells lie inside the device's memory
  * @res: where that memory is
  * @cfg: how many there are, checked
@@ -149,7 +168,8 @@ int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const
  */
 int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const char **why)
 {
-	u64 last = VGPU_VQ_DOORBELL + cfg->max_clients - 1;
+	DECLARE_BITMAP(seen, VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS);
+	u32 i, off;
 
 	if (!PAGE_ALIGNED(res->windows) || res->windows_len > U64_MAX - res->windows) {
 		*why = "the shared-memory region is misplaced";
@@ -159,9 +179,18 @@ int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const
 		*why = "the shared-memory region is smaller than max_clients windows";
 		return -EINVAL;
 	}
-	if (!vgpu_range_ok(last * res->notify_mult, sizeof(__le16), res->notify_len)) {
-		*why = "the notification structure is smaller than its doorbells";
-		return -EINVAL;
+	/* A doorbell that two slots share would let one process ring for another. */
+	bitmap_zero(seen, VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS);
+	for (i = 0; i < VGPU_VQ_DOORBELL + cfg->max_clients; i++) {
+		off = res->notify_off[i];
+		if (!vgpu_range_ok((u64)off * res->notify_mult, sizeof(__le16), res->notify_len)) {
+			*why = "the notification structure is smaller than its doorbells";
+			return -EINVAL;
+		}
+		if (off >= VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS || test_and_set_bit(off, seen)) {
+			*why = "its queues do not have a doorbell each";
+			return -EINVAL;
+		}
 	}
 	return 0;
 }
@@ -207,7 +236,7 @@ int vgpu_check_resp(const void *resp, u32 used, u32 want, u32 *status)
 	if (used < sizeof(*hdr) || used > want)
 		return -EPROTO;
 	*status = le32_to_cpu(hdr->status);
-	if (hdr->padding || *status > VGPU_S_UNSUPPORTED)
+	if (hdr->padding || *status > VGPU_S_STUCK)
 		return -EPROTO;
 	if (*status == VGPU_S_OK && used != want)
 		return -EPROTO;
@@ -269,6 +298,7 @@ int vgpu_status_errno(u32 type, u32 status)
 	switch (status) {
 	case VGPU_S_NO_CLIENT:
 	case VGPU_S_WORKER:
+	case VGPU_S_STUCK:
 		return -ENODEV;
 	case VGPU_S_NO_MEMORY:
 		return -ENOMEM;
@@ -306,6 +336,34 @@ int vgpu_client_next(enum vgpu_client_state state, enum vgpu_client_input input)
 		return VGPU_CLIENT_DEAD;
 	}
 	return -EINVAL;
+}
+
+/**
+ * vgpu_deadline - a deadline of the caller's time namespace in the host's (kernel's) time
+ * @deadline_ns: absolute, negative: none
+ * @offset_ns: what the namespace adds to CLOCK_MONOTONIC, may be negative
+ *
+ * Return: absolute CLOCK_MONOTONIC, never negative unless there is none.
+ */
+s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns)
+{
+	s64 host;
+
+	if (deadline_ns < 0)
+		return deadline_ns;
+	if (check_sub_overflow(deadline_ns, offset_ns, &host))
+		return S64_MAX;
+	return max_t(s64, host, 0);
+}
+
+/**
+ * vgpu_user_cap - clients that one user may have
+ * @wanted: module parameter clients_per_user, 0: three quarters of the slots, rounded up
+ * @slots: of the device
+ */
+u32 vgpu_user_cap(u32 wanted, u32 slots)
+{
+	return wanted ? wanted : slots - slots / 4;
 }
 
 /**

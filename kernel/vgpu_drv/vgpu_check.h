@@ -38,7 +38,9 @@ struct vgpu_cfg {
  * @windows_len: bytes
  * @notify: physical address of the notification structure
  * @notify_len: bytes
- * @notify_mult: bytes between the doorbells of two queues
+ * @notify_mult: notify_off_multiplier, in bytes
+ * @notify_off: queue_notify_off of each queue: its doorbell is @notify_off * @notify_mult bytes
+ *	into the notification structure
  */
 struct vgpu_res {
 	u64 windows;
@@ -46,6 +48,7 @@ struct vgpu_res {
 	u64 notify;
 	u64 notify_len;
 	u32 notify_mult;
+	u16 notify_off[VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS];
 };
 
 /**
@@ -104,6 +107,7 @@ int vgpu_check_mmap(u64 offset, u64 size, unsigned long vm_flags, u64 window_siz
 
 /* From the device. */
 int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const char **why);
+int vgpu_check_guest(bool encrypted, const char **why);
 int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const char **why);
 int vgpu_check_notify(const struct vgpu_notify_cap *cap, u64 bar_len, const char **why);
 int vgpu_check_resp(const void *resp, u32 used, u32 want, u32 *status);
@@ -114,6 +118,14 @@ int vgpu_check_event(const struct vgpu_event *event, u32 used, u32 max_clients, 
 int vgpu_status_errno(u32 type, u32 status);
 int vgpu_client_next(enum vgpu_client_state state, enum vgpu_client_input input);
 bool vgpu_wake_ready(u64 seq, u64 seen, u32 reason);
+s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns);
+u32 vgpu_user_cap(u32 wanted, u32 slots);
+
+/* Where the doorbell of a slot is, as an offset into the notification structure; both checked. */
+static inline u64 vgpu_doorbell_off(const struct vgpu_res *res, u32 slot)
+{
+	return (u64)res->notify_off[VGPU_VQ_DOORBELL + slot] * res->notify_mult;
+}
 
 /**
  * vgpu_range_ok - is [@off, @off + @n) inside @len bytes, without overflow

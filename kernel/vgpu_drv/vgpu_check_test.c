@@ -336,7 +336,12 @@ static int res_err(u64 windows, u64 windows_len, u64 notify_len, u32 clients)
 	};
 	struct vgpu_cfg cfg = { .max_clients = clients, .window_size = VGPU_WINDOW_MIN };
 	const char *why = NULL;
-	int err = vgpu_check_res(&res, &cfg, &why);
+	u32 i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(res.notify_off); i++)
+		res.notify_off[i] = i;
+	err = vgpu_check_res(&res, &cfg, &why);
 
 	return err && !why ? -EDOM : err;
 }
@@ -436,9 +441,9 @@ static void vgpu_check_resp_status(struct kunit *test)
 {
 	u32 status;
 
-	for (status = 0; status <= VGPU_S_UNSUPPORTED; status++)
+	for (status = 0; status <= VGPU_S_STUCK; status++)
 		KUNIT_EXPECT_EQ(test, resp_err(status, 0, 8, 8), 0);
-	KUNIT_EXPECT_EQ(test, resp_err(VGPU_S_UNSUPPORTED + 1, 0, 8, 8), -EPROTO);
+	KUNIT_EXPECT_EQ(test, resp_err(VGPU_S_STUCK + 1, 0, 8, 8), -EPROTO);
 	KUNIT_EXPECT_EQ(test, resp_err(U32_MAX, 0, 8, 8), -EPROTO);
 }
 
@@ -527,10 +532,11 @@ static void vgpu_check_event_reason(struct kunit *test)
 /* Every status of every request has the errno that the ioctl ABI promises. */
 static void vgpu_check_status_errno(struct kunit *test)
 {
-	static const int pin[] = { 0, -EIO, -ENODEV, -EIO, -ENOMEM, -EDQUOT, -ENODEV, -EOPNOTSUPP };
+	static const int pin[] = { 0, -EIO, -ENODEV, -EIO, -ENOMEM, -EDQUOT, -ENODEV, -EOPNOTSUPP,
+				    -ENODEV };
 	u32 s;
 
-	BUILD_BUG_ON(ARRAY_SIZE(pin) != VGPU_S_UNSUPPORTED + 1);
+	BUILD_BUG_ON(ARRAY_SIZE(pin) != VGPU_S_STUCK + 1);
 	for (s = 0; s < ARRAY_SIZE(pin); s++) {
 		int create = !s ? 0 : s == VGPU_S_UNSUPPORTED ? -EOPNOTSUPP : -EAGAIN;
 

@@ -5,7 +5,14 @@
  * An open file is one client. It becomes one for the device with CREATE_CLIENT, which takes a slot:
  * a window, a doorbell, and a worker process on the host. The slot is given to nobody else before
  * the device has said that the worker is gone. The state machine is vgpu_client_next().
+ *
+ * A client ends with the address space that opened the file, or with the file if that is earlier:
+ * vgpu_client_end(). A device that does not answer that its worker is gone, and lives otherwise,
+ * makes the client a zombie: its slot and its pinned pages stay as they are, at the cost of nobody
+ * else, until the answer comes or the device is reset: vgpu_reap().
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/hrtimer.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -16,11 +23,69 @@
 /* The first wake_seq: not 0, so that a caller who forgets to take it from CREATE_CLIENT notices. */
 #define VGPU_FIRST_WAKE_SEQ 1
 
+#if IS_ENABLED(CONFIG_MMU_NOTIFIER)
+static void vgpu_mm_release(struct mmu_notifier *notifier, struct mm_struct *mm)
+{
+	/* Not here: all of the system's notifiers wait for this one. */
+	vgpu_client_mm_gone(container_of(notifier, struct vgpu_client, notifier));
+}
+
+static const struct mmu_notifier_ops vgpu_mm_ops = {
+	.release = vgpu_mm_release,
+};
+
+static int vgpu_mm_follow(struct vgpu_client *client)
+{
+	int err;
+
+	if (!client->mm || client->notified)
+		return 0;
+	client->notifier.ops = &vgpu_mm_ops;
+	err = mmu_notifier_register(&client->notifier, client->mm);
+	client->notified = !err;
+	return err;
+}
+
+static void vgpu_mm_leave(struct vgpu_client *client)
+{
+	if (client->notified)
+		mmu_notifier_unregister(&client->notifier, client->mm);
+}
+#else
+/* The client then ends with its file. */
+static int vgpu_mm_follow(struct vgpu_client *client)
+{
+	return 0;
+}
+
+static void vgpu_mm_leave(struct vgpu_client *client)
+{
+}
+#endif
+
+static void vgpu_client_end(struct vgpu_client *client);
+
+static void vgpu_end_work(struct work_struct *work)
+{
+	vgpu_client_end(container_of(work, struct vgpu_client, end_work));
+}
+
+/**
+ * vgpu_client_mm_gone - the address space of a client has ended; its file may still be open
+ * @client: the client; ends in a work item
+ */
+void vgpu_client_mm_gone(struct vgpu_client *client)
+{
+	queue_work(system_long_wq, &client->end_work);
+}
+
 /**
  * vgpu_client_open - a new client of a device
  * @dev: the device; a reference is taken
  * @mm: the address space that it is bound to, or NULL (unit tests)
  * @mapping: of the file, or NULL (unit tests)
+ *
+ * Never waits: the caller may hold a mutex of the whole system.
  *
  * Return: the client or an ERR_PTR.
  */
@@ -38,18 +103,18 @@ struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
 	mutex_init(&client->lock);
 	init_waitqueue_head(&client->wq);
 	INIT_LIST_HEAD(&client->orphans);
+	INIT_LIST_HEAD(&client->node);
+	INIT_LIST_HEAD(&client->znode);
+	INIT_WORK(&client->end_work, vgpu_end_work);
+	client->uid = current_uid();
+	client->exempt = capable(CAP_SYS_RESOURCE);
 	xa_init_flags(&client->regions, XA_FLAGS_ALLOC1);
 	xa_init(&client->blanks);
 
-	mutex_lock(&dev->mutex);
-	if (dev->state != VGPU_DEV_LIVE) {
-		mutex_unlock(&dev->mutex);
+	if (READ_ONCE(dev->state) == VGPU_DEV_GONE) {
 		kfree(client);
 		return ERR_PTR(-ENODEV);
 	}
-	list_add(&client->node, &dev->clients);
-	mutex_unlock(&dev->mutex);
-
 	kref_get(&dev->ref);
 	if (mm)
 		mmgrab(mm);
@@ -109,23 +174,37 @@ int vgpu_client_usable(struct vgpu_client *client)
  * @client: the client, locked
  * @req: the request; the caller keeps its reference
  * @killable: whether a fatal signal ends the wait; the request is then seen to by
- *	vgpu_client_close()
+ *	vgpu_client_end()
+ *
+ * Return: as vgpu_req_run().
  */
 int vgpu_client_call(struct vgpu_client *client, struct vgpu_req *req, bool killable)
 {
 	int err = vgpu_req_run(client->dev, req, killable);
 
 	lockdep_assert_held(&client->lock);
-	if (err == -EINTR) {
+	if ((err == -EINTR || err == -ETIMEDOUT) && req->sent) {
 		kref_get(&req->ref);
 		list_add_tail(&req->orphan, &client->orphans);
 	}
 	return err;
 }
 
+/* Slots of the client's user; those of zombies count. */
+static u32 vgpu_slots_of_user_locked(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	u32 i, n = 0;
+
+	for (i = 0; i < dev->cfg.max_clients; i++)
+		n += dev->by_slot[i] && uid_eq(dev->by_slot[i]->uid, client->uid);
+	return n;
+}
+
 static int vgpu_slot_take(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
+	u32 cap;
 	int next, slot;
 
 	spin_lock_irq(&dev->lock);
@@ -136,6 +215,10 @@ static int vgpu_slot_take(struct vgpu_client *client)
 	if (slot < 0)
 		goto out;
 	next = slot;
+	cap = vgpu_user_cap(READ_ONCE(vgpu_clients_per_user), dev->cfg.max_clients);
+	slot = -EUSERS;
+	if (!client->exempt && vgpu_slots_of_user_locked(client) >= cap)
+		goto out;
 	slot = vgpu_ids_alloc(&dev->slots);
 	if (slot < 0)
 		goto out;
@@ -156,6 +239,7 @@ static void vgpu_slot_give_locked(struct vgpu_client *client)
 	if (!client->attached)
 		return; /* the device was lost: its slots have started anew */
 	client->attached = false;
+	client->served = false;
 	dev->by_slot[client->slot] = NULL;
 	vgpu_ids_free(&dev->slots, client->slot);
 }
@@ -171,6 +255,7 @@ static void vgpu_create_done(struct vgpu_client *client, bool started)
 					started ? VGPU_INPUT_STARTED : VGPU_INPUT_REFUSED);
 		if (next >= 0)
 			WRITE_ONCE(client->state, next);
+		WRITE_ONCE(client->served, started);
 		if (!started) {
 			client->reason = 0;
 			vgpu_slot_give_locked(client);
@@ -184,8 +269,9 @@ static void vgpu_create_done(struct vgpu_client *client, bool started)
  * @client: the client, locked
  * @label: for the host's log
  *
- * Return: 0, -EBUSY when it was done before, -ENOSPC without a free slot, -EAGAIN when the host
- * could not start a worker, -ENODEV, -ENOMEM, -EINTR when killed, -EIO.
+ * Return: 0, -EBUSY when it was done before, -ENOSPC without a free slot, -EUSERS when the user has
+ * as many as it may, -EAGAIN when the host could not start a worker, -ENODEV, -ENOMEM, -EINTR when
+ * killed, -ETIMEDOUT when the host does not answer this while it lives, -EIO.
  */
 int vgpu_client_create(struct vgpu_client *client, const char *label)
 {
@@ -196,6 +282,17 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	int err;
 
 	lockdep_assert_held(&client->lock);
+	if (client->ended)
+		return -ENODEV;
+	err = vgpu_mm_follow(client);
+	if (err)
+		return err;
+	/* From now on vgpu_map_zap() knows it. */
+	if (mutex_lock_killable(&client->dev->mutex))
+		return -EINTR;
+	if (list_empty(&client->node))
+		list_add(&client->node, &client->dev->clients);
+	mutex_unlock(&client->dev->mutex);
 	err = vgpu_slot_take(client);
 	if (err)
 		return err;
@@ -207,7 +304,7 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	cmd = req->cmd;
 	strscpy_pad(cmd->label, label, sizeof(cmd->label));
 
-	/* Killed, lost or malformed: the slot stays taken until the file is closed. */
+	/* Killed, late, lost or malformed: the slot stays taken until the client ends. */
 	err = vgpu_client_call(client, req, true);
 	if (!err)
 		err = vgpu_req_status(client->dev, req, &resp, &status);
@@ -223,66 +320,210 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	return err;
 }
 
-/* Returns when the device can reach neither the window nor the pinned pages of this client. */
+/* Sends what ends the worker, and gives it and every orphan a while. */
 static void vgpu_client_detach(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
-	struct vgpu_req *req, *next;
-	struct vgpu_resp_hdr resp;
-	u32 status;
+	struct vgpu_req *req;
 
 	if (READ_ONCE(client->attached)) {
-		req = vgpu_req_alloc(client, VGPU_CMD_CLIENT_DESTROY,
-				     sizeof(struct vgpu_cmd_client_destroy), sizeof(resp));
-		if (!vgpu_req_run(dev, req, false) &&
-		    !vgpu_req_status(dev, req, &resp, &status) && status != VGPU_S_OK &&
-		    status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
-			vgpu_dev_lost(dev, "it cannot end a worker");
-		vgpu_req_put(req);
+		client->destroy = vgpu_req_alloc(client, VGPU_CMD_CLIENT_DESTROY,
+						 sizeof(struct vgpu_cmd_client_destroy),
+						 sizeof(struct vgpu_resp_hdr));
+		/* The first: a worker that is stuck answers the others by nothing else. */
+		list_add(&client->destroy->orphan, &client->orphans);
 	}
-	/* After the end of the worker: one that is stuck answers these by nothing else. */
-	list_for_each_entry_safe(req, next, &client->orphans, orphan) {
-		list_del(&req->orphan);
-		/* Not linked: answered by now, or killed while it waited for room. */
-		if (!list_empty_careful(&req->node))
-			vgpu_req_wait(dev, req, false);
-		vgpu_req_put(req);
-	}
-	/* Of a lost device only the reset is known to have ended its accesses. */
-	wait_event(dev->wq, READ_ONCE(dev->state) != VGPU_DEV_LOST);
+	list_for_each_entry(req, &client->orphans, orphan)
+		if (vgpu_req_run(dev, req, false) == -ETIMEDOUT)
+			break; /* nor will it answer the others */
 }
 
-/**
- * vgpu_client_close - end a client
- * @client: gone afterwards
- *
- * Not killable, and never long: the device answers within timeout_ms or is reset.
- */
-void vgpu_client_close(struct vgpu_client *client)
+/* Has the device answered that the worker is gone, or does the reset stand in for that? */
+static bool vgpu_client_detached(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
+	struct vgpu_resp_hdr resp;
+	struct vgpu_req *req;
+	u32 status;
 
-	mutex_lock(&client->lock);
-	vgpu_client_detach(client);
+	/* Of a lost device only the reset is known to have ended its accesses. */
+	if (READ_ONCE(dev->state) == VGPU_DEV_LOST)
+		return false;
+	if (!READ_ONCE(client->attached))
+		return true;
+	list_for_each_entry(req, &client->orphans, orphan)
+		if (!completion_done(&req->done))
+			return false;
+	req = client->destroy;
+	if (req->result || vgpu_req_status(dev, req, &resp, &status))
+		return false;
+	return status == VGPU_S_OK || status == VGPU_S_NO_CLIENT || status == VGPU_S_WORKER;
+}
+
+/*
+ * The last step of vgpu_client_end(). Return: false when the device may still use the client's slot
+ * and memory.
+ */
+static bool vgpu_client_settle(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	struct vgpu_req *req, *next;
+
+	lockdep_assert_held(&client->lock);
+	if (!vgpu_client_detached(client))
+		return false;
+	list_for_each_entry_safe(req, next, &client->orphans, orphan) {
+		list_del(&req->orphan);
+		vgpu_req_put(req);
+	}
+	client->destroy = NULL;
 	vgpu_unpin_all(client);
-	mutex_unlock(&client->lock);
 
 	/* Events about this client came before the answer: none must reach the slot's next. */
 	vgpu_events_poll(dev);
 	spin_lock_irq(&dev->lock);
 	vgpu_slot_give_locked(client);
 	spin_unlock_irq(&dev->lock);
+	return true;
+}
 
-	mutex_lock(&dev->mutex);
-	list_del(&client->node);
-	mutex_unlock(&dev->mutex);
+static void vgpu_client_zombie(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	bool live;
 
-	vgpu_map_free_blanks(client);
+	spin_lock_irq(&dev->lock);
+	client->zombie = true;
+	list_add_tail(&client->znode, &dev->zombies);
+	dev->nzombies++;
+	live = dev->state == VGPU_DEV_LIVE;
+	/* It may have answered since. */
+	if (dev->state != VGPU_DEV_GONE)
+		queue_work(system_long_wq, &dev->reap_work);
+	spin_unlock_irq(&dev->lock);
+	if (live)
+		dev_warn_ratelimited(&dev->vdev->dev,
+				     "slot %u is out of use: the host does not end its worker\n",
+				     client->slot);
+}
+
+/*
+ * Ends the worker and releases the slot and the pinned memory, or leaves that to the reaper. Not
+ * killable, and never long: see VGPU_PATIENCE_END. Done once; a second caller waits for the first.
+ */
+static void vgpu_client_end(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	bool zombie = false;
+
+	mutex_lock(&client->lock);
+	if (!client->ended) {
+		client->ended = true;
+		spin_lock_irq(&dev->lock);
+		vgpu_client_die_locked(client, VGPU_DEAD_EXITED);
+		spin_unlock_irq(&dev->lock);
+		vgpu_client_detach(client);
+		zombie = !vgpu_client_settle(client);
+		if (zombie)
+			vgpu_client_zombie(client);
+	}
+	mutex_unlock(&client->lock);
+	/* The work item does not run any more. */
+	if (zombie && READ_ONCE(dev->state) == VGPU_DEV_GONE)
+		vgpu_reap(dev);
+}
+
+static void vgpu_client_free(struct vgpu_client *client)
+{
 	if (client->mm)
 		mmdrop(client->mm);
 	xa_destroy(&client->regions);
+	mutex_destroy(&client->lock);
+	vgpu_dev_put(client->dev);
 	kfree(client);
-	vgpu_dev_put(dev);
+}
+
+/* Return: whether @client was settled and its file is closed: the caller frees it. */
+static bool vgpu_reap_one(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	bool settled;
+	bool closed;
+
+	mutex_lock(&client->lock);
+	/* There was no room for it in the queue before. */
+	if (client->destroy && !client->destroy->sent)
+		vgpu_req_queue(dev, client->destroy);
+	settled = vgpu_client_settle(client);
+	mutex_unlock(&client->lock);
+
+	spin_lock_irq(&dev->lock);
+	if (settled) {
+		list_del_init(&client->znode);
+		client->zombie = false;
+		dev->nzombies--;
+	} else {
+		list_move_tail(&client->znode, &dev->zombies);
+	}
+	closed = client->closed;
+	spin_unlock_irq(&dev->lock);
+	return settled && closed;
+}
+
+/**
+ * vgpu_reap - release what belonged to zombies whose end was answered
+ * @dev: the device; the caller has a reference
+ */
+void vgpu_reap(struct vgpu_dev *dev)
+{
+	struct vgpu_client *client, *next;
+	LIST_HEAD(todo);
+
+	mutex_lock(&dev->reap_mutex);
+	spin_lock_irq(&dev->lock);
+	list_splice_init(&dev->zombies, &todo);
+	spin_unlock_irq(&dev->lock);
+	list_for_each_entry_safe(client, next, &todo, znode)
+		if (vgpu_reap_one(client))
+			vgpu_client_free(client);
+	mutex_unlock(&dev->reap_mutex);
+}
+
+/**
+ * vgpu_reap_work - vgpu_reap() in a work item
+ * @work: dev->reap_work; the driver's reference outlives it
+ */
+void vgpu_reap_work(struct work_struct *work)
+{
+	vgpu_reap(container_of(work, struct vgpu_dev, reap_work));
+}
+
+/**
+ * vgpu_client_close - the file is closed: end the client
+ * @client: gone afterwards, for the caller
+ */
+void vgpu_client_close(struct vgpu_client *client)
+{
+	struct vgpu_dev *dev = client->dev;
+	bool last;
+
+	vgpu_mm_leave(client);
+	flush_work(&client->end_work);
+	vgpu_client_end(client);
+
+	/* There are no mappings any more: they hold the file. */
+	mutex_lock(&dev->mutex);
+	list_del_init(&client->node);
+	client->mapping = NULL;
+	mutex_unlock(&dev->mutex);
+	vgpu_map_free_blanks(client);
+
+	spin_lock_irq(&dev->lock);
+	client->closed = true;
+	last = !client->zombie;
+	spin_unlock_irq(&dev->lock);
+	if (last)
+		vgpu_client_free(client);
 }
 
 /**

@@ -8,6 +8,7 @@
 
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/time_namespace.h>
 #include <linux/version.h>
 #include <linux/virtio.h>
 #include <linux/virtio_config.h>
@@ -16,6 +17,15 @@
 #ifndef VIRTIO_F_NOTIFICATION_DATA
 #define VIRTIO_F_NOTIFICATION_DATA 38
 #endif
+
+/* What the caller's time namespace adds to CLOCK_MONOTONIC; the kernel exports no conversion. */
+static inline s64 vgpu_monotonic_offset_ns(void)
+{
+	struct timespec64 offset = {};
+
+	timens_add_monotonic(&offset);
+	return timespec64_to_ns(&offset);
+}
 
 /* 6.3: vm_flags may only be changed through helpers. */
 static inline void vgpu_vm_flags(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
@@ -84,6 +94,49 @@ static inline int vgpu_find_vqs(struct virtio_device *vdev, unsigned int n, stru
 	return err;
 #endif
 }
+
+#ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
+/* The device of the unit tests: find_vqs() of struct virtio_config_ops, and what it calls. */
+int vgpu_fake_make_vqs(struct virtio_device *vdev, unsigned int n, struct virtqueue **vqs,
+		       const struct vgpu_vq_spec *spec);
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
+static inline int vgpu_fake_find_vqs(struct virtio_device *vdev, unsigned int n,
+				     struct virtqueue *vqs[], struct virtqueue_info info[],
+				     struct irq_affinity *desc)
+{
+	struct vgpu_vq_spec *spec = kcalloc(n, sizeof(*spec), GFP_KERNEL);
+	unsigned int i;
+	int err;
+
+	if (!spec)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		spec[i] = (struct vgpu_vq_spec){ info[i].name, info[i].callback };
+	err = vgpu_fake_make_vqs(vdev, n, vqs, spec);
+	kfree(spec);
+	return err;
+}
+#else
+static inline int vgpu_fake_find_vqs(struct virtio_device *vdev, unsigned int n,
+				     struct virtqueue *vqs[], vq_callback_t *callbacks[],
+				     const char * const names[], const bool *ctx,
+				     struct irq_affinity *desc)
+{
+	struct vgpu_vq_spec *spec = kcalloc(n, sizeof(*spec), GFP_KERNEL);
+	unsigned int i;
+	int err;
+
+	if (!spec)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		spec[i] = (struct vgpu_vq_spec){ names[i], callbacks[i] };
+	err = vgpu_fake_make_vqs(vdev, n, vqs, spec);
+	kfree(spec);
+	return err;
+}
+#endif
+#endif
 
 /*
  * Before 6.12 the virtio core leaves change notifications off when a driver refuses to freeze,

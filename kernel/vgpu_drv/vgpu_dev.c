@@ -8,8 +8,12 @@
  * that moment on, in this order: its clients are dead (VGPU_DEAD_LOST) and their waiters return; no
  * request reaches it; device pages that processes have mapped are replaced by private zero pages
  * (vgpu_map.c); it is reset, which ends its access to guest memory; pinned pages and buffers are
- * released. Files stay open until their owner closes them. Opening the device file again starts
- * the device anew.
+ * released. Files stay open until their owner closes them. The first ioctl of a new file starts the
+ * device anew.
+ *
+ * Silence about one request is not the end of the device, if that can be asked (VGPU_F_PING) and
+ * answers: the client is a zombie then, whose slot and pins stay as they are until the device has
+ * answered after all or was reset (vgpu_client.c).
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -76,12 +80,15 @@ struct vgpu_dev *vgpu_dev_create(struct virtio_device *vdev, const struct vgpu_r
 	dev->index = -1;
 	spin_lock_init(&dev->lock);
 	mutex_init(&dev->mutex);
+	mutex_init(&dev->reap_mutex);
 	init_rwsem(&dev->map_sem);
 	init_waitqueue_head(&dev->wq);
 	INIT_LIST_HEAD(&dev->reqs);
 	INIT_LIST_HEAD(&dev->clients);
+	INIT_LIST_HEAD(&dev->zombies);
 	INIT_WORK(&dev->event_work, vgpu_event_work);
 	INIT_WORK(&dev->reset_work, vgpu_reset_work);
+	INIT_WORK(&dev->reap_work, vgpu_reap_work);
 	dev->next_start = jiffies;
 	vdev->priv = dev;
 	return dev;
@@ -165,6 +172,9 @@ int vgpu_dev_start(struct vgpu_dev *dev)
 	/* First ready, then LIVE: nobody may kick before. No event is lost: no clients yet. */
 	virtio_device_ready(dev->vdev);
 	spin_lock_irq(&dev->lock);
+	/* With room for one request only, a silent one would leave none for a PING. */
+	dev->has_ping = virtio_has_feature(dev->vdev, VGPU_F_PING) && dev->depth >= 2;
+	dev->pinging = false;
 	vgpu_ids_init(&dev->slots, dev->cfg.max_clients);
 	dev->state = VGPU_DEV_LIVE;
 	spin_unlock_irq(&dev->lock);
@@ -235,6 +245,8 @@ void vgpu_dev_stop(struct vgpu_dev *dev, enum vgpu_dev_state state)
 
 	spin_lock_irq(&dev->lock);
 	WRITE_ONCE(dev->state, state);
+	if (state != VGPU_DEV_GONE && dev->nzombies)
+		queue_work(system_long_wq, &dev->reap_work);
 	wake_up_all(&dev->wq);
 	spin_unlock_irq(&dev->lock);
 }
@@ -283,7 +295,7 @@ static int vgpu_dev_negotiate(struct virtio_device *vdev)
  * vgpu_dev_recover - bring a device back that was lost
  * @dev: the device
  *
- * Return: 0 when it is LIVE (it may never have been lost), else -ENODEV.
+ * Return: 0 when it is LIVE (it may never have been lost), -EINTR when killed, else -ENODEV.
  */
 int vgpu_dev_recover(struct vgpu_dev *dev)
 {
@@ -291,7 +303,8 @@ int vgpu_dev_recover(struct vgpu_dev *dev)
 
 	if (READ_ONCE(dev->state) == VGPU_DEV_LIVE)
 		return 0;
-	flush_work(&dev->reset_work);
+	if (wait_event_killable(dev->wq, READ_ONCE(dev->state) != VGPU_DEV_LOST))
+		return -EINTR;
 	if (mutex_lock_killable(&dev->mutex))
 		return -EINTR;
 	if (dev->state == VGPU_DEV_DOWN && time_after_eq(jiffies, dev->next_start)) {
@@ -321,6 +334,8 @@ void vgpu_dev_remove(struct vgpu_dev *dev)
 	mutex_unlock(&dev->mutex);
 	/* After GONE nothing queues it again. */
 	cancel_work_sync(&dev->reset_work);
+	cancel_work_sync(&dev->reap_work);
+	vgpu_reap(dev);
 	dev->vdev->priv = NULL;
 	vgpu_dev_put(dev);
 }

@@ -174,9 +174,6 @@ static void vgpu_dev_needs_reset(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wait_now(client, &reason), -ENODEV);
 	KUNIT_EXPECT_EQ(test, reason, (u32)VGPU_DEAD_LOST);
 	KUNIT_EXPECT_FALSE(test, client->attached);
-	KUNIT_EXPECT_PTR_EQ(test, vgpu_client_open(dev, NULL, NULL),
-			    (struct vgpu_client *)ERR_PTR(-ENODEV));
-
 	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(dev), 0);
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_LIVE);
 	next = new_client(test, dev);
@@ -258,6 +255,7 @@ static void vgpu_dev_remove_with_open_files(struct kunit *test)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
 	active = new_client(test, dev);
 	idle = vgpu_client_open(dev, NULL, NULL);
+	kref_get(&dev->ref);
 	vgpu_fake_unplug(fake); /* the device's memory lives as long as the files */
 
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_GONE);
@@ -266,8 +264,11 @@ static void vgpu_dev_remove_with_open_files(struct kunit *test)
 	mutex_lock(&idle->lock);
 	KUNIT_EXPECT_EQ(test, vgpu_client_create(idle, "late"), -ENODEV);
 	mutex_unlock(&idle->lock);
+	KUNIT_EXPECT_PTR_EQ(test, vgpu_client_open(dev, NULL, NULL),
+			    (struct vgpu_client *)ERR_PTR(-ENODEV));
 	vgpu_client_close(active);
 	vgpu_client_close(idle);
+	vgpu_dev_put(dev);
 }
 
 /* Suspend is refused while a client has a worker, and works otherwise. */

@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 #include <linux/virtio_config.h>
 
+#include "vgpu_compat.h"
 #include "vgpu_fake.h"
 
 static struct vgpu_fake *to_fake(struct virtio_device *vdev)
@@ -32,6 +33,7 @@ static void fake_reset(struct virtio_device *vdev)
 
 	cancel_work_sync(&fake->kick);
 	fake->status = 0;
+	fake->nkept = 0;
 	fake->resets++;
 }
 
@@ -74,9 +76,8 @@ static void fake_del_vqs(struct virtio_device *vdev)
 	}
 }
 
-static int fake_find_vqs(struct virtio_device *vdev, unsigned int n, struct virtqueue *vqs[],
-			 vq_callback_t *callbacks[], const char * const names[], const bool *ctx,
-			 struct irq_affinity *desc)
+int vgpu_fake_make_vqs(struct virtio_device *vdev, unsigned int n, struct virtqueue **vqs,
+		       const struct vgpu_vq_spec *spec)
 {
 	struct vgpu_fake *fake = to_fake(vdev);
 	unsigned int i;
@@ -93,7 +94,8 @@ static int fake_find_vqs(struct virtio_device *vdev, unsigned int n, struct virt
 			goto undo;
 		vring_init(&q->ring, fake->vring_num, q->pages, PAGE_SIZE);
 		q->vq = vring_new_virtqueue(i, fake->vring_num, PAGE_SIZE, vdev, true, false,
-					    q->pages, fake_notify, callbacks[i], names[i]);
+					    q->pages, fake_notify, spec[i].callback,
+					    spec[i].name);
 		if (!q->vq) {
 			free_pages_exact(q->pages, size);
 			goto undo;
@@ -115,7 +117,7 @@ static const struct virtio_config_ops fake_ops = {
 	.get_features = fake_get_features,
 	.finalize_features = fake_finalize,
 	.bus_name = fake_bus_name,
-	.find_vqs = fake_find_vqs,
+	.find_vqs = vgpu_fake_find_vqs,
 	.del_vqs = fake_del_vqs,
 };
 
@@ -193,8 +195,13 @@ static void fake_serve(struct work_struct *work)
 			memcpy(&fake->last_pin, cmd, sizeof(fake->last_pin));
 		used = fake->answer ? fake->answer(fake, cmd, fake_buf(in), resp_len) :
 				      fake_default_answer(cmd, fake_buf(in), resp_len);
-		if (used == VGPU_FAKE_SILENT)
+		if (used == VGPU_FAKE_SILENT) {
+			if (fake->nkept < ARRAY_SIZE(fake->kept))
+				fake->kept[fake->nkept++] = (struct vgpu_fake_kept){
+					head, fake_buf(in), resp_len
+				};
 			continue;
+		}
 		fake_used(q, fake->bad_id >= 0 ? fake->bad_id : head, used);
 		irq = true;
 	}
@@ -210,6 +217,25 @@ void vgpu_fake_kick(struct vgpu_fake *fake)
 {
 	schedule_work(&fake->kick);
 	flush_work(&fake->kick);
+}
+
+/**
+ * vgpu_fake_answer_kept - answer late what was left without an answer
+ * @fake: the device, not reset since
+ * @status: enum vgpu_status
+ */
+void vgpu_fake_answer_kept(struct vgpu_fake *fake, u32 status)
+{
+	struct vgpu_fake_vq *q = &fake->vq[VGPU_VQ_CONTROL];
+	struct vgpu_fake_kept *kept;
+
+	flush_work(&fake->kick);
+	while (fake->nkept) {
+		kept = &fake->kept[--fake->nkept];
+		((struct vgpu_resp_hdr *)kept->resp)->status = cpu_to_le32(status);
+		fake_used(q, kept->head, kept->resp_len);
+	}
+	fake_interrupt(q);
 }
 
 /**
@@ -262,7 +288,7 @@ struct vgpu_fake *vgpu_fake_new(struct kunit *test)
 		.max_pin_runs = cpu_to_le32(VGPU_FAKE_RUNS),
 		.window_size = cpu_to_le64(VGPU_WINDOW_MIN),
 	};
-	fake->offered = BIT_ULL(VIRTIO_F_VERSION_1) | BIT_ULL(VGPU_F_PIN);
+	fake->offered = BIT_ULL(VIRTIO_F_VERSION_1) | BIT_ULL(VGPU_F_PIN) | BIT_ULL(VGPU_F_PING);
 	fake->vring_num = VGPU_FAKE_VRING;
 	fake->bad_id = -1;
 	INIT_WORK(&fake->kick, fake_serve);
@@ -281,15 +307,19 @@ struct vgpu_fake *vgpu_fake_new(struct kunit *test)
  */
 int vgpu_fake_plug(struct vgpu_fake *fake)
 {
-	static const struct vgpu_res res = {
+	static struct vgpu_res res = {
 		.windows = 0xf8000000,
 		.windows_len = VGPU_FAKE_CLIENTS * VGPU_WINDOW_MIN,
 		.notify = 0xf7000000,
 		.notify_len = (VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS) * PAGE_SIZE,
 		.notify_mult = PAGE_SIZE,
 	};
+	u32 i;
 	int err;
 
+	/* Not the queues' numbers: those are the rule, but no rule of virtio. */
+	for (i = 0; i < VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS; i++)
+		res.notify_off[i] = VGPU_FAKE_NOTIFY_OFF(i);
 	vgpu_res_for_test = &res;
 	err = register_virtio_device(&fake->vdev);
 	vgpu_res_for_test = NULL;

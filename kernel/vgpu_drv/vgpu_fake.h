@@ -16,6 +16,7 @@
 #define VGPU_FAKE_CLIENTS 4
 #define VGPU_FAKE_VRING 64
 #define VGPU_FAKE_RUNS 3
+#define VGPU_FAKE_NOTIFY_OFF(queue) (VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS - 1 - (queue))
 
 /* What vgpu_fake.answer() returns when the request stays without an answer. */
 #define VGPU_FAKE_SILENT U32_MAX
@@ -32,6 +33,18 @@ struct vgpu_fake_vq {
 	void *pages;
 	struct vring ring;
 	u16 avail;
+};
+
+/**
+ * struct vgpu_fake_kept - a request that was left without an answer
+ * @head: its descriptor
+ * @resp: room for the answer
+ * @resp_len: bytes
+ */
+struct vgpu_fake_kept {
+	u32 head;
+	void *resp;
+	u32 resp_len;
 };
 
 /**
@@ -53,6 +66,8 @@ struct vgpu_fake_vq {
  * @count: requests seen, by type
  * @resets: resets
  * @last_pin: copy of the last PIN request without its runs
+ * @kept: requests without an answer, see vgpu_fake_answer_kept()
+ * @nkept: number of them
  * @ctx: for the test
  */
 struct vgpu_fake {
@@ -73,6 +88,8 @@ struct vgpu_fake {
 	u32 count[8];
 	u32 resets;
 	struct vgpu_cmd_pin last_pin;
+	struct vgpu_fake_kept kept[VGPU_FAKE_VRING];
+	u32 nkept;
 	void *ctx;
 };
 
@@ -81,6 +98,7 @@ int vgpu_fake_plug(struct vgpu_fake *fake);
 void vgpu_fake_unplug(struct vgpu_fake *fake);
 struct vgpu_dev *vgpu_fake_dev(struct vgpu_fake *fake);
 void vgpu_fake_kick(struct vgpu_fake *fake);
+void vgpu_fake_answer_kept(struct vgpu_fake *fake, u32 status);
 bool vgpu_fake_event(struct vgpu_fake *fake, const struct vgpu_event *event, u32 used);
 void vgpu_fake_event_irq(struct vgpu_fake *fake);
 

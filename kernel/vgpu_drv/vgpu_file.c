@@ -4,7 +4,8 @@
  *
  * An open file belongs to the address space that opened it. A process that inherits it or is sent
  * it may only close it: CUDA's state cannot be shared with a child, and a window must not be
- * reachable from two processes.
+ * reachable from two processes. The client ends with that address space, even while the file is
+ * still open elsewhere.
  */
 #include <linux/fs.h>
 #include <linux/module.h>
@@ -14,16 +15,16 @@
 
 static int vgpu_open(struct inode *inode, struct file *file)
 {
-	/* misc_open() has put the device there, and keeps it from being deregistered meanwhile. */
+	/*
+	 * misc_open() has put the device there, and keeps it from being deregistered meanwhile by a
+	 * mutex that every misc device of the system needs (kvm, fuse, tun): nothing waits here. A
+	 * device that was lost is brought back by the first ioctl.
+	 */
 	struct vgpu_dev *dev = container_of(file->private_data, struct vgpu_dev, misc);
 	struct vgpu_client *client;
-	int err;
 
 	if (!current->mm)
 		return -EPERM;
-	err = vgpu_dev_recover(dev);
-	if (err)
-		return err;
 	client = vgpu_client_open(dev, current->mm, file->f_mapping);
 	if (IS_ERR(client))
 		return PTR_ERR(client);

@@ -4,6 +4,7 @@
 #include <linux/minmax.h>
 
 #include "vgpu_id.h"
+#include "vgpu_fault.h"
 
 /**
  * vgpu_ids_init - make all ids free

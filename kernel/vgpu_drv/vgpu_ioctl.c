@@ -10,6 +10,7 @@
 #include <linux/virtio_config.h>
 
 #include "vgpu.h"
+#include "vgpu_compat.h"
 
 union vgpu_arg {
 	struct vgpu_query query;
@@ -40,12 +41,20 @@ static int vgpu_query_check(const union vgpu_arg *arg)
 	return vgpu_check_query(&arg->query);
 }
 
+/* A file that is not a client yet brings a device back that was lost. */
+static int vgpu_revive(struct vgpu_client *client)
+{
+	return READ_ONCE(client->state) == VGPU_CLIENT_NEW ? vgpu_dev_recover(client->dev) : 0;
+}
+
 static int vgpu_query_run(struct vgpu_client *client, union vgpu_arg *arg)
 {
 	struct vgpu_dev *dev = client->dev;
 	struct vgpu_query *query = &arg->query;
-	int err = 0;
+	int err = vgpu_revive(client);
 
+	if (err)
+		return err;
 	spin_lock_irq(&dev->lock);
 	if (dev->state != VGPU_DEV_LIVE || client->reason == VGPU_DEAD_LOST) {
 		err = -ENODEV;
@@ -59,6 +68,8 @@ static int vgpu_query_run(struct vgpu_client *client, union vgpu_arg *arg)
 		};
 		if (virtio_has_feature(dev->vdev, VGPU_F_PIN))
 			query->features |= BIT_ULL(VGPU_F_PIN);
+		if (virtio_has_feature(dev->vdev, VGPU_F_PING))
+			query->features |= BIT_ULL(VGPU_F_PING);
 	}
 	spin_unlock_irq(&dev->lock);
 	return err;
@@ -77,11 +88,14 @@ static int vgpu_create_run(struct vgpu_client *client, union vgpu_arg *arg)
 	u64 doorbell;
 	int err;
 
+	err = vgpu_revive(client);
+	if (err)
+		return err;
 	get_task_comm(comm, current->group_leader);
 	err = vgpu_client_create(client, comm);
 	if (err)
 		return err;
-	doorbell = dev->res.notify + (VGPU_VQ_DOORBELL + client->slot) * (u64)dev->res.notify_mult;
+	doorbell = dev->res.notify + vgpu_doorbell_off(&dev->res, client->slot);
 	arg->create = (struct vgpu_create_client){
 		.slot = client->slot,
 		.window_size = dev->cfg.window_size,
@@ -128,7 +142,9 @@ static int vgpu_wait_run(struct vgpu_client *client, union vgpu_arg *arg)
 {
 	struct vgpu_wait *wait = &arg->wait;
 
-	return vgpu_client_wait(client, wait->seen, wait->deadline_ns, &wait->seq, &wait->state);
+	return vgpu_client_wait(client, wait->seen,
+				vgpu_deadline(wait->deadline_ns, vgpu_monotonic_offset_ns()),
+				&wait->seq, &wait->state);
 }
 
 static const struct vgpu_ioctl_row vgpu_ioctls[] = {

@@ -13,9 +13,34 @@
 /* More devices than any machine has; bounds the numbers in /dev. */
 #define VGPU_MAX_DEVICES 64
 
+/* Shorter than a loaded host may take for any answer; longer than anybody waits for a dead one. */
+#define VGPU_TIMEOUT_MS_MIN 100
+#define VGPU_TIMEOUT_MS_MAX 3600000
+
 unsigned int vgpu_timeout_ms = 10000;
-module_param_named(timeout_ms, vgpu_timeout_ms, uint, 0644);
-MODULE_PARM_DESC(timeout_ms, "milliseconds of silence after which the device is declared lost (default 10000)");
+
+/**
+ * vgpu_timeout_set - the module parameter timeout_ms, when loading and through sysfs
+ * @text: what was written
+ * @param: the parameter
+ *
+ * Return: 0, or -EINVAL: out of range; the former value stays.
+ */
+int vgpu_timeout_set(const char *text, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(text, param, VGPU_TIMEOUT_MS_MIN, VGPU_TIMEOUT_MS_MAX);
+}
+
+static const struct kernel_param_ops vgpu_timeout_ops = {
+	.set = vgpu_timeout_set,
+	.get = param_get_uint,
+};
+module_param_cb(timeout_ms, &vgpu_timeout_ops, &vgpu_timeout_ms, 0644);
+MODULE_PARM_DESC(timeout_ms, "milliseconds of silence after which the device is asked whether it lives, or declared lost (100 to 3600000, default 10000)");
+
+unsigned int vgpu_clients_per_user;
+module_param_named(clients_per_user, vgpu_clients_per_user, uint, 0644);
+MODULE_PARM_DESC(clients_per_user, "clients that one user may have at once (default 0: three quarters of the device's); CAP_SYS_RESOURCE is exempt");
 
 static ushort vgpu_mode = 0666;
 module_param_named(mode, vgpu_mode, ushort, 0444);
@@ -83,6 +108,9 @@ static int vgpu_probe(struct virtio_device *vdev)
 	int err;
 
 	atomic_inc(&vgpu_seen);
+	err = vgpu_guest_ok(vdev);
+	if (err)
+		return err;
 	err = vgpu_res_get(vdev, &res);
 	if (err)
 		return err;
@@ -159,6 +187,7 @@ MODULE_DEVICE_TABLE(virtio, vgpu_ids);
 
 static const unsigned int vgpu_features[] = {
 	VGPU_F_PIN,
+	VGPU_F_PING,
 };
 
 static struct virtio_driver vgpu_driver = {
@@ -185,10 +214,6 @@ static int __init vgpu_init(void)
 
 	if (vgpu_mode & ~0777) {
 		pr_err("vgpu_drv: mode=0%o is not an access mode\n", vgpu_mode);
-		return -EINVAL;
-	}
-	if (!vgpu_timeout_ms) {
-		pr_err("vgpu_drv: timeout_ms=0 would declare every device lost\n");
 		return -EINVAL;
 	}
 	err = register_virtio_driver(&vgpu_driver);

@@ -58,7 +58,7 @@ static vm_fault_t vgpu_fault_window(struct vm_fault *vmf, struct vgpu_client *cl
 static vm_fault_t vgpu_fault_doorbell(struct vm_fault *vmf, struct vgpu_client *client)
 {
 	struct vgpu_res *res = &client->dev->res;
-	u64 phys = res->notify + (VGPU_VQ_DOORBELL + client->slot) * (u64)res->notify_mult;
+	u64 phys = res->notify + vgpu_doorbell_off(res, client->slot);
 
 	return vmf_insert_pfn(vmf->vma, vmf->address & PAGE_MASK, phys >> PAGE_SHIFT);
 }
@@ -89,7 +89,7 @@ static vm_fault_t vgpu_fault(struct vm_fault *vmf)
 	vm_fault_t ret;
 
 	down_read(&dev->map_sem);
-	if (!READ_ONCE(client->attached))
+	if (!READ_ONCE(client->attached) || !READ_ONCE(client->served))
 		ret = vgpu_fault_blank(vmf, client);
 	else if (vmf->pgoff >= VGPU_DOORBELL_PGOFF)
 		ret = vgpu_fault_doorbell(vmf, client);
@@ -104,6 +104,24 @@ static const struct vm_operations_struct vgpu_vm_ops = {
 };
 
 /**
+ * vgpu_map_allowed - may this client map its window and doorbell
+ * @client: the client
+ *
+ * Of a dead worker the window may still be read. Of one that died before it served it may not:
+ * CREATE is then refused, and the slot goes to another client while this file is open.
+ *
+ * Return: 0, -ENXIO before CREATE_CLIENT, -ENODEV when the device is gone.
+ */
+int vgpu_map_allowed(struct vgpu_client *client)
+{
+	int err = vgpu_client_usable(client);
+
+	if (err == -ENODEV && READ_ONCE(client->attached) && READ_ONCE(client->served))
+		return 0;
+	return err;
+}
+
+/**
  * vgpu_map - mmap() of the window or the doorbell
  * @client: the client; it holds the slot as long as the mapping exists, since the mapping holds the
  *	file
@@ -114,10 +132,9 @@ static const struct vm_operations_struct vgpu_vm_ops = {
 int vgpu_map(struct vgpu_client *client, struct vm_area_struct *vma)
 {
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	int err = vgpu_client_usable(client);
+	int err = vgpu_map_allowed(client);
 
-	/* Of a dead worker the window may still be read. */
-	if (err && !(err == -ENODEV && READ_ONCE(client->attached)))
+	if (err)
 		return err;
 	err = vgpu_check_mmap(offset, vma->vm_end - vma->vm_start, vma->vm_flags,
 			      client->dev->cfg.window_size);

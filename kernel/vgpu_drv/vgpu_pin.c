@@ -44,7 +44,7 @@ static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, 
 	if (atomic64_add_return(npages, &client->mm->pinned_vm) > limit &&
 	    !capable(CAP_IPC_LOCK)) {
 		atomic64_sub(npages, &client->mm->pinned_vm);
-		return -ENOMEM;
+		return -ENOBUFS; /* nothing else of PIN returns this: the caller may stage */
 	}
 	region->accounted = npages;
 	return 0;
@@ -181,9 +181,9 @@ static int vgpu_unpin_send(struct vgpu_client *client, struct vgpu_region *regio
 	err = vgpu_client_call(client, req, true);
 	if (!err)
 		err = vgpu_req_status(client->dev, req, &resp, &status);
-	if (err)
+	if (err || status == VGPU_S_STUCK) /* the worker may still have it */
 		region->stuck = true;
-	else if (status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
+	if (!err && status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
 		err = vgpu_status_errno(VGPU_CMD_UNPIN, status);
 	/* Otherwise the worker is gone, and its mappings with it. */
 	vgpu_req_put(req);
@@ -231,7 +231,7 @@ int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg)
 	if (!access_ok((void __user *)(unsigned long)arg->addr, arg->length))
 		return -EFAULT;
 	if (client->nregions >= VGPU_MAX_REGIONS)
-		return -ENOMEM;
+		return -EMFILE;
 
 	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
 	if (!region)

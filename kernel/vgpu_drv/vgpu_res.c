@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the device says about itself: configuration space, shared-memory region, doorbells. */
+#include <linux/cc_platform.h>
 #include <linux/device.h>
 #include <linux/ioport.h>
 #include <linux/pci.h>
@@ -36,7 +37,7 @@ int vgpu_cfg_get(struct virtio_device *vdev, struct vgpu_cfg *cfg)
 }
 
 #if IS_ENABLED(CONFIG_PCI)
-static bool vgpu_notify_read(struct pci_dev *pdev, struct vgpu_notify_cap *cap)
+static bool vgpu_cap_read(struct pci_dev *pdev, u8 want, struct vgpu_notify_cap *cap)
 {
 	int pos;
 	u8 type;
@@ -46,7 +47,7 @@ static bool vgpu_notify_read(struct pci_dev *pdev, struct vgpu_notify_cap *cap)
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, cfg_type), &type);
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, bar), &cap->bar);
 		/* A BAR number above 5 is reserved: virtio says to ignore the capability. */
-		if (type != VIRTIO_PCI_CAP_NOTIFY_CFG || cap->bar > 5)
+		if (type != want || cap->bar > 5)
 			continue;
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, cap_len),
 				     &cap->cap_len);
@@ -54,12 +55,38 @@ static bool vgpu_notify_read(struct pci_dev *pdev, struct vgpu_notify_cap *cap)
 				      &cap->offset);
 		pci_read_config_dword(pdev, pos + offsetof(struct virtio_pci_cap, length),
 				      &cap->length);
+		/* Follows the capability of the doorbells; unused in others. */
 		pci_read_config_dword(pdev, pos + offsetof(struct virtio_pci_notify_cap,
 							   notify_off_multiplier),
 				      &cap->multiplier);
 		return true;
 	}
 	return false;
+}
+
+/*
+ * queue_notify_off of all queues. The driver's probe comes before the virtio core looks for queues,
+ * so that nobody else uses queue_select.
+ */
+static int vgpu_notify_offsets(struct pci_dev *pdev, struct vgpu_res *res)
+{
+	struct vgpu_notify_cap cap = {};
+	struct virtio_pci_common_cfg __iomem *common;
+	unsigned int i, n;
+
+	if (!vgpu_cap_read(pdev, VIRTIO_PCI_CAP_COMMON_CFG, &cap) ||
+	    !vgpu_range_ok(cap.offset, sizeof(*common), pci_resource_len(pdev, cap.bar)))
+		return -EINVAL;
+	common = pci_iomap_range(pdev, cap.bar, cap.offset, sizeof(*common));
+	if (!common)
+		return -ENOMEM;
+	n = min_t(unsigned int, ioread16(&common->num_queues), ARRAY_SIZE(res->notify_off));
+	for (i = 0; i < n; i++) {
+		iowrite16(i, &common->queue_select);
+		res->notify_off[i] = ioread16(&common->queue_notify_off);
+	}
+	pci_iounmap(pdev, common);
+	return 0;
 }
 
 static int vgpu_notify_get(struct virtio_device *vdev, struct vgpu_res *res)
@@ -74,7 +101,7 @@ static int vgpu_notify_get(struct virtio_device *vdev, struct vgpu_res *res)
 		return -ENODEV;
 	}
 	pdev = to_pci_dev(vdev->dev.parent);
-	if (!vgpu_notify_read(pdev, &cap)) {
+	if (!vgpu_cap_read(pdev, VIRTIO_PCI_CAP_NOTIFY_CFG, &cap)) {
 		dev_err(&vdev->dev, "the vgpu-cuda device is refused: no notification capability\n");
 		return -ENODEV;
 	}
@@ -82,6 +109,10 @@ static int vgpu_notify_get(struct virtio_device *vdev, struct vgpu_res *res)
 	if (!err && !(pci_resource_flags(pdev, cap.bar) & IORESOURCE_MEM)) {
 		why = "its doorbells are not in memory";
 		err = -EINVAL;
+	}
+	if (!err) {
+		err = vgpu_notify_offsets(pdev, res);
+		why = "its common configuration cannot be read";
 	}
 	if (err) {
 		dev_err(&vdev->dev, "the vgpu-cuda device is refused: %s\n", why);
@@ -103,7 +134,28 @@ static int vgpu_notify_get(struct virtio_device *vdev, struct vgpu_res *res)
 #ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
 /* The device of the unit tests is not on PCI: this says where it pretends to be. */
 const struct vgpu_res *vgpu_res_for_test;
+/* The unit tests' kernel pretends to be an encrypted guest. */
+bool vgpu_encrypted_for_test;
+#else
+#define vgpu_encrypted_for_test false
 #endif
+
+/**
+ * vgpu_guest_ok - refuse guests whose memory the device cannot share
+ * @vdev: the device, for the log
+ *
+ * Return: 0, or -EOPNOTSUPP with the reason in the log.
+ */
+int vgpu_guest_ok(struct virtio_device *vdev)
+{
+	const char *why = NULL;
+	int err = vgpu_check_guest(cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT) ||
+				   vgpu_encrypted_for_test, &why);
+
+	if (err)
+		dev_err(&vdev->dev, "the vgpu-cuda device is refused: %s\n", why);
+	return err;
+}
 
 /**
  * vgpu_res_get - find and claim the device's memory

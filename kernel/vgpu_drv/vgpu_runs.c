@@ -7,6 +7,7 @@
 #include <linux/string.h>
 
 #include "vgpu_runs.h"
+#include "vgpu_fault.h"
 
 /* First allocation: enough for a buffer on huge pages; 256 bytes. */
 #define VGPU_RUNS_FIRST 16

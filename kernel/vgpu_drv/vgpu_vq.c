@@ -18,16 +18,23 @@
 
 #include "vgpu.h"
 
-/* Parts that timeout_ms is waited in, and how many times timeout_ms a busy device may take. */
+/* Parts that timeout_ms is waited in. */
 #define VGPU_SLICES 10
-#define VGPU_BUSY_FACTOR 6
 
-/* How long a task waits for room in the control queue before it looks again whether it may stop. */
-#define VGPU_SPACE_POLL (HZ / 2)
+/*
+ * How many times timeout_ms a request may take of a device that lives. With the default that is 120
+ * seconds, more than the 70 that the broker gives a worker to start. The end of a client waits for
+ * one: its slot can wait without a task.
+ */
+#define VGPU_PATIENCE 12
+#define VGPU_PATIENCE_END 1
+
+/* How many times timeout_ms a device without PING may be silent while a worker starts. */
+#define VGPU_PATIENCE_START 8
 
 /**
  * vgpu_req_alloc - a request with its header filled in
- * @client: whom it is about: it has a slot
+ * @client: whom it is about: it has a slot. NULL for PING
  * @type: enum vgpu_cmd_type
  * @cmd_len: bytes of the request
  * @resp_len: bytes of the answer
@@ -37,7 +44,8 @@
 struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_len, u32 resp_len)
 {
 	/* A client must be able to end: this is one page at most, so the allocator can keep it. */
-	gfp_t gfp = GFP_KERNEL | (type == VGPU_CMD_CLIENT_DESTROY ? __GFP_NOFAIL : 0);
+	gfp_t gfp = GFP_KERNEL | (type == VGPU_CMD_CLIENT_DESTROY || type == VGPU_CMD_PING ?
+				  __GFP_NOFAIL : 0);
 	struct vgpu_req *req = kzalloc(sizeof(*req), gfp);
 	struct vgpu_cmd_hdr *hdr;
 
@@ -59,7 +67,8 @@ struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_le
 	}
 	hdr = req->cmd;
 	hdr->type = cpu_to_le32(type);
-	hdr->client = cpu_to_le32(client->slot);
+	if (client)
+		hdr->client = cpu_to_le32(client->slot);
 	return req;
 }
 
@@ -87,6 +96,10 @@ static void vgpu_req_finish_locked(struct vgpu_dev *dev, struct vgpu_req *req, i
 	lockdep_assert_held(&dev->lock);
 	list_del_init(&req->node);
 	dev->inflight--;
+	if (!req->client)
+		dev->pinging = false;
+	if (dev->nzombies && dev->state != VGPU_DEV_GONE)
+		queue_work(system_long_wq, &dev->reap_work);
 	if (req->result == -EINPROGRESS)
 		req->result = result;
 	complete_all(&req->done);
@@ -120,12 +133,18 @@ static void vgpu_ctl_poll(struct vgpu_dev *dev)
 		vgpu_dev_lost(dev, "it corrupted the control queue");
 }
 
+/* Places in the queue for @req: one is kept free for a PING. */
+static unsigned int vgpu_ctl_depth(struct vgpu_dev *dev, const struct vgpu_req *req)
+{
+	return dev->depth - (dev->has_ping && req->client);
+}
+
 /**
  * vgpu_req_queue - send a request
  * @dev: the device
  * @req: the request; while it is in the queue, that holds a reference
  *
- * Return: 0, -ENOSPC when the queue is full, -ENODEV.
+ * Return: 0, -ENOSPC when the queue is full, -EBUSY for a second PING, -ENODEV.
  */
 int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 {
@@ -137,10 +156,12 @@ int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 	sg_init_one(&in, req->resp, req->resp_len);
 
 	spin_lock_irqsave(&dev->lock, flags);
-	if (dev->state != VGPU_DEV_LIVE || !req->client->attached) {
+	if (dev->state != VGPU_DEV_LIVE || (req->client && !req->client->attached)) {
 		/* The second: lost and back meanwhile. The slot may be someone else's by now. */
 		err = -ENODEV;
-	} else if (dev->inflight >= dev->depth) {
+	} else if (!req->client && dev->pinging) {
+		err = -EBUSY;
+	} else if (dev->inflight >= vgpu_ctl_depth(dev, req)) {
 		err = -ENOSPC;
 	} else {
 		err = virtqueue_add_sgs(dev->ctl, sgs, 1, 1, req, GFP_ATOMIC);
@@ -148,6 +169,9 @@ int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 			kref_get(&req->ref);
 			list_add_tail(&req->node, &dev->reqs);
 			dev->inflight++;
+			req->sent = true;
+			if (!req->client)
+				dev->pinging = true;
 			if (!virtqueue_kick(dev->ctl))
 				err = -EIO;
 		}
@@ -159,68 +183,113 @@ int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 	return err == -EIO ? -ENODEV : err;
 }
 
-static bool vgpu_ctl_has_room(struct vgpu_dev *dev)
+static bool vgpu_ctl_has_room(struct vgpu_dev *dev, const struct vgpu_req *req)
 {
-	return READ_ONCE(dev->state) != VGPU_DEV_LIVE || READ_ONCE(dev->inflight) < dev->depth;
+	return READ_ONCE(dev->state) != VGPU_DEV_LIVE ||
+	       READ_ONCE(dev->inflight) < vgpu_ctl_depth(dev, req);
+}
+
+/* Asks the device whether it lives. Nobody waits for this answer: every answer counts. */
+static void vgpu_ping(struct vgpu_dev *dev)
+{
+	struct vgpu_req *req = vgpu_req_alloc(NULL, VGPU_CMD_PING, sizeof(struct vgpu_cmd_ping),
+					      sizeof(struct vgpu_resp_hdr));
+
+	vgpu_req_queue(dev, req);
+	vgpu_req_put(req);
 }
 
 /**
- * vgpu_req_run - send a request and wait for the answer
+ * struct vgpu_patience - what a waiter has seen
+ * @seen: dev->answers when it last changed
+ * @silent: slices since then
+ * @total: slices since the beginning
+ * @most: slices that this request may take
+ */
+struct vgpu_patience {
+	u32 seen;
+	unsigned int silent;
+	unsigned int total;
+	unsigned int most;
+};
+
+/* After a slice without an answer. Return: 0 to go on, -ETIMEDOUT. */
+static int vgpu_patience_next(struct vgpu_dev *dev, struct vgpu_req *req, struct vgpu_patience *p)
+{
+	const struct vgpu_cmd_hdr *hdr = req->cmd;
+	unsigned int limit = VGPU_SLICES;
+	u32 now;
+
+	vgpu_ctl_poll(dev); /* in case it is the interrupt that was lost */
+	now = READ_ONCE(dev->answers);
+	p->silent = now == p->seen ? p->silent + 1 : 0;
+	p->seen = now;
+	p->total++;
+	if (!dev->has_ping && hdr->type == cpu_to_le32(VGPU_CMD_CLIENT_CREATE))
+		limit *= VGPU_PATIENCE_START;
+	if (p->silent < limit)
+		return p->total < p->most ? 0 : -ETIMEDOUT;
+	if (dev->has_ping && p->silent == limit)
+		vgpu_ping(dev);
+	if (p->silent >= limit * (dev->has_ping ? 2 : 1) && !completion_done(&req->done))
+		vgpu_dev_lost(dev, "it does not answer (module parameter timeout_ms)");
+	return 0;
+}
+
+/* Return: jiffies left, 0 after a slice in which nothing happened, negative when killed. */
+static long vgpu_req_slice(struct vgpu_dev *dev, struct vgpu_req *req, bool killable, long slice)
+{
+	if (!req->sent && killable)
+		return wait_event_killable_timeout(dev->wq, vgpu_ctl_has_room(dev, req), slice);
+	if (!req->sent)
+		return wait_event_timeout(dev->wq, vgpu_ctl_has_room(dev, req), slice);
+	if (killable)
+		return wait_for_completion_killable_timeout(&req->done, slice);
+	return wait_for_completion_timeout(&req->done, slice);
+}
+
+/**
+ * vgpu_req_run - send a request, if that was not done, and wait for the answer
  * @dev: the device
  * @req: the request; the caller keeps its reference in any case
- * @killable: whether a fatal signal ends the wait
+ * @killable: whether a fatal signal ends the wait; false also means that the client ends
+ *
+ * The device is declared lost when it has answered nothing at all for timeout_ms, nor then a PING,
+ * if it knows that, for timeout_ms. One that answers others is alive: silence about this request
+ * concerns its client only. The time is waited in slices, so that a clock that jumps because the
+ * machine was paused ends one slice and not the patience.
  *
  * Return: 0 when answered (see vgpu_req_status()), -ENODEV when the device is lost, -EINTR when
- * killed (the request may still be in the queue: then req->node is linked and someone has to see to
- * its end), -ENOMEM.
+ * killed, -ETIMEDOUT when the device lives and does not answer this. After the last two the request
+ * may still be in the queue (req->sent), and someone has to see to its end.
  */
 int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable)
 {
+	unsigned long slice = msecs_to_jiffies(READ_ONCE(vgpu_timeout_ms) / VGPU_SLICES) + 1;
+	struct vgpu_patience patience = {
+		.seen = READ_ONCE(dev->answers),
+		.most = VGPU_SLICES * (killable ? VGPU_PATIENCE : VGPU_PATIENCE_END),
+	};
+	long left;
 	int err;
 
-	while ((err = vgpu_req_queue(dev, req)) == -ENOSPC) {
-		wait_event_timeout(dev->wq, vgpu_ctl_has_room(dev), VGPU_SPACE_POLL);
-		if (killable && fatal_signal_pending(current))
+	for (;;) {
+		if (!req->sent) {
+			err = vgpu_req_queue(dev, req);
+			if (err && err != -ENOSPC)
+				return err;
+		}
+		left = vgpu_req_slice(dev, req, killable, slice);
+		if (left < 0)
 			return -EINTR;
-	}
-	return err ? err : vgpu_req_wait(dev, req, killable);
-}
-
-/**
- * vgpu_req_wait - wait for the answer to a request that was sent
- * @dev: the device
- * @req: the request
- * @killable: whether a fatal signal ends the wait
- *
- * The device is declared lost when it has answered nothing at all for timeout_ms: one that answers
- * others is only busy (but not for ever). The time is waited in slices, so that a clock that jumps
- * because the machine was paused ends one slice and not the patience.
- *
- * Return: as vgpu_req_run().
- */
-int vgpu_req_wait(struct vgpu_dev *dev, struct vgpu_req *req, bool killable)
-{
-	unsigned long slice = msecs_to_jiffies(vgpu_timeout_ms / VGPU_SLICES) + 1;
-	unsigned int silent = 0, total = 0;
-	u32 seen = READ_ONCE(dev->answers), now;
-	long rc;
-
-	while (silent < VGPU_SLICES && total++ < VGPU_SLICES * VGPU_BUSY_FACTOR) {
-		rc = killable ? wait_for_completion_killable_timeout(&req->done, slice) :
-				wait_for_completion_timeout(&req->done, slice);
-		if (rc < 0)
-			return -EINTR;
-		if (rc > 0)
+		if (req->sent && completion_done(&req->done))
 			return READ_ONCE(req->result);
-		vgpu_ctl_poll(dev); /* in case it is the interrupt that was lost */
-		now = READ_ONCE(dev->answers);
-		silent = now == seen ? silent + 1 : 0;
-		seen = now;
+		if (left)
+			continue;
+		err = vgpu_patience_next(dev, req, &patience);
+		if (err)
+			return err;
 	}
-	if (!completion_done(&req->done))
-		vgpu_dev_lost(dev, "it does not answer (module parameter timeout_ms)");
-	wait_for_completion(&req->done);
-	return READ_ONCE(req->result);
 }
 
 /**

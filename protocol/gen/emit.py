@@ -4,6 +4,7 @@
 
 emit.py OUTDIR DOCDIR      the committed files
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
+emit.py --golden FILE      the cases of vgp_golden_test.c
 --def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
@@ -12,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, fields, guest, page, roundtrip, worker  # noqa: E402
+from templates import calls_h, entry, fields, golden, guest, page, provider, roundtrip, worker  # noqa: E402
 
 
 def main(argv):
@@ -22,7 +23,7 @@ def main(argv):
         description = argv[2]
         argv = argv[:1] + argv[3:]
     if len(argv) != 3:
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR | --roundtrip FILE', file=sys.stderr)
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR | --roundtrip FILE | --golden FILE', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
@@ -30,9 +31,10 @@ def main(argv):
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
-    if argv[1] == '--roundtrip':
+    tests = {'--roundtrip': roundtrip.render, '--golden': golden.render}
+    if argv[1] in tests:
         with open(argv[2], 'w', encoding='utf-8') as f:
-            f.write(roundtrip.render(d))
+            f.write(tests[argv[1]](d))
         return 0
     with open(os.path.join(here, 'cuda_symbols.tsv'), encoding='utf-8') as f:
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
@@ -44,6 +46,7 @@ def main(argv):
         'vgp_unsupported.c': entry.render_unsupported(d),
         'vgp_procaddr.c': entry.render_procaddr(d, rows),
         'vgp_exports.map': entry.render_map(d),
+        'vgp_provider.h': provider.render_h(d), 'vgp_provider.c': provider.render_c(d),
         'vgp_worker.h': worker.render_h(d), 'vgp_worker.c': worker.render_c(d),
     }
     for name, text in files.items():

@@ -4,6 +4,10 @@ import re
 from dataclasses import dataclass, field
 
 
+STEPS = ('enter', 'refuse', 'answer')         # of an entry point in the guest
+WORKER_STEPS = ('with', 'check', 'deny', 'does')  # of a handler in the worker
+
+
 class DefError(Exception):
     """A line of the description that cannot be understood; the message has file and line."""
 
@@ -27,6 +31,8 @@ class Call:
     opts: dict
     line: int
     params: list = field(default_factory=list)
+    steps: list = field(default_factory=list)
+    work: list = field(default_factory=list)
 
 
 @dataclass
@@ -34,6 +40,16 @@ class Local:
     name: str
     cparams: list  # (ctype, name)
     opts: dict
+    line: int
+    steps: list = field(default_factory=list)
+
+
+@dataclass
+class Step:
+    """One line of what a generated entry point or handler does."""
+    kind: str      # one of STEPS or WORKER_STEPS
+    text: str      # a C expression; of `with` a declaration
+    result: str    # of refuse and deny
     line: int
 
 
@@ -60,6 +76,8 @@ class Description:
     structs: dict = field(default_factory=dict)
     reasons: dict = field(default_factory=dict)
     provider: list = field(default_factory=list)
+    guest: list = field(default_factory=list)
+    host: list = field(default_factory=list)
 
 
 def split_opts(words):
@@ -100,6 +118,17 @@ def parse(path):
         if line[0] in ' \t':
             if cur is None:
                 bad('a parameter outside of a call or struct')
+            if words[0] in STEPS + WORKER_STEPS:
+                if isinstance(cur, Struct) or isinstance(cur, Local) and words[0] in WORKER_STEPS:
+                    bad('a step of the wrong kind')
+                text, result = line.strip()[len(words[0]):].strip(), ''
+                if words[0] in ('refuse', 'deny'):
+                    text, _, result = text.partition(' : ')
+                steps = cur.steps if words[0] in STEPS else cur.work
+                steps.append(Step(words[0], text, result, no))
+                continue
+            if isinstance(cur, Local):
+                bad('an entry point of the guest has steps, no parameters of the wire')
             left, colon, ctype = line.partition(' : ')
             if not colon:
                 bad('" : C type" is missing')
@@ -123,8 +152,8 @@ def parse(path):
             m = re.match(r'^local (\w+)\((.*)\)(.*)$', line)
             if not m:
                 bad('local NAME(C parameters)')
-            d.locals.append(Local(m[1], split_cparams(m[2]), split_opts(m[3].split()), no))
-            cur = None
+            cur = Local(m[1], split_cparams(m[2]), split_opts(m[3].split()), no)
+            d.locals.append(cur)
         elif words[0] == 'unsupported':
             if len(words) < 3:
                 bad('unsupported REASON NAME')
@@ -140,6 +169,9 @@ def parse(path):
             cur = Struct(words[1], [], no)
             d.structs[words[1]] = cur
         elif words[0] == 'end':
+            cur = None
+        elif words[0] in ('guest', 'host'):
+            (d.guest if words[0] == 'guest' else d.host).append(line[len(words[0]):].strip())
             cur = None
         elif words[0] == 'provider':
             d.provider += words[1:]

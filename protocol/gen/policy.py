@@ -118,6 +118,16 @@ def apply(d):
         if c.cls not in CLASSES:
             raise PolicyError(f'{c.name}: class {c.cls} is not one of {CLASSES}')
         is_cu = c.name.startswith('cu')
+        check_steps(c, c.steps, ('answer',))
+        check_steps(c, c.work, ('does',))
+        if c.work:
+            if 'worker' in c.opts:
+                raise PolicyError(f'{c.name}: a handler with steps is not custom')
+            c.opts['worker'] = 'steps'
+        if c.steps:
+            if 'entry' in c.opts or not is_cu:
+                raise PolicyError(f'{c.name}: an entry point with steps is neither custom nor absent')
+            c.opts['entry'] = 'steps'
         c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
@@ -135,15 +145,32 @@ def apply(d):
         if x.name in names:
             raise PolicyError(f'{x.name}: described twice')
         names[x.name] = x
+    for x in d.locals:
+        check_steps(x, x.steps, ('answer',))
+        x.entry = 'steps' if x.steps else 'custom'
     for u in d.unsupported:
         if u.reason not in d.reasons:
             raise PolicyError(f'{u.name}: reason {u.reason} has no text')
+    for reason in d.reasons:
+        if not any(u.reason == reason for u in d.unsupported):
+            raise PolicyError(f'reason {reason}: no call is refused for it')
     for x in d.locals + d.unsupported:
         x.twin = x.opts.pop('twin', None)
         x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')
     d.calls.sort(key=lambda c: c.number)
+
+
+def check_steps(x, steps, ends):
+    """Steps end with the one that gives the result; a refusal says its result."""
+    if not steps:
+        return
+    if len([s for s in steps if s.kind in ends]) != 1 or steps[-1].kind not in ends:
+        raise PolicyError(f'{x.name}: steps end with one {ends[0]}')
+    for s in steps:
+        if not s.text or (s.kind in ('refuse', 'deny') and not s.result.startswith('CUDA_ERROR_')):
+            raise PolicyError(f'{x.name}: {s.kind} is not complete')
 
 
 def check_meaning(c, p):
@@ -153,6 +180,11 @@ def check_meaning(c, p):
                        ('words', p.type == 'bytes'), ('opaque', p.type == 'bytes')):
         if attr in p.attrs and not fits:
             raise PolicyError(f'{c.name}: {p.name}: {attr} does not fit {p.dir} {p.type}')
+    if 'device' in p.attrs and p.type != 'i32' and (p.type, p.sub) != ('array', 'i32'):
+        raise PolicyError(f'{c.name}: {p.name}: device does not fit {p.dir} {p.type}')
+    kind = p.attrs.get('device', True)
+    if kind is not True and not any(q.name == kind and q.dir == p.dir for q in c.params):
+        raise PolicyError(f'{c.name}: {p.name}: device={kind} names no parameter of the same direction')
 
 
 def layout_call(c, d):

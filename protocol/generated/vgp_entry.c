@@ -8,11 +8,540 @@
 #include "vgp_entry.h"
 
 #define body_cuDevicePrimaryCtxSetFlags_v2 vcu_cuDevicePrimaryCtxSetFlags_v2
+#define body_cuDevicePrimaryCtxGetState vcu_cuDevicePrimaryCtxGetState
+static CUresult body_cuCtxGetLimit(size_t *pvalue, CUlimit limit);
+static CUresult body_cuCtxSetLimit(CUlimit limit, size_t value);
+static CUresult body_cuCtxGetCacheConfig(CUfunc_cache *pconfig);
+static CUresult body_cuCtxSetCacheConfig(CUfunc_cache config);
+static CUresult body_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig);
+static CUresult body_cuCtxSetSharedMemConfig(CUsharedconfig config);
+static CUresult body_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
+static CUresult body_cuCtxResetPersistingL2Cache(void);
+static CUresult body_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev);
+static CUresult body_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice);
+static CUresult body_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags);
+static CUresult body_cuCtxDisablePeerAccess(CUcontext peerContext);
+static CUresult body_cuProfilerStart(void);
+static CUresult body_cuProfilerStop(void);
+#define body_cuMemAlloc_v2 vcu_cuMemAlloc_v2
+#define body_cuMemFree_v2 vcu_cuMemFree_v2
+static CUresult body_cuMemGetInfo_v2(size_t *free, size_t *total);
+#define body_cuMemAllocPitch_v2 vcu_cuMemAllocPitch_v2
+#define body_cuMemAllocManaged vcu_cuMemAllocManaged
+#define body_cuMemAllocAsync vcu_cuMemAllocAsync
+#define body_cuMemFreeAsync vcu_cuMemFreeAsync
+#define body_cuMemAllocFromPoolAsync vcu_cuMemAllocFromPoolAsync
+static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep);
+#define body_cuMemPrefetchAsync_v2 vcu_cuMemPrefetchAsync_v2
+#define body_cuIpcGetMemHandle vcu_cuIpcGetMemHandle
+#define body_cuArray3DCreate_v2 vcu_cuArray3DCreate_v2
+static CUresult body_cuArrayDestroy(CUarray hArray);
+static CUresult body_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N);
+static CUresult body_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N);
+static CUresult body_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N);
+static CUresult body_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height);
+static CUresult body_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height);
+static CUresult body_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height);
+static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream);
+static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream);
+static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream);
+static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream);
+static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream);
+static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream);
+#define body_cuModuleUnload vcu_cuModuleUnload
+#define body_cuLibraryUnload vcu_cuLibraryUnload
+static CUresult body_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config);
+static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize);
+static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags);
+static CUresult body_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize);
+static CUresult body_cuStreamCreate(CUstream *phStream, unsigned int Flags);
+static CUresult body_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority);
+#define body_cuStreamDestroy_v2 vcu_cuStreamDestroy_v2
+static CUresult body_cuStreamSynchronize(CUstream hStream);
+static CUresult body_cuStreamQuery(CUstream hStream);
+static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags);
+static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags);
+static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority);
+static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamId);
+#define body_cuStreamWaitValue32_v2 vcu_cuStreamWaitValue32_v2
+#define body_cuStreamWaitValue64_v2 vcu_cuStreamWaitValue64_v2
+#define body_cuStreamWriteValue32_v2 vcu_cuStreamWriteValue32_v2
+#define body_cuStreamWriteValue64_v2 vcu_cuStreamWriteValue64_v2
+#define body_cuEventCreate vcu_cuEventCreate
+#define body_cuEventDestroy_v2 vcu_cuEventDestroy_v2
+#define body_cuEventRecord vcu_cuEventRecord
+#define body_cuEventRecordWithFlags vcu_cuEventRecordWithFlags
+static CUresult body_cuEventQuery(CUevent hEvent);
+static CUresult body_cuEventSynchronize(CUevent hEvent);
+static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd);
+#define body_cuGraphLaunch vcu_cuGraphLaunch
+#define body_cuGraphUpload vcu_cuGraphUpload
+static CUresult body_cuGraphExecDestroy(CUgraphExec hGraphExec);
+static CUresult body_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags);
+static CUresult body_cuUserObjectRetain(CUuserObject object, unsigned int count);
+static CUresult body_cuUserObjectRelease(CUuserObject object, unsigned int count);
+static CUresult body_cuDeviceGraphMemTrim(CUdevice device);
+#define body_cuMemAddressReserve vcu_cuMemAddressReserve
+#define body_cuMemAddressFree vcu_cuMemAddressFree
+#define body_cuMemUnmap vcu_cuMemUnmap
+static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr);
+#define body_cuLinkDestroy vcu_cuLinkDestroy
+#define body_cuMemPoolDestroy vcu_cuMemPoolDestroy
+#define body_cuDeviceSetMemPool vcu_cuDeviceSetMemPool
+static CUresult body_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
+static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src);
+static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent);
+static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent);
+static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config);
+static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray);
+static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels);
+static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray);
+static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level);
+static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
+#define body_cuTexRefCreate vcu_cuTexRefCreate
+#define body_cuTexRefDestroy vcu_cuTexRefDestroy
+#define body_cuTexRefSetArray vcu_cuTexRefSetArray
+#define body_cuTexRefSetMipmappedArray vcu_cuTexRefSetMipmappedArray
+#define body_cuTexRefSetAddress_v2 vcu_cuTexRefSetAddress_v2
+#define body_cuTexRefSetAddress2D_v3 vcu_cuTexRefSetAddress2D_v3
+static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef);
+#define body_cuSurfRefSetArray vcu_cuSurfRefSetArray
+static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
+static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef);
+static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am);
+static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim);
+static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm);
+static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
+static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm);
+static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
+static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias);
+static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef);
+static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp);
+static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef);
+static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
+static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
+static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
+static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
+#define body_cuIpcCloseMemHandle vcu_cuIpcCloseMemHandle
+static CUresult body_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
+static CUresult body_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
+#define body_cuInit vcu_cuInit
+#define body_cuDriverGetVersion vcu_cuDriverGetVersion
+#define body_cuGetErrorString vcu_cuGetErrorString
+#define body_cuGetErrorName vcu_cuGetErrorName
+static CUresult body_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
+#define body_cuGetProcAddress_v2 vcu_cuGetProcAddress_v2
+#define body_cuGetExportTable vcu_cuGetExportTable
+#define body_cuModuleGetLoadingMode vcu_cuModuleGetLoadingMode
+#define body_cuDeviceGet vcu_cuDeviceGet
+#define body_cuDeviceGetCount vcu_cuDeviceGetCount
+#define body_cuDeviceGetName vcu_cuDeviceGetName
+#define body_cuDeviceGetUuid vcu_cuDeviceGetUuid
+static CUresult body_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev);
+#define body_cuDeviceGetAttribute vcu_cuDeviceGetAttribute
+#define body_cuDeviceTotalMem vcu_cuDeviceTotalMem
+#define body_cuDeviceTotalMem_v2 vcu_cuDeviceTotalMem_v2
+#define body_cuDeviceGetPCIBusId vcu_cuDeviceGetPCIBusId
+#define body_cuDeviceGetByPCIBusId vcu_cuDeviceGetByPCIBusId
+#define body_cuDeviceComputeCapability vcu_cuDeviceComputeCapability
+#define body_cuDeviceGetProperties vcu_cuDeviceGetProperties
+static CUresult body_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev);
+static CUresult body_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
+#define body_cuDeviceGetTexture1DLinearMaxWidth vcu_cuDeviceGetTexture1DLinearMaxWidth
+#define body_cuDeviceGetExecAffinitySupport vcu_cuDeviceGetExecAffinitySupport
+#define body_cuDevicePrimaryCtxRetain vcu_cuDevicePrimaryCtxRetain
+static CUresult body_cuDevicePrimaryCtxRelease(CUdevice dev);
+#define body_cuDevicePrimaryCtxRelease_v2 vcu_cuDevicePrimaryCtxRelease_v2
+static CUresult body_cuDevicePrimaryCtxReset(CUdevice dev);
+#define body_cuDevicePrimaryCtxReset_v2 vcu_cuDevicePrimaryCtxReset_v2
+static CUresult body_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags);
+static CUresult body_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev);
+#define body_cuCtxCreate_v2 vcu_cuCtxCreate_v2
+#define body_cuCtxCreate_v3 vcu_cuCtxCreate_v3
+#define body_cuCtxCreate_v4 vcu_cuCtxCreate_v4
+static CUresult body_cuCtxDestroy(CUcontext ctx);
+#define body_cuCtxDestroy_v2 vcu_cuCtxDestroy_v2
+#define body_cuCtxAttach vcu_cuCtxAttach
+#define body_cuCtxDetach vcu_cuCtxDetach
+#define body_cuCtxGetCurrent vcu_cuCtxGetCurrent
+#define body_cuCtxSetCurrent vcu_cuCtxSetCurrent
+static CUresult body_cuCtxPushCurrent(CUcontext ctx);
+#define body_cuCtxPushCurrent_v2 vcu_cuCtxPushCurrent_v2
+static CUresult body_cuCtxPopCurrent(CUcontext *pctx);
+#define body_cuCtxPopCurrent_v2 vcu_cuCtxPopCurrent_v2
+#define body_cuCtxGetDevice vcu_cuCtxGetDevice
+#define body_cuCtxGetDevice_v2 vcu_cuCtxGetDevice_v2
+#define body_cuCtxGetFlags vcu_cuCtxGetFlags
+#define body_cuCtxSetFlags vcu_cuCtxSetFlags
+#define body_cuCtxGetId vcu_cuCtxGetId
+#define body_cuCtxGetApiVersion vcu_cuCtxGetApiVersion
+static CUresult body_cuCtxSynchronize(void);
+#define body_cuCtxSynchronize_v2 vcu_cuCtxSynchronize_v2
+#define body_cuCtxGetExecAffinity vcu_cuCtxGetExecAffinity
+#define body_cuModuleLoad vcu_cuModuleLoad
+#define body_cuModuleLoadData vcu_cuModuleLoadData
+#define body_cuModuleLoadDataEx vcu_cuModuleLoadDataEx
+static CUresult body_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin);
+#define body_cuModuleGetFunction vcu_cuModuleGetFunction
+#define body_cuModuleGetGlobal vcu_cuModuleGetGlobal
+#define body_cuModuleGetGlobal_v2 vcu_cuModuleGetGlobal_v2
+#define body_cuModuleGetFunctionCount vcu_cuModuleGetFunctionCount
+#define body_cuModuleEnumerateFunctions vcu_cuModuleEnumerateFunctions
+#define body_cuLibraryLoadData vcu_cuLibraryLoadData
+#define body_cuLibraryLoadFromFile vcu_cuLibraryLoadFromFile
+#define body_cuLibraryGetKernel vcu_cuLibraryGetKernel
+#define body_cuLibraryGetModule vcu_cuLibraryGetModule
+#define body_cuLibraryGetGlobal vcu_cuLibraryGetGlobal
+#define body_cuLibraryGetManaged vcu_cuLibraryGetManaged
+#define body_cuLibraryGetKernelCount vcu_cuLibraryGetKernelCount
+#define body_cuLibraryEnumerateKernels vcu_cuLibraryEnumerateKernels
+#define body_cuKernelGetFunction vcu_cuKernelGetFunction
+#define body_cuKernelGetLibrary vcu_cuKernelGetLibrary
+#define body_cuKernelGetAttribute vcu_cuKernelGetAttribute
+#define body_cuKernelSetAttribute vcu_cuKernelSetAttribute
+#define body_cuKernelSetCacheConfig vcu_cuKernelSetCacheConfig
+static CUresult body_cuKernelGetName(const char **name, CUkernel hfunc);
+static CUresult body_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
+#define body_cuFuncGetAttribute vcu_cuFuncGetAttribute
+#define body_cuFuncSetAttribute vcu_cuFuncSetAttribute
+#define body_cuFuncGetModule vcu_cuFuncGetModule
+#define body_cuFuncGetName vcu_cuFuncGetName
+#define body_cuFuncGetParamInfo vcu_cuFuncGetParamInfo
+#define body_cuFuncIsLoaded vcu_cuFuncIsLoaded
+#define body_cuFuncLoad vcu_cuFuncLoad
+#define body_cuLaunchKernel vcu_cuLaunchKernel
+#define body_cuLaunchKernelEx vcu_cuLaunchKernelEx
+#define body_cuLaunchCooperativeKernel vcu_cuLaunchCooperativeKernel
+#define body_cuLaunchHostFunc vcu_cuLaunchHostFunc
+#define body_cuStreamAddCallback vcu_cuStreamAddCallback
+static CUresult body_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit);
+#define body_cuOccupancyMaxPotentialBlockSizeWithFlags vcu_cuOccupancyMaxPotentialBlockSizeWithFlags
+#define body_cuMemGetInfo vcu_cuMemGetInfo
+#define body_cuMemGetAddressRange_v2 vcu_cuMemGetAddressRange_v2
+static CUresult body_cuMemAllocHost(void **pp, unsigned int bytesize);
+static CUresult body_cuMemAllocHost_v2(void **pp, size_t bytesize);
+static CUresult body_cuMemFreeHost(void *p);
+#define body_cuMemHostAlloc vcu_cuMemHostAlloc
+#define body_cuMemHostGetDevicePointer_v2 vcu_cuMemHostGetDevicePointer_v2
+#define body_cuMemHostGetFlags vcu_cuMemHostGetFlags
+static CUresult body_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags);
+#define body_cuMemHostRegister_v2 vcu_cuMemHostRegister_v2
+static CUresult body_cuMemHostUnregister(void *p);
+#define body_cuPointerGetAttribute vcu_cuPointerGetAttribute
+#define body_cuPointerGetAttributes vcu_cuPointerGetAttributes
+static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream);
+static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream);
+static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
+static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
+#define body_cuMemcpy3DPeer vcu_cuMemcpy3DPeer
+#define body_cuMemcpy3DPeerAsync vcu_cuMemcpy3DPeerAsync
+#define body_cuStreamGetAttribute vcu_cuStreamGetAttribute
+#define body_cuStreamSetAttribute vcu_cuStreamSetAttribute
+#define body_cuStreamGetCtx_v2 vcu_cuStreamGetCtx_v2
+#define body_cuStreamAttachMemAsync vcu_cuStreamAttachMemAsync
+#define body_cuPointerSetAttribute vcu_cuPointerSetAttribute
+#define body_cuDeviceGetHostAtomicCapabilities vcu_cuDeviceGetHostAtomicCapabilities
+#define body_cuDeviceGetP2PAtomicCapabilities vcu_cuDeviceGetP2PAtomicCapabilities
+#define body_cuMemAdvise vcu_cuMemAdvise
+#define body_cuMemAdvise_v2 vcu_cuMemAdvise_v2
+static CUresult body_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+#define body_cuMemPoolCreate vcu_cuMemPoolCreate
+#define body_cuMemPoolSetAccess vcu_cuMemPoolSetAccess
+#define body_cuMemGetDefaultMemPool vcu_cuMemGetDefaultMemPool
+#define body_cuMemGetMemPool vcu_cuMemGetMemPool
+#define body_cuMemSetMemPool vcu_cuMemSetMemPool
+#define body_cuMemPoolSetAttribute vcu_cuMemPoolSetAttribute
+#define body_cuMemPoolGetAttribute vcu_cuMemPoolGetAttribute
+static CUresult body_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount);
+static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount);
+static CUresult body_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount);
+static CUresult body_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
+static CUresult body_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount);
+static CUresult body_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
+static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy);
+static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy);
+static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream);
+static CUresult body_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy);
+#define body_cuMemcpy3DAsync_v2 vcu_cuMemcpy3DAsync_v2
+#define body_cuMemcpyAtoA_v2 vcu_cuMemcpyAtoA_v2
+#define body_cuMemcpyAtoD_v2 vcu_cuMemcpyAtoD_v2
+#define body_cuMemcpyAtoH_v2 vcu_cuMemcpyAtoH_v2
+#define body_cuMemcpyAtoHAsync_v2 vcu_cuMemcpyAtoHAsync_v2
+#define body_cuMemcpyDtoA_v2 vcu_cuMemcpyDtoA_v2
+#define body_cuMemcpyHtoA_v2 vcu_cuMemcpyHtoA_v2
+#define body_cuMemcpyHtoAAsync_v2 vcu_cuMemcpyHtoAAsync_v2
+#define body_cuArrayCreate_v2 vcu_cuArrayCreate_v2
+#define body_cuArrayGetDescriptor_v2 vcu_cuArrayGetDescriptor_v2
+static CUresult body_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc);
+static CUresult body_cuTexObjectDestroy(CUtexObject texObject);
+#define body_cuTexObjectGetResourceDesc vcu_cuTexObjectGetResourceDesc
+#define body_cuTexObjectGetResourceViewDesc vcu_cuTexObjectGetResourceViewDesc
+#define body_cuTexObjectGetTextureDesc vcu_cuTexObjectGetTextureDesc
+static CUresult body_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc);
+static CUresult body_cuSurfObjectDestroy(CUsurfObject surfObject);
+#define body_cuSurfObjectGetResourceDesc vcu_cuSurfObjectGetResourceDesc
+static CUresult body_cuStreamDestroy(CUstream hStream);
+#define body_cuStreamGetCtx vcu_cuStreamGetCtx
+#define body_cuStreamGetDevice vcu_cuStreamGetDevice
+static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus);
+static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out);
+static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
+static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out);
+#define body_cuThreadExchangeStreamCaptureMode vcu_cuThreadExchangeStreamCaptureMode
+static CUresult body_cuStreamBeginCapture(CUstream hStream);
+static CUresult body_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode);
+static CUresult body_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode);
+#define body_cuStreamEndCapture vcu_cuStreamEndCapture
+static CUresult body_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags);
+#define body_cuStreamUpdateCaptureDependencies_v2 vcu_cuStreamUpdateCaptureDependencies_v2
+static CUresult body_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize);
+#define body_cuGraphInstantiate_v2 vcu_cuGraphInstantiate_v2
+#define body_cuGraphInstantiateWithFlags vcu_cuGraphInstantiateWithFlags
+#define body_cuGraphInstantiateWithParams vcu_cuGraphInstantiateWithParams
+#define body_cuGraphExecUpdate vcu_cuGraphExecUpdate
+#define body_cuGraphExecUpdate_v2 vcu_cuGraphExecUpdate_v2
+#define body_cuGraphDestroy vcu_cuGraphDestroy
+#define body_cuGraphGetNodes vcu_cuGraphGetNodes
+static CUresult body_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes);
+static CUresult body_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges);
+#define body_cuGraphGetEdges_v2 vcu_cuGraphGetEdges_v2
+static CUresult body_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies);
+static CUresult body_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies);
+static CUresult body_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes);
+static CUresult body_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes);
+#define body_cuGraphCreate vcu_cuGraphCreate
+#define body_cuGraphClone vcu_cuGraphClone
+#define body_cuGraphNodeFindInClone vcu_cuGraphNodeFindInClone
+#define body_cuGraphDestroyNode vcu_cuGraphDestroyNode
+#define body_cuGraphNodeGetType vcu_cuGraphNodeGetType
+static CUresult body_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies);
+static CUresult body_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies);
+static CUresult body_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies);
+static CUresult body_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies);
+#define body_cuGraphNodeSetEnabled vcu_cuGraphNodeSetEnabled
+static CUresult body_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled);
+#define body_cuGraphAddKernelNode vcu_cuGraphAddKernelNode
+#define body_cuGraphKernelNodeGetParams vcu_cuGraphKernelNodeGetParams
+#define body_cuGraphKernelNodeSetParams vcu_cuGraphKernelNodeSetParams
+#define body_cuGraphExecKernelNodeSetParams vcu_cuGraphExecKernelNodeSetParams
+#define body_cuGraphAddKernelNode_v2 vcu_cuGraphAddKernelNode_v2
+#define body_cuGraphKernelNodeGetParams_v2 vcu_cuGraphKernelNodeGetParams_v2
+#define body_cuGraphKernelNodeSetParams_v2 vcu_cuGraphKernelNodeSetParams_v2
+#define body_cuGraphExecKernelNodeSetParams_v2 vcu_cuGraphExecKernelNodeSetParams_v2
+#define body_cuGraphAddMemcpyNode vcu_cuGraphAddMemcpyNode
+#define body_cuGraphMemcpyNodeGetParams vcu_cuGraphMemcpyNodeGetParams
+#define body_cuGraphMemcpyNodeSetParams vcu_cuGraphMemcpyNodeSetParams
+#define body_cuGraphExecMemcpyNodeSetParams vcu_cuGraphExecMemcpyNodeSetParams
+#define body_cuGraphAddMemsetNode vcu_cuGraphAddMemsetNode
+#define body_cuGraphMemsetNodeGetParams vcu_cuGraphMemsetNodeGetParams
+#define body_cuGraphMemsetNodeSetParams vcu_cuGraphMemsetNodeSetParams
+#define body_cuGraphExecMemsetNodeSetParams vcu_cuGraphExecMemsetNodeSetParams
+#define body_cuGraphAddHostNode vcu_cuGraphAddHostNode
+#define body_cuGraphHostNodeGetParams vcu_cuGraphHostNodeGetParams
+#define body_cuGraphHostNodeSetParams vcu_cuGraphHostNodeSetParams
+#define body_cuGraphExecHostNodeSetParams vcu_cuGraphExecHostNodeSetParams
+#define body_cuGraphAddChildGraphNode vcu_cuGraphAddChildGraphNode
+#define body_cuGraphChildGraphNodeGetGraph vcu_cuGraphChildGraphNodeGetGraph
+#define body_cuGraphExecChildGraphNodeSetParams vcu_cuGraphExecChildGraphNodeSetParams
+#define body_cuGraphAddEmptyNode vcu_cuGraphAddEmptyNode
+#define body_cuGraphAddEventRecordNode vcu_cuGraphAddEventRecordNode
+#define body_cuGraphEventRecordNodeGetEvent vcu_cuGraphEventRecordNodeGetEvent
+#define body_cuGraphEventRecordNodeSetEvent vcu_cuGraphEventRecordNodeSetEvent
+#define body_cuGraphExecEventRecordNodeSetEvent vcu_cuGraphExecEventRecordNodeSetEvent
+#define body_cuGraphAddEventWaitNode vcu_cuGraphAddEventWaitNode
+#define body_cuGraphEventWaitNodeGetEvent vcu_cuGraphEventWaitNodeGetEvent
+#define body_cuGraphEventWaitNodeSetEvent vcu_cuGraphEventWaitNodeSetEvent
+#define body_cuGraphExecEventWaitNodeSetEvent vcu_cuGraphExecEventWaitNodeSetEvent
+#define body_cuGraphAddMemAllocNode vcu_cuGraphAddMemAllocNode
+#define body_cuGraphMemAllocNodeGetParams vcu_cuGraphMemAllocNodeGetParams
+#define body_cuGraphAddMemFreeNode vcu_cuGraphAddMemFreeNode
+#define body_cuGraphMemFreeNodeGetParams vcu_cuGraphMemFreeNodeGetParams
+#define body_cuGraphConditionalHandleCreate vcu_cuGraphConditionalHandleCreate
+#define body_cuDeviceGetGraphMemAttribute vcu_cuDeviceGetGraphMemAttribute
+#define body_cuDeviceSetGraphMemAttribute vcu_cuDeviceSetGraphMemAttribute
+#define body_cuGraphAddExternalSemaphoresSignalNode vcu_cuGraphAddExternalSemaphoresSignalNode
+#define body_cuGraphAddExternalSemaphoresWaitNode vcu_cuGraphAddExternalSemaphoresWaitNode
+#define body_cuGraphExecExternalSemaphoresSignalNodeSetParams vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams
+#define body_cuGraphExecExternalSemaphoresWaitNodeSetParams vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams
+#define body_cuGraphExternalSemaphoresSignalNodeGetParams vcu_cuGraphExternalSemaphoresSignalNodeGetParams
+#define body_cuGraphExternalSemaphoresSignalNodeSetParams vcu_cuGraphExternalSemaphoresSignalNodeSetParams
+#define body_cuGraphExternalSemaphoresWaitNodeGetParams vcu_cuGraphExternalSemaphoresWaitNodeGetParams
+#define body_cuGraphExternalSemaphoresWaitNodeSetParams vcu_cuGraphExternalSemaphoresWaitNodeSetParams
+#define body_cuGraphAddBatchMemOpNode vcu_cuGraphAddBatchMemOpNode
+#define body_cuGraphBatchMemOpNodeGetParams vcu_cuGraphBatchMemOpNodeGetParams
+#define body_cuGraphBatchMemOpNodeSetParams vcu_cuGraphBatchMemOpNodeSetParams
+#define body_cuGraphExecBatchMemOpNodeSetParams vcu_cuGraphExecBatchMemOpNodeSetParams
+#define body_cuGraphKernelNodeCopyAttributes vcu_cuGraphKernelNodeCopyAttributes
+#define body_cuGraphKernelNodeGetAttribute vcu_cuGraphKernelNodeGetAttribute
+#define body_cuGraphKernelNodeSetAttribute vcu_cuGraphKernelNodeSetAttribute
+static CUresult body_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams);
+#define body_cuGraphAddNode_v2 vcu_cuGraphAddNode_v2
+#define body_cuGraphNodeSetParams vcu_cuGraphNodeSetParams
+#define body_cuGraphExecNodeSetParams vcu_cuGraphExecNodeSetParams
+#define body_cuGraphDebugDotPrint vcu_cuGraphDebugDotPrint
+#define body_cuUserObjectCreate vcu_cuUserObjectCreate
+static CUresult body_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags);
+static CUresult body_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count);
+static CUresult body_cuEventDestroy(CUevent hEvent);
+static CUresult body_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd);
+#define body_cuMemGetAllocationGranularity vcu_cuMemGetAllocationGranularity
+#define body_cuMemCreate vcu_cuMemCreate
+#define body_cuMemRelease vcu_cuMemRelease
+#define body_cuMemRetainAllocationHandle vcu_cuMemRetainAllocationHandle
+#define body_cuMemGetAllocationPropertiesFromHandle vcu_cuMemGetAllocationPropertiesFromHandle
+#define body_cuMemMap vcu_cuMemMap
+#define body_cuMemSetAccess vcu_cuMemSetAccess
+#define body_cuStreamWaitValue32 vcu_cuStreamWaitValue32
+#define body_cuStreamWaitValue64 vcu_cuStreamWaitValue64
+#define body_cuStreamWriteValue32 vcu_cuStreamWriteValue32
+#define body_cuStreamWriteValue64 vcu_cuStreamWriteValue64
+static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
+#define body_cuStreamBatchMemOp_v2 vcu_cuStreamBatchMemOp_v2
+static CUresult body_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config);
+static CUresult body_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config);
+#define body_cuMemPrefetchAsync vcu_cuMemPrefetchAsync
+static CUresult body_cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
+#define body_cuLinkCreate_v2 vcu_cuLinkCreate_v2
+static CUresult body_cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues);
+#define body_cuLinkAddData_v2 vcu_cuLinkAddData_v2
+static CUresult body_cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues);
+#define body_cuLinkAddFile_v2 vcu_cuLinkAddFile_v2
+#define body_cuLinkComplete vcu_cuLinkComplete
+#define body_cuTensorMapEncodeTiled vcu_cuTensorMapEncodeTiled
+#define body_cuTensorMapEncodeIm2col vcu_cuTensorMapEncodeIm2col
+#define body_cuTensorMapEncodeIm2colWide vcu_cuTensorMapEncodeIm2colWide
+#define body_cuTensorMapReplaceAddress vcu_cuTensorMapReplaceAddress
+static CUresult body_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
+#define body_cuArray3DGetDescriptor vcu_cuArray3DGetDescriptor
+static CUresult body_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray);
+#define body_cuArrayGetDescriptor vcu_cuArrayGetDescriptor
+#define body_cuFuncSetBlockShape vcu_cuFuncSetBlockShape
+#define body_cuFuncSetSharedSize vcu_cuFuncSetSharedSize
+static CUresult body_cuLaunch(CUfunction f);
+static CUresult body_cuLaunchGrid(CUfunction f, int grid_width, int grid_height);
+static CUresult body_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream);
+#define body_cuMemAlloc vcu_cuMemAlloc
+#define body_cuMemAllocPitch vcu_cuMemAllocPitch
+static CUresult body_cuMemFree(CUdeviceptr_v1 dptr);
+#define body_cuMemGetAddressRange vcu_cuMemGetAddressRange
+#define body_cuMemHostGetDevicePointer vcu_cuMemHostGetDevicePointer
+static CUresult body_cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy);
+static CUresult body_cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream);
+static CUresult body_cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy);
+static CUresult body_cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy);
+static CUresult body_cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream);
+static CUresult body_cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+static CUresult body_cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+static CUresult body_cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
+static CUresult body_cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+static CUresult body_cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+static CUresult body_cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
+static CUresult body_cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount);
+static CUresult body_cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream);
+static CUresult body_cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount);
+static CUresult body_cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream);
+static CUresult body_cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N);
+static CUresult body_cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height);
+static CUresult body_cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height);
+static CUresult body_cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height);
+static CUresult body_cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N);
+static CUresult body_cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N);
+#define body_cuParamSetSize vcu_cuParamSetSize
+static CUresult body_cuParamSetf(CUfunction hfunc, int offset, float value);
+static CUresult body_cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
+#define body_cuParamSetv vcu_cuParamSetv
+#define body_cuModuleGetTexRef vcu_cuModuleGetTexRef
+#define body_cuModuleGetSurfRef vcu_cuModuleGetSurfRef
+#define body_cuTexRefGetArray vcu_cuTexRefGetArray
+#define body_cuTexRefGetMipmappedArray vcu_cuTexRefGetMipmappedArray
+#define body_cuSurfRefGetArray vcu_cuSurfRefGetArray
+#define body_cuTexRefSetBorderColor vcu_cuTexRefSetBorderColor
+#define body_cuTexRefGetBorderColor vcu_cuTexRefGetBorderColor
+static CUresult body_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
+#define body_cuTexRefGetAddress vcu_cuTexRefGetAddress
+#define body_cuTexRefSetAddress vcu_cuTexRefSetAddress
+static CUresult body_cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch);
+#define body_cuParamSetTexRef vcu_cuParamSetTexRef
+static CUresult body_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device);
+static CUresult body_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device);
+static CUresult body_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array);
+static CUresult body_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap);
+#define body_cuMemMapArrayAsync vcu_cuMemMapArrayAsync
+#define body_cuMemRangeGetAttribute vcu_cuMemRangeGetAttribute
+#define body_cuMemRangeGetAttributes vcu_cuMemRangeGetAttributes
+static CUresult body_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
+static CUresult body_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
+#define body_cuLogsRegisterCallback vcu_cuLogsRegisterCallback
+#define body_cuLogsUnregisterCallback vcu_cuLogsUnregisterCallback
+#define body_cuCoredumpGetAttribute vcu_cuCoredumpGetAttribute
+static CUresult body_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+#define body_cuCoredumpSetAttribute vcu_cuCoredumpSetAttribute
+#define body_cuCoredumpSetAttributeGlobal vcu_cuCoredumpSetAttributeGlobal
+#define body_cuDestroyExternalMemory vcu_cuDestroyExternalMemory
+static CUresult body_cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
+#define body_cuExternalMemoryGetMappedBuffer vcu_cuExternalMemoryGetMappedBuffer
+#define body_cuExternalMemoryGetMappedMipmappedArray vcu_cuExternalMemoryGetMappedMipmappedArray
+#define body_cuImportExternalMemory vcu_cuImportExternalMemory
+#define body_cuImportExternalSemaphore vcu_cuImportExternalSemaphore
+static CUresult body_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+static CUresult body_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
+#define body_cuCtxFromGreenCtx vcu_cuCtxFromGreenCtx
+#define body_cuCtxGetDevResource vcu_cuCtxGetDevResource
+#define body_cuDevResourceGenerateDesc vcu_cuDevResourceGenerateDesc
+#define body_cuDevSmResourceSplitByCount vcu_cuDevSmResourceSplitByCount
+#define body_cuDeviceGetDevResource vcu_cuDeviceGetDevResource
+#define body_cuGreenCtxCreate vcu_cuGreenCtxCreate
+#define body_cuGreenCtxDestroy vcu_cuGreenCtxDestroy
+#define body_cuGreenCtxGetDevResource vcu_cuGreenCtxGetDevResource
+#define body_cuGreenCtxGetId vcu_cuGreenCtxGetId
+#define body_cuGreenCtxStreamCreate vcu_cuGreenCtxStreamCreate
+#define body_cuStreamGetGreenCtx vcu_cuStreamGetGreenCtx
+#define body_cuLogsCurrent vcu_cuLogsCurrent
+#define body_cuLogsDumpToFile vcu_cuLogsDumpToFile
+#define body_cuLogsDumpToMemory vcu_cuLogsDumpToMemory
+#define body_cuCheckpointProcessCheckpoint vcu_cuCheckpointProcessCheckpoint
+#define body_cuCheckpointProcessGetRestoreThreadId vcu_cuCheckpointProcessGetRestoreThreadId
+#define body_cuCheckpointProcessGetState vcu_cuCheckpointProcessGetState
+#define body_cuCheckpointProcessLock vcu_cuCheckpointProcessLock
+#define body_cuCheckpointProcessRestore vcu_cuCheckpointProcessRestore
+#define body_cuCheckpointProcessUnlock vcu_cuCheckpointProcessUnlock
+#define body_cuDeviceGetLuid vcu_cuDeviceGetLuid
+#define body_cuDeviceRegisterAsyncNotification vcu_cuDeviceRegisterAsyncNotification
+#define body_cuDeviceUnregisterAsyncNotification vcu_cuDeviceUnregisterAsyncNotification
+#define body_cuFlushGPUDirectRDMAWrites vcu_cuFlushGPUDirectRDMAWrites
+#define body_cuLaunchCooperativeKernelMultiDevice vcu_cuLaunchCooperativeKernelMultiDevice
+#define body_cuLibraryGetUnifiedFunction vcu_cuLibraryGetUnifiedFunction
+#define body_cuMemBatchDecompressAsync vcu_cuMemBatchDecompressAsync
+#define body_cuMulticastAddDevice vcu_cuMulticastAddDevice
+#define body_cuMulticastBindAddr vcu_cuMulticastBindAddr
+#define body_cuMulticastBindMem vcu_cuMulticastBindMem
+#define body_cuMulticastCreate vcu_cuMulticastCreate
+#define body_cuMulticastGetGranularity vcu_cuMulticastGetGranularity
+#define body_cuMulticastUnbind vcu_cuMulticastUnbind
+#define body_cuProfilerInitialize vcu_cuProfilerInitialize
+#define body_cuIpcOpenMemHandle_v2 vcu_cuIpcOpenMemHandle_v2
+static CUresult body_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
+#define body_cuIpcGetEventHandle vcu_cuIpcGetEventHandle
+#define body_cuIpcOpenEventHandle vcu_cuIpcOpenEventHandle
+#define body_cuMemExportToShareableHandle vcu_cuMemExportToShareableHandle
+#define body_cuMemImportFromShareableHandle vcu_cuMemImportFromShareableHandle
+#define body_cuMemPoolExportToShareableHandle vcu_cuMemPoolExportToShareableHandle
+#define body_cuMemPoolImportFromShareableHandle vcu_cuMemPoolImportFromShareableHandle
+#define body_cuMemPoolExportPointer vcu_cuMemPoolExportPointer
+#define body_cuMemPoolImportPointer vcu_cuMemPoolImportPointer
+
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxSetFlags_v2", r, t0, "dev=%d flags=%u",
                        (int)dev,
                        (unsigned)flags);
@@ -21,12 +550,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxGetState vcu_cuDevicePrimaryCtxGetState
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxGetState(dev, flags, active);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxGetState", r, t0, "dev=%d *flags=%u *active=%d",
                        (int)dev,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u,
@@ -48,9 +576,9 @@ static CUresult body_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 
 CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetLimit(pvalue, limit);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetLimit", r, t0, "*pvalue=%#llx limit=%d",
                        r == CUDA_SUCCESS && pvalue ? (unsigned long long)*pvalue : 0ull,
                        (int)limit);
@@ -69,9 +597,9 @@ static CUresult body_cuCtxSetLimit(CUlimit limit, size_t value)
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSetLimit(limit, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetLimit", r, t0, "limit=%d value=%#llx",
                        (int)limit,
                        (unsigned long long)value);
@@ -92,9 +620,9 @@ static CUresult body_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetCacheConfig(pconfig);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetCacheConfig", r, t0, "pconfig=%p",
                        (const void *)pconfig);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -112,9 +640,9 @@ static CUresult body_cuCtxSetCacheConfig(CUfunc_cache config)
 
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSetCacheConfig(config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetCacheConfig", r, t0, "config=%d",
                        (int)config);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -134,9 +662,9 @@ static CUresult body_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 
 CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetSharedMemConfig(pConfig);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetSharedMemConfig", r, t0, "pConfig=%p",
                        (const void *)pConfig);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -154,9 +682,9 @@ static CUresult body_cuCtxSetSharedMemConfig(CUsharedconfig config)
 
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSetSharedMemConfig(config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetSharedMemConfig", r, t0, "config=%d",
                        (int)config);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -174,9 +702,9 @@ static CUresult body_cuCtxGetStreamPriorityRange(int *leastPriority, int *greate
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetStreamPriorityRange", r, t0, "*leastPriority=%d *greatestPriority=%d",
                        r == CUDA_SUCCESS && leastPriority ? (int)*leastPriority : 0,
                        r == CUDA_SUCCESS && greatestPriority ? (int)*greatestPriority : 0);
@@ -195,9 +723,9 @@ static CUresult body_cuCtxResetPersistingL2Cache(void)
 
 CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxResetPersistingL2Cache();
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxResetPersistingL2Cache", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuCtxResetPersistingL2Cache", r);
@@ -216,9 +744,9 @@ static CUresult body_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUd
 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceCanAccessPeer", r, t0, "*canAccessPeer=%d dev=%d peerDev=%d",
                        r == CUDA_SUCCESS && canAccessPeer ? (int)*canAccessPeer : 0,
                        (int)dev,
@@ -240,9 +768,9 @@ static CUresult body_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute a
 
 CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetP2PAttribute", r, t0, "*value=%d attrib=%d srcDevice=%d dstDevice=%d",
                        r == CUDA_SUCCESS && value ? (int)*value : 0,
                        (int)attrib,
@@ -265,9 +793,9 @@ static CUresult body_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int F
 
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxEnablePeerAccess(peerContext, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxEnablePeerAccess", r, t0, "peerContext=%p Flags=%u",
                        (void *)(uintptr_t)peerContext,
                        (unsigned)Flags);
@@ -288,9 +816,9 @@ static CUresult body_cuCtxDisablePeerAccess(CUcontext peerContext)
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxDisablePeerAccess(peerContext);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDisablePeerAccess", r, t0, "peerContext=%p",
                        (void *)(uintptr_t)peerContext);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -308,9 +836,9 @@ static CUresult body_cuProfilerStart(void)
 
 CUresult CUDAAPI cuProfilerStart(void)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuProfilerStart();
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerStart", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuProfilerStart", r);
@@ -327,21 +855,20 @@ static CUresult body_cuProfilerStop(void)
 
 CUresult CUDAAPI cuProfilerStop(void)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuProfilerStop();
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerStop", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuProfilerStop", r);
     return r;
 }
 
-#define body_cuMemAlloc_v2 vcu_cuMemAlloc_v2
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAlloc_v2(dptr, bytesize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAlloc_v2", r, t0, "*dptr=%#llx bytesize=%#llx",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize);
@@ -350,12 +877,11 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return r;
 }
 
-#define body_cuMemFree_v2 vcu_cuMemFree_v2
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemFree_v2(dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFree_v2", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -377,9 +903,9 @@ static CUresult body_cuMemGetInfo_v2(size_t *free, size_t *total)
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetInfo_v2(free, total);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetInfo_v2", r, t0, "*free=%#llx *total=%#llx",
                        r == CUDA_SUCCESS && free ? (unsigned long long)*free : 0ull,
                        r == CUDA_SUCCESS && total ? (unsigned long long)*total : 0ull);
@@ -388,12 +914,11 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
     return r;
 }
 
-#define body_cuMemAllocPitch_v2 vcu_cuMemAllocPitch_v2
 CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocPitch_v2", r, t0, "*dptr=%#llx *pPitch=%#llx WidthInBytes=%#llx Height=%#llx ElementSizeBytes=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        r == CUDA_SUCCESS && pPitch ? (unsigned long long)*pPitch : 0ull,
@@ -405,12 +930,11 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
     return r;
 }
 
-#define body_cuMemAllocManaged vcu_cuMemAllocManaged
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocManaged(dptr, bytesize, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocManaged", r, t0, "*dptr=%#llx bytesize=%#llx flags=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
@@ -420,12 +944,11 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
     return r;
 }
 
-#define body_cuMemAllocAsync vcu_cuMemAllocAsync
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocAsync(dptr, bytesize, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocAsync", r, t0, "*dptr=%#llx bytesize=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
@@ -437,11 +960,11 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
 
 CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemAllocAsync(dptr, bytesize, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocAsync_ptsz", r, t0, "*dptr=%#llx bytesize=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
@@ -451,12 +974,11 @@ CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstre
     return r;
 }
 
-#define body_cuMemFreeAsync vcu_cuMemFreeAsync
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemFreeAsync(dptr, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeAsync", r, t0, "dptr=%#llx hStream=%p",
                        (unsigned long long)dptr,
                        (void *)(uintptr_t)hStream);
@@ -467,11 +989,11 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 
 CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemFreeAsync(dptr, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeAsync_ptsz", r, t0, "dptr=%#llx hStream=%p",
                        (unsigned long long)dptr,
                        (void *)(uintptr_t)hStream);
@@ -480,12 +1002,11 @@ CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
     return r;
 }
 
-#define body_cuMemAllocFromPoolAsync vcu_cuMemAllocFromPoolAsync
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocFromPoolAsync", r, t0, "*dptr=%#llx bytesize=%#llx pool=%p hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
@@ -498,11 +1019,11 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocFromPoolAsync_ptsz", r, t0, "*dptr=%#llx bytesize=%#llx pool=%p hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        (unsigned long long)bytesize,
@@ -513,12 +1034,19 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize
     return r;
 }
 
-#define body_cuMemPoolTrimTo vcu_cuMemPoolTrimTo
+static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    CUresult r = vcu_pool_check(pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemPoolTrimTo(pool, minBytesToKeep);
+}
+
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolTrimTo(pool, minBytesToKeep);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolTrimTo", r, t0, "pool=%p minBytesToKeep=%#llx",
                        (void *)(uintptr_t)pool,
                        (unsigned long long)minBytesToKeep);
@@ -527,12 +1055,11 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return r;
 }
 
-#define body_cuMemPrefetchAsync_v2 vcu_cuMemPrefetchAsync_v2
 CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_v2", r, t0, "devPtr=%#llx count=%#llx location={..} flags=%u hStream=%p",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -545,11 +1072,11 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLo
 
 CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_v2_ptsz", r, t0, "devPtr=%#llx count=%#llx location={..} flags=%u hStream=%p",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -560,12 +1087,11 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CU
     return r;
 }
 
-#define body_cuIpcGetMemHandle vcu_cuIpcGetMemHandle
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcGetMemHandle(pHandle, dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcGetMemHandle", r, t0, "pHandle=%p dptr=%#llx",
                        (const void *)pHandle,
                        (unsigned long long)dptr);
@@ -574,12 +1100,11 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return r;
 }
 
-#define body_cuArray3DCreate_v2 vcu_cuArray3DCreate_v2
 CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArray3DCreate_v2(pHandle, pAllocateArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
@@ -600,9 +1125,9 @@ static CUresult body_cuArrayDestroy(CUarray hArray)
 
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayDestroy(hArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayDestroy", r, t0, "hArray=%p",
                        (void *)(uintptr_t)hArray);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -620,9 +1145,9 @@ static CUresult body_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size
 
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD8_v2(dstDevice, uc, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8_v2", r, t0, "dstDevice=%#llx uc=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
@@ -634,11 +1159,11 @@ CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N
 
 CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD8_v2(dstDevice, uc, N);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8_v2_ptds", r, t0, "dstDevice=%#llx uc=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
@@ -658,9 +1183,9 @@ static CUresult body_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, si
 
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD16_v2(dstDevice, us, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16_v2", r, t0, "dstDevice=%#llx us=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)us,
@@ -672,11 +1197,11 @@ CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t
 
 CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD16_v2(dstDevice, us, N);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16_v2_ptds", r, t0, "dstDevice=%#llx us=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)us,
@@ -696,9 +1221,9 @@ static CUresult body_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size
 
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD32_v2(dstDevice, ui, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32_v2", r, t0, "dstDevice=%#llx ui=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
@@ -710,11 +1235,11 @@ CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N
 
 CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD32_v2(dstDevice, ui, N);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32_v2_ptds", r, t0, "dstDevice=%#llx ui=%u N=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
@@ -734,9 +1259,9 @@ static CUresult body_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, uns
 
 CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -750,11 +1275,11 @@ CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigne
 
 CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -776,9 +1301,9 @@ static CUresult body_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, un
 
 CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -792,11 +1317,11 @@ CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
 
 CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -818,9 +1343,9 @@ static CUresult body_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, un
 
 CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -834,11 +1359,11 @@ CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
 
 CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -862,9 +1387,9 @@ static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, si
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD8Async(dstDevice, uc, N, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8Async", r, t0, "dstDevice=%#llx uc=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
@@ -877,11 +1402,11 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t
 
 CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD8Async(dstDevice, uc, N, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8Async_ptsz", r, t0, "dstDevice=%#llx uc=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)uc,
@@ -904,9 +1429,9 @@ static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, 
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD16Async(dstDevice, us, N, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16Async", r, t0, "dstDevice=%#llx us=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)us,
@@ -919,11 +1444,11 @@ CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size
 
 CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD16Async(dstDevice, us, N, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16Async_ptsz", r, t0, "dstDevice=%#llx us=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)us,
@@ -946,9 +1471,9 @@ static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, si
 
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD32Async(dstDevice, ui, N, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32Async", r, t0, "dstDevice=%#llx ui=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
@@ -961,11 +1486,11 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t
 
 CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD32Async(dstDevice, ui, N, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32Async_ptsz", r, t0, "dstDevice=%#llx ui=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned)ui,
@@ -988,9 +1513,9 @@ static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, u
 
 CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8Async", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1005,11 +1530,11 @@ CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsig
 
 CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1034,9 +1559,9 @@ static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, 
 
 CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16Async", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1051,11 +1576,11 @@ CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
 
 CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1080,9 +1605,9 @@ static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, 
 
 CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32Async", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1097,11 +1622,11 @@ CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
 
 CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)dstPitch,
@@ -1114,12 +1639,11 @@ CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
     return r;
 }
 
-#define body_cuModuleUnload vcu_cuModuleUnload
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleUnload(hmod);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleUnload", r, t0, "hmod=%p",
                        (void *)(uintptr_t)hmod);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1127,12 +1651,11 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
     return r;
 }
 
-#define body_cuLibraryUnload vcu_cuLibraryUnload
 CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryUnload(library);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryUnload", r, t0, "library=%p",
                        (void *)(uintptr_t)library);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1152,9 +1675,9 @@ static CUresult body_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncSetCacheConfig(hfunc, config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetCacheConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)config);
@@ -1177,9 +1700,9 @@ static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks,
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", r, t0, "*numBlocks=%d func=%p blockSize=%d dynamicSMemSize=%#llx",
                        r == CUDA_SUCCESS && numBlocks ? (int)*numBlocks : 0,
                        (void *)(uintptr_t)func,
@@ -1204,9 +1727,9 @@ static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", r, t0, "*numBlocks=%d func=%p blockSize=%d dynamicSMemSize=%#llx flags=%u",
                        r == CUDA_SUCCESS && numBlocks ? (int)*numBlocks : 0,
                        (void *)(uintptr_t)func,
@@ -1232,9 +1755,9 @@ static CUresult body_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmem
 
 CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyAvailableDynamicSMemPerBlock", r, t0, "*dynamicSmemSize=%#llx func=%p numBlocks=%d blockSize=%d",
                        r == CUDA_SUCCESS && dynamicSmemSize ? (unsigned long long)*dynamicSmemSize : 0ull,
                        (void *)(uintptr_t)func,
@@ -1259,9 +1782,9 @@ static CUresult body_cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamCreate(phStream, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCreate", r, t0, "*phStream=%p Flags=%u",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
                        (unsigned)Flags);
@@ -1284,9 +1807,9 @@ static CUresult body_cuStreamCreateWithPriority(CUstream *phStream, unsigned int
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamCreateWithPriority(phStream, flags, priority);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCreateWithPriority", r, t0, "*phStream=%p flags=%u priority=%d",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
                        (unsigned)flags,
@@ -1296,12 +1819,11 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
     return r;
 }
 
-#define body_cuStreamDestroy_v2 vcu_cuStreamDestroy_v2
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamDestroy_v2(hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamDestroy_v2", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1314,16 +1836,14 @@ static CUresult body_cuStreamSynchronize(CUstream hStream)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
-    return vgp_call_cuStreamSynchronize(vcu_stream(hStream));
+    return vcu_stream_wait(hStream);
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamSynchronize(hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1333,11 +1853,11 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 
 CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamSynchronize(hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1350,16 +1870,14 @@ static CUresult body_cuStreamQuery(CUstream hStream)
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
-    return vgp_call_cuStreamQuery(vcu_stream(hStream));
+    return vcu_stream_query(hStream);
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamQuery(hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamQuery", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1369,11 +1887,11 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 
 CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamQuery(hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamQuery_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1397,9 +1915,9 @@ static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigne
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWaitEvent(hStream, hEvent, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitEvent", r, t0, "hStream=%p hEvent=%p Flags=%u",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hEvent,
@@ -1411,11 +1929,11 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
 
 CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWaitEvent(hStream, hEvent, Flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitEvent_ptsz", r, t0, "hStream=%p hEvent=%p Flags=%u",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hEvent,
@@ -1439,9 +1957,9 @@ static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 
 CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetFlags(hStream, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetFlags", r, t0, "hStream=%p *flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
@@ -1452,11 +1970,11 @@ CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 
 CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetFlags(hStream, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetFlags_ptsz", r, t0, "hStream=%p *flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
@@ -1479,9 +1997,9 @@ static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority)
 
 CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetPriority(hStream, priority);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetPriority", r, t0, "hStream=%p *priority=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && priority ? (int)*priority : 0);
@@ -1492,11 +2010,11 @@ CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
 
 CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetPriority(hStream, priority);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetPriority_ptsz", r, t0, "hStream=%p *priority=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && priority ? (int)*priority : 0);
@@ -1519,9 +2037,9 @@ static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamI
 
 CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetId(hStream, streamId);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetId", r, t0, "hStream=%p *streamId=%#llx",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && streamId ? (unsigned long long)*streamId : 0ull);
@@ -1532,11 +2050,11 @@ CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 
 CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetId(hStream, streamId);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetId_ptsz", r, t0, "hStream=%p *streamId=%#llx",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && streamId ? (unsigned long long)*streamId : 0ull);
@@ -1545,12 +2063,11 @@ CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *stream
     return r;
 }
 
-#define body_cuStreamWaitValue32_v2 vcu_cuStreamWaitValue32_v2
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWaitValue32_v2(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_v2", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1563,11 +2080,11 @@ CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuin
 
 CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWaitValue32_v2(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1578,12 +2095,11 @@ CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
-#define body_cuStreamWaitValue64_v2 vcu_cuStreamWaitValue64_v2
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWaitValue64_v2(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_v2", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1596,11 +2112,11 @@ CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuin
 
 CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWaitValue64_v2(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1611,12 +2127,11 @@ CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
-#define body_cuStreamWriteValue32_v2 vcu_cuStreamWriteValue32_v2
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWriteValue32_v2(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_v2", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1629,11 +2144,11 @@ CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuui
 
 CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWriteValue32_v2(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1644,12 +2159,11 @@ CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr,
     return r;
 }
 
-#define body_cuStreamWriteValue64_v2 vcu_cuStreamWriteValue64_v2
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWriteValue64_v2(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_v2", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1662,11 +2176,11 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuui
 
 CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWriteValue64_v2(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -1677,12 +2191,11 @@ CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr,
     return r;
 }
 
-#define body_cuEventCreate vcu_cuEventCreate
 CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventCreate(phEvent, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventCreate", r, t0, "*phEvent=%p Flags=%u",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL,
                        (unsigned)Flags);
@@ -1691,12 +2204,11 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return r;
 }
 
-#define body_cuEventDestroy_v2 vcu_cuEventDestroy_v2
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventDestroy_v2(hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventDestroy_v2", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1704,12 +2216,11 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     return r;
 }
 
-#define body_cuEventRecord vcu_cuEventRecord
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventRecord(hEvent, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecord", r, t0, "hEvent=%p hStream=%p",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream);
@@ -1720,11 +2231,11 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 
 CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuEventRecord(hEvent, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecord_ptsz", r, t0, "hEvent=%p hStream=%p",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream);
@@ -1733,12 +2244,11 @@ CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
     return r;
 }
 
-#define body_cuEventRecordWithFlags vcu_cuEventRecordWithFlags
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventRecordWithFlags(hEvent, hStream, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecordWithFlags", r, t0, "hEvent=%p hStream=%p flags=%u",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream,
@@ -1750,11 +2260,11 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
 
 CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuEventRecordWithFlags(hEvent, hStream, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecordWithFlags_ptsz", r, t0, "hEvent=%p hStream=%p flags=%u",
                        (void *)(uintptr_t)hEvent,
                        (void *)(uintptr_t)hStream,
@@ -1764,12 +2274,19 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
     return r;
 }
 
-#define body_cuEventQuery vcu_cuEventQuery
+static CUresult body_cuEventQuery(CUevent hEvent)
+{
+    CUresult r = vcu_capture_check_event("cuEventQuery", hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuEventQuery(hEvent);
+}
+
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventQuery(hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventQuery", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1777,12 +2294,19 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     return r;
 }
 
-#define body_cuEventSynchronize vcu_cuEventSynchronize
+static CUresult body_cuEventSynchronize(CUevent hEvent)
+{
+    CUresult r = vcu_capture_check_event("cuEventSynchronize", hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuEventSynchronize(hEvent);
+}
+
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventSynchronize(hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventSynchronize", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1806,9 +2330,9 @@ static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart,
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventElapsedTime_v2", r, t0, "pMilliseconds=%p hStart=%p hEnd=%p",
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
@@ -1818,12 +2342,11 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
     return r;
 }
 
-#define body_cuGraphLaunch vcu_cuGraphLaunch
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphLaunch", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
@@ -1834,11 +2357,11 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 
 CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphLaunch_ptsz", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
@@ -1847,12 +2370,11 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
     return r;
 }
 
-#define body_cuGraphUpload vcu_cuGraphUpload
 CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphUpload(hGraphExec, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphUpload", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
@@ -1863,11 +2385,11 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 
 CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuGraphUpload(hGraphExec, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphUpload_ptsz", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hStream);
@@ -1876,12 +2398,21 @@ CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
     return r;
 }
 
-#define body_cuGraphExecDestroy vcu_cuGraphExecDestroy
+static CUresult body_cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hGraphExec, VGP_H_GRAPH_EXEC))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuGraphExecDestroy(hGraphExec);
+}
+
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecDestroy(hGraphExec);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecDestroy", r, t0, "hGraphExec=%p",
                        (void *)(uintptr_t)hGraphExec);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1889,12 +2420,21 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
     return r;
 }
 
-#define body_cuGraphExecGetFlags vcu_cuGraphExecGetFlags
+static CUresult body_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hGraphExec, VGP_H_GRAPH_EXEC) || flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuGraphExecGetFlags(hGraphExec, flags);
+}
+
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecGetFlags(hGraphExec, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecGetFlags", r, t0, "hGraphExec=%p *flags=%#llx",
                        (void *)(uintptr_t)hGraphExec,
                        r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull);
@@ -1903,12 +2443,19 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
     return r;
 }
 
-#define body_cuUserObjectRetain vcu_cuUserObjectRetain
+static CUresult body_cuUserObjectRetain(CUuserObject object, unsigned int count)
+{
+    CUresult r = vcu_user_object_check(object, count);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuUserObjectRetain(object, count);
+}
+
 CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuUserObjectRetain(object, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectRetain", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
                        (unsigned)count);
@@ -1917,12 +2464,19 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
     return r;
 }
 
-#define body_cuUserObjectRelease vcu_cuUserObjectRelease
+static CUresult body_cuUserObjectRelease(CUuserObject object, unsigned int count)
+{
+    CUresult r = vcu_user_object_check(object, count);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuUserObjectRelease(object, count);
+}
+
 CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuUserObjectRelease(object, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectRelease", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
                        (unsigned)count);
@@ -1941,9 +2495,9 @@ static CUresult body_cuDeviceGraphMemTrim(CUdevice device)
 
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGraphMemTrim(device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGraphMemTrim", r, t0, "device=%d",
                        (int)device);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -1951,12 +2505,11 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
     return r;
 }
 
-#define body_cuMemAddressReserve vcu_cuMemAddressReserve
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAddressReserve(ptr, size, alignment, addr, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAddressReserve", r, t0, "*ptr=%#llx size=%#llx alignment=%#llx addr=%#llx flags=%#llx",
                        r == CUDA_SUCCESS && ptr ? (unsigned long long)*ptr : 0ull,
                        (unsigned long long)size,
@@ -1968,12 +2521,11 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
     return r;
 }
 
-#define body_cuMemAddressFree vcu_cuMemAddressFree
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAddressFree(ptr, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAddressFree", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size);
@@ -1982,12 +2534,11 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return r;
 }
 
-#define body_cuMemUnmap vcu_cuMemUnmap
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemUnmap(ptr, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemUnmap", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size);
@@ -2010,9 +2561,9 @@ static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocati
 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetAccess(flags, location, ptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAccess", r, t0, "*flags=%#llx location=%p ptr=%#llx",
                        r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull,
                        (const void *)location,
@@ -2022,12 +2573,11 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     return r;
 }
 
-#define body_cuLinkDestroy vcu_cuLinkDestroy
 CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkDestroy(state);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkDestroy", r, t0, "state=%p",
                        (void *)(uintptr_t)state);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2035,12 +2585,11 @@ CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
     return r;
 }
 
-#define body_cuMemPoolDestroy vcu_cuMemPoolDestroy
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolDestroy(pool);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolDestroy", r, t0, "pool=%p",
                        (void *)(uintptr_t)pool);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2048,12 +2597,11 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
     return r;
 }
 
-#define body_cuDeviceSetMemPool vcu_cuDeviceSetMemPool
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceSetMemPool(dev, pool);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceSetMemPool", r, t0, "dev=%d pool=%p",
                        (int)dev,
                        (void *)(uintptr_t)pool);
@@ -2062,12 +2610,21 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return r;
 }
 
-#define body_cuMemPoolGetAccess vcu_cuMemPoolGetAccess
+static CUresult body_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    CUresult r = vcu_pool_check(memPool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuMemPoolGetAccess(flags, memPool, location);
+}
+
 CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolGetAccess(flags, memPool, location);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolGetAccess", r, t0, "flags=%p memPool=%p location=%p",
                        (const void *)flags,
                        (void *)(uintptr_t)memPool,
@@ -2091,9 +2648,9 @@ static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
 
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamCopyAttributes(dst, src);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
@@ -2104,11 +2661,11 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
 
 CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamCopyAttributes(dst, src);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCopyAttributes_ptsz", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
@@ -2131,9 +2688,9 @@ static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxRecordEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
@@ -2156,9 +2713,9 @@ static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxWaitEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
@@ -2179,9 +2736,9 @@ static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig c
 
 CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncSetSharedMemConfig(hfunc, config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetSharedMemConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)config);
@@ -2204,9 +2761,9 @@ static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDe
 
 CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
@@ -2215,12 +2772,19 @@ CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescri
     return r;
 }
 
-#define body_cuMipmappedArrayCreate vcu_cuMipmappedArrayCreate
+static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+{
+    CUresult r = vcu_array_check("cuMipmappedArrayCreate", pHandle, pMipmappedArrayDesc);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+}
+
 CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayCreate", r, t0, "*pHandle=%p pMipmappedArrayDesc=%p numMipmapLevels=%u",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pMipmappedArrayDesc,
@@ -2242,9 +2806,9 @@ static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMipmappedArrayDestroy(hMipmappedArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayDestroy", r, t0, "hMipmappedArray=%p",
                        (void *)(uintptr_t)hMipmappedArray);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2266,9 +2830,9 @@ static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedA
 
 CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetLevel", r, t0, "*pLevelArray=%p hMipmappedArray=%p level=%u",
                        r == CUDA_SUCCESS && pLevelArray ? (void *)*pLevelArray : NULL,
                        (void *)(uintptr_t)hMipmappedArray,
@@ -2292,9 +2856,9 @@ static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsig
 
 CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetPlane", r, t0, "*pPlaneArray=%p hArray=%p planeIdx=%u",
                        r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
                        (void *)(uintptr_t)hArray,
@@ -2304,12 +2868,11 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
     return r;
 }
 
-#define body_cuTexRefCreate vcu_cuTexRefCreate
 CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefCreate(pTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefCreate", r, t0, "*pTexRef=%p",
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2317,12 +2880,11 @@ CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
     return r;
 }
 
-#define body_cuTexRefDestroy vcu_cuTexRefDestroy
 CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefDestroy(hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefDestroy", r, t0, "hTexRef=%p",
                        (void *)(uintptr_t)hTexRef);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2330,12 +2892,11 @@ CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
     return r;
 }
 
-#define body_cuTexRefSetArray vcu_cuTexRefSetArray
 CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetArray(hTexRef, hArray, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetArray", r, t0, "hTexRef=%p hArray=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
                        (void *)(uintptr_t)hArray,
@@ -2345,12 +2906,11 @@ CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int
     return r;
 }
 
-#define body_cuTexRefSetMipmappedArray vcu_cuTexRefSetMipmappedArray
 CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmappedArray", r, t0, "hTexRef=%p hMipmappedArray=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
                        (void *)(uintptr_t)hMipmappedArray,
@@ -2360,12 +2920,11 @@ CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hM
     return r;
 }
 
-#define body_cuTexRefSetAddress_v2 vcu_cuTexRefSetAddress_v2
 CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress_v2", r, t0, "*ByteOffset=%#llx hTexRef=%p dptr=%#llx bytes=%#llx",
                        r == CUDA_SUCCESS && ByteOffset ? (unsigned long long)*ByteOffset : 0ull,
                        (void *)(uintptr_t)hTexRef,
@@ -2376,12 +2935,11 @@ CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUd
     return r;
 }
 
-#define body_cuTexRefSetAddress2D_v3 vcu_cuTexRefSetAddress2D_v3
 CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D_v3", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
                        (void *)(uintptr_t)hTexRef,
                        (const void *)desc,
@@ -2406,9 +2964,9 @@ static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 
 CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetAddress_v2(pdptr, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddress_v2", r, t0, "*pdptr=%#llx hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (void *)(uintptr_t)hTexRef);
@@ -2417,12 +2975,11 @@ CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
     return r;
 }
 
-#define body_cuSurfRefSetArray vcu_cuSurfRefSetArray
 CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSurfRefSetArray(hSurfRef, hArray, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfRefSetArray", r, t0, "hSurfRef=%p hArray=%p Flags=%u",
                        (void *)(uintptr_t)hSurfRef,
                        (void *)(uintptr_t)hArray,
@@ -2444,9 +3001,9 @@ static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int
 
 CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFormat", r, t0, "hTexRef=%p fmt=%d NumPackedComponents=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)fmt,
@@ -2468,9 +3025,9 @@ static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannel
 
 CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFormat", r, t0, "pFormat=%p *pNumChannels=%d hTexRef=%p",
                        (const void *)pFormat,
                        r == CUDA_SUCCESS && pNumChannels ? (int)*pNumChannels : 0,
@@ -2492,9 +3049,9 @@ static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress
 
 CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddressMode(hTexRef, dim, am);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddressMode", r, t0, "hTexRef=%p dim=%d am=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)dim,
@@ -2518,9 +3075,9 @@ static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRe
 
 CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetAddressMode(pam, hTexRef, dim);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddressMode", r, t0, "pam=%p hTexRef=%p dim=%d",
                        (const void *)pam,
                        (void *)(uintptr_t)hTexRef,
@@ -2542,9 +3099,9 @@ static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 
 CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetFilterMode(hTexRef, fm);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)fm);
@@ -2567,9 +3124,9 @@ static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 
 CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetFilterMode(pfm, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
                        (void *)(uintptr_t)hTexRef);
@@ -2590,9 +3147,9 @@ static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode
 
 CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetMipmapFilterMode(hTexRef, fm);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
                        (int)fm);
@@ -2615,9 +3172,9 @@ static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hT
 
 CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetMipmapFilterMode(pfm, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
                        (void *)(uintptr_t)hTexRef);
@@ -2638,9 +3195,9 @@ static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 
 CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetMipmapLevelBias(hTexRef, bias);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapLevelBias", r, t0, "hTexRef=%p bias=%g",
                        (void *)(uintptr_t)hTexRef,
                        (double)bias);
@@ -2663,9 +3220,9 @@ static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
 
 CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetMipmapLevelBias(pbias, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapLevelBias", r, t0, "pbias=%p hTexRef=%p",
                        (const void *)pbias,
                        (void *)(uintptr_t)hTexRef);
@@ -2686,9 +3243,9 @@ static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipm
 
 CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapLevelClamp", r, t0, "hTexRef=%p minMipmapLevelClamp=%g maxMipmapLevelClamp=%g",
                        (void *)(uintptr_t)hTexRef,
                        (double)minMipmapLevelClamp,
@@ -2714,9 +3271,9 @@ static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, fl
 
 CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapLevelClamp", r, t0, "pminMipmapLevelClamp=%p pmaxMipmapLevelClamp=%p hTexRef=%p",
                        (const void *)pminMipmapLevelClamp,
                        (const void *)pmaxMipmapLevelClamp,
@@ -2738,9 +3295,9 @@ static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int max
 
 CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMaxAnisotropy", r, t0, "hTexRef=%p maxAniso=%u",
                        (void *)(uintptr_t)hTexRef,
                        (unsigned)maxAniso);
@@ -2763,9 +3320,9 @@ static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 
 CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMaxAnisotropy", r, t0, "*pmaxAniso=%d hTexRef=%p",
                        r == CUDA_SUCCESS && pmaxAniso ? (int)*pmaxAniso : 0,
                        (void *)(uintptr_t)hTexRef);
@@ -2786,9 +3343,9 @@ static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 
 CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetFlags(hTexRef, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFlags", r, t0, "hTexRef=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
                        (unsigned)Flags);
@@ -2811,9 +3368,9 @@ static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 
 CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetFlags(pFlags, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFlags", r, t0, "*pFlags=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
                        (void *)(uintptr_t)hTexRef);
@@ -2822,12 +3379,11 @@ CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
     return r;
 }
 
-#define body_cuIpcCloseMemHandle vcu_cuIpcCloseMemHandle
 CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcCloseMemHandle(dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcCloseMemHandle", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2835,12 +3391,19 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
     return r;
 }
 
-#define body_cuGreenCtxRecordEvent vcu_cuGreenCtxRecordEvent
+static CUresult body_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_green_check_event(hCtx, hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuGreenCtxRecordEvent(hCtx, hEvent);
+}
+
 CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxRecordEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
@@ -2849,12 +3412,19 @@ CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r;
 }
 
-#define body_cuGreenCtxWaitEvent vcu_cuGreenCtxWaitEvent
+static CUresult body_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CUresult r = vcu_green_check_event(hCtx, hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuGreenCtxWaitEvent(hCtx, hEvent);
+}
+
 CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxWaitEvent(hCtx, hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
                        (void *)(uintptr_t)hEvent);
@@ -2863,12 +3433,11 @@ CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r;
 }
 
-#define body_cuInit vcu_cuInit
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuInit(Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuInit", r, t0, "Flags=%u",
                        (unsigned)Flags);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2876,12 +3445,11 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
     return r;
 }
 
-#define body_cuDriverGetVersion vcu_cuDriverGetVersion
 CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDriverGetVersion(driverVersion);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDriverGetVersion", r, t0, "*driverVersion=%d",
                        r == CUDA_SUCCESS && driverVersion ? (int)*driverVersion : 0);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2889,12 +3457,11 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
     return r;
 }
 
-#define body_cuGetErrorString vcu_cuGetErrorString
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGetErrorString(error, pStr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetErrorString", r, t0, "error=%d pStr=%p",
                        (int)error,
                        (const void *)pStr);
@@ -2903,12 +3470,11 @@ CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
     return r;
 }
 
-#define body_cuGetErrorName vcu_cuGetErrorName
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGetErrorName(error, pStr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetErrorName", r, t0, "error=%d pStr=%p",
                        (int)error,
                        (const void *)pStr);
@@ -2917,12 +3483,16 @@ CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
     return r;
 }
 
-#define body_cuGetProcAddress vcu_cuGetProcAddress
+static CUresult body_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    return body_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
 CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGetProcAddress(symbol, pfn, cudaVersion, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetProcAddress", r, t0, "symbol=%s pfn=%p cudaVersion=%d flags=%#llx",
                        symbol ? symbol : "NULL",
                        (const void *)pfn,
@@ -2933,12 +3503,11 @@ CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
     return r;
 }
 
-#define body_cuGetProcAddress_v2 vcu_cuGetProcAddress_v2
 CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetProcAddress_v2", r, t0, "symbol=%s pfn=%p cudaVersion=%d flags=%#llx symbolStatus=%p",
                        symbol ? symbol : "NULL",
                        (const void *)pfn,
@@ -2950,12 +3519,11 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
     return r;
 }
 
-#define body_cuGetExportTable vcu_cuGetExportTable
 CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGetExportTable(ppExportTable, pExportTableId);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetExportTable", r, t0, "ppExportTable=%p pExportTableId=%p",
                        (const void *)ppExportTable,
                        (const void *)pExportTableId);
@@ -2964,12 +3532,11 @@ CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExp
     return r;
 }
 
-#define body_cuModuleGetLoadingMode vcu_cuModuleGetLoadingMode
 CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetLoadingMode(mode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetLoadingMode", r, t0, "mode=%p",
                        (const void *)mode);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -2977,12 +3544,11 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     return r;
 }
 
-#define body_cuDeviceGet vcu_cuDeviceGet
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGet(device, ordinal);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGet", r, t0, "*device=%d ordinal=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
                        (int)ordinal);
@@ -2991,12 +3557,11 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
     return r;
 }
 
-#define body_cuDeviceGetCount vcu_cuDeviceGetCount
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetCount(count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetCount", r, t0, "*count=%d",
                        r == CUDA_SUCCESS && count ? (int)*count : 0);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3004,12 +3569,11 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
     return r;
 }
 
-#define body_cuDeviceGetName vcu_cuDeviceGetName
 CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetName(name, len, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetName", r, t0, "name=%p len=%d dev=%d",
                        (const void *)name,
                        (int)len,
@@ -3019,12 +3583,11 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetUuid vcu_cuDeviceGetUuid
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetUuid(uuid, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetUuid", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
                        (int)dev);
@@ -3033,12 +3596,16 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetUuid_v2 vcu_cuDeviceGetUuid_v2
+static CUresult body_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    return body_cuDeviceGetUuid(uuid, dev);
+}
+
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetUuid_v2(uuid, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetUuid_v2", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
                        (int)dev);
@@ -3047,13 +3614,12 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetAttribute vcu_cuDeviceGetAttribute
 CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_caller = __builtin_return_address(0);
     CUresult r = body_cuDeviceGetAttribute(pi, attrib, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetAttribute", r, t0, "*pi=%d attrib=%d dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)attrib,
@@ -3063,12 +3629,11 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     return r;
 }
 
-#define body_cuDeviceTotalMem vcu_cuDeviceTotalMem
 CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceTotalMem(bytes, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceTotalMem", r, t0, "*bytes=%u dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned)*bytes : 0u,
                        (int)dev);
@@ -3077,12 +3642,11 @@ CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceTotalMem_v2 vcu_cuDeviceTotalMem_v2
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceTotalMem_v2(bytes, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceTotalMem_v2", r, t0, "*bytes=%#llx dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
                        (int)dev);
@@ -3091,12 +3655,11 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetPCIBusId vcu_cuDeviceGetPCIBusId
 CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetPCIBusId(pciBusId, len, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetPCIBusId", r, t0, "pciBusId=%p len=%d dev=%d",
                        (const void *)pciBusId,
                        (int)len,
@@ -3106,12 +3669,11 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetByPCIBusId vcu_cuDeviceGetByPCIBusId
 CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetByPCIBusId(dev, pciBusId);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetByPCIBusId", r, t0, "*dev=%d pciBusId=%s",
                        r == CUDA_SUCCESS && dev ? (int)*dev : 0,
                        pciBusId ? pciBusId : "NULL");
@@ -3120,13 +3682,12 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     return r;
 }
 
-#define body_cuDeviceComputeCapability vcu_cuDeviceComputeCapability
 CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_caller = __builtin_return_address(0);
     CUresult r = body_cuDeviceComputeCapability(major, minor, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceComputeCapability", r, t0, "*major=%d *minor=%d dev=%d",
                        r == CUDA_SUCCESS && major ? (int)*major : 0,
                        r == CUDA_SUCCESS && minor ? (int)*minor : 0,
@@ -3136,12 +3697,11 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetProperties vcu_cuDeviceGetProperties
 CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetProperties(prop, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetProperties", r, t0, "prop=%p dev=%d",
                        (const void *)prop,
                        (int)dev);
@@ -3150,12 +3710,16 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetDefaultMemPool vcu_cuDeviceGetDefaultMemPool
+static CUresult body_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    return vcu_pool_of_device(pool_out, dev, false);
+}
+
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetDefaultMemPool(pool_out, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetDefaultMemPool", r, t0, "*pool_out=%p dev=%d",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
                        (int)dev);
@@ -3164,12 +3728,16 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetMemPool vcu_cuDeviceGetMemPool
+static CUresult body_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    return vcu_pool_of_device(pool, dev, true);
+}
+
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetMemPool(pool, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetMemPool", r, t0, "*pool=%p dev=%d",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (int)dev);
@@ -3178,12 +3746,11 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
     return r;
 }
 
-#define body_cuDeviceGetTexture1DLinearMaxWidth vcu_cuDeviceGetTexture1DLinearMaxWidth
 CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements, format, numChannels, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetTexture1DLinearMaxWidth", r, t0, "*maxWidthInElements=%#llx format=%d numChannels=%u dev=%d",
                        r == CUDA_SUCCESS && maxWidthInElements ? (unsigned long long)*maxWidthInElements : 0ull,
                        (int)format,
@@ -3194,12 +3761,11 @@ CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, 
     return r;
 }
 
-#define body_cuDeviceGetExecAffinitySupport vcu_cuDeviceGetExecAffinitySupport
 CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetExecAffinitySupport(pi, type, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetExecAffinitySupport", r, t0, "*pi=%d type=%d dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)type,
@@ -3209,12 +3775,11 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type
     return r;
 }
 
-#define body_cuDevicePrimaryCtxRetain vcu_cuDevicePrimaryCtxRetain
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxRetain(pctx, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRetain", r, t0, "*pctx=%p dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (int)dev);
@@ -3223,12 +3788,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxRelease vcu_cuDevicePrimaryCtxRelease
+static CUresult body_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return body_cuDevicePrimaryCtxRelease_v2(dev);
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxRelease(dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease", r, t0, "dev=%d",
                        (int)dev);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3236,12 +3805,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxRelease_v2 vcu_cuDevicePrimaryCtxRelease_v2
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxRelease_v2(dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease_v2", r, t0, "dev=%d",
                        (int)dev);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3249,12 +3817,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxReset vcu_cuDevicePrimaryCtxReset
+static CUresult body_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return body_cuDevicePrimaryCtxReset_v2(dev);
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxReset(dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset", r, t0, "dev=%d",
                        (int)dev);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3262,12 +3834,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxReset_v2 vcu_cuDevicePrimaryCtxReset_v2
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxReset_v2(dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset_v2", r, t0, "dev=%d",
                        (int)dev);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3275,12 +3846,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return r;
 }
 
-#define body_cuDevicePrimaryCtxSetFlags vcu_cuDevicePrimaryCtxSetFlags
+static CUresult body_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+    return body_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevicePrimaryCtxSetFlags(dev, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxSetFlags", r, t0, "dev=%d flags=%u",
                        (int)dev,
                        (unsigned)flags);
@@ -3289,12 +3864,16 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
     return r;
 }
 
-#define body_cuCtxCreate vcu_cuCtxCreate
+static CUresult body_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return body_cuCtxCreate_v2(pctx, flags, dev);
+}
+
 CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxCreate(pctx, flags, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate", r, t0, "*pctx=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags,
@@ -3304,12 +3883,11 @@ CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return r;
 }
 
-#define body_cuCtxCreate_v2 vcu_cuCtxCreate_v2
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxCreate_v2(pctx, flags, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v2", r, t0, "*pctx=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags,
@@ -3319,12 +3897,11 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
     return r;
 }
 
-#define body_cuCtxCreate_v3 vcu_cuCtxCreate_v3
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v3", r, t0, "*pctx=%p paramsArray=%p numParams=%d flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (const void *)paramsArray,
@@ -3336,12 +3913,11 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArra
     return r;
 }
 
-#define body_cuCtxCreate_v4 vcu_cuCtxCreate_v4
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v4", r, t0, "*pctx=%p ctxCreateParams=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (const void *)ctxCreateParams,
@@ -3352,12 +3928,16 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
     return r;
 }
 
-#define body_cuCtxDestroy vcu_cuCtxDestroy
+static CUresult body_cuCtxDestroy(CUcontext ctx)
+{
+    return body_cuCtxDestroy_v2(ctx);
+}
+
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxDestroy(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDestroy", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3365,12 +3945,11 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxDestroy_v2 vcu_cuCtxDestroy_v2
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxDestroy_v2(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDestroy_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3378,12 +3957,11 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxAttach vcu_cuCtxAttach
 CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxAttach(pctx, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxAttach", r, t0, "*pctx=%p flags=%u",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
                        (unsigned)flags);
@@ -3392,12 +3970,11 @@ CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
     return r;
 }
 
-#define body_cuCtxDetach vcu_cuCtxDetach
 CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxDetach(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDetach", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3405,12 +3982,11 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxGetCurrent vcu_cuCtxGetCurrent
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetCurrent(pctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3418,12 +3994,11 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
     return r;
 }
 
-#define body_cuCtxSetCurrent vcu_cuCtxSetCurrent
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSetCurrent(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3431,12 +4006,16 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxPushCurrent vcu_cuCtxPushCurrent
+static CUresult body_cuCtxPushCurrent(CUcontext ctx)
+{
+    return body_cuCtxPushCurrent_v2(ctx);
+}
+
 CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxPushCurrent(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3444,12 +4023,11 @@ CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxPushCurrent_v2 vcu_cuCtxPushCurrent_v2
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxPushCurrent_v2(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3457,12 +4035,16 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxPopCurrent vcu_cuCtxPopCurrent
+static CUresult body_cuCtxPopCurrent(CUcontext *pctx)
+{
+    return body_cuCtxPopCurrent_v2(pctx);
+}
+
 CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxPopCurrent(pctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3470,12 +4052,11 @@ CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
     return r;
 }
 
-#define body_cuCtxPopCurrent_v2 vcu_cuCtxPopCurrent_v2
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxPopCurrent_v2(pctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent_v2", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3483,12 +4064,11 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
     return r;
 }
 
-#define body_cuCtxGetDevice vcu_cuCtxGetDevice
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetDevice(device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevice", r, t0, "*device=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3496,12 +4076,11 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
     return r;
 }
 
-#define body_cuCtxGetDevice_v2 vcu_cuCtxGetDevice_v2
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetDevice_v2(device, ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevice_v2", r, t0, "*device=%d ctx=%p",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
                        (void *)(uintptr_t)ctx);
@@ -3510,12 +4089,11 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxGetFlags vcu_cuCtxGetFlags
 CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetFlags(flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetFlags", r, t0, "*flags=%u",
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3523,12 +4101,11 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
     return r;
 }
 
-#define body_cuCtxSetFlags vcu_cuCtxSetFlags
 CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSetFlags(flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetFlags", r, t0, "flags=%u",
                        (unsigned)flags);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3536,12 +4113,11 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
     return r;
 }
 
-#define body_cuCtxGetId vcu_cuCtxGetId
 CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetId(ctx, ctxId);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetId", r, t0, "ctx=%p *ctxId=%#llx",
                        (void *)(uintptr_t)ctx,
                        r == CUDA_SUCCESS && ctxId ? (unsigned long long)*ctxId : 0ull);
@@ -3550,12 +4126,11 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return r;
 }
 
-#define body_cuCtxGetApiVersion vcu_cuCtxGetApiVersion
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetApiVersion(ctx, version);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetApiVersion", r, t0, "ctx=%p *version=%u",
                        (void *)(uintptr_t)ctx,
                        r == CUDA_SUCCESS && version ? (unsigned)*version : 0u);
@@ -3564,24 +4139,30 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     return r;
 }
 
-#define body_cuCtxSynchronize vcu_cuCtxSynchronize
+static CUresult body_cuCtxSynchronize(void)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_context_wait();
+}
+
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSynchronize();
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuCtxSynchronize", r);
     return r;
 }
 
-#define body_cuCtxSynchronize_v2 vcu_cuCtxSynchronize_v2
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxSynchronize_v2(ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -3589,12 +4170,11 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
     return r;
 }
 
-#define body_cuCtxGetExecAffinity vcu_cuCtxGetExecAffinity
 CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetExecAffinity(pExecAffinity, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetExecAffinity", r, t0, "pExecAffinity=%p type=%d",
                        (const void *)pExecAffinity,
                        (int)type);
@@ -3603,12 +4183,11 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexec
     return r;
 }
 
-#define body_cuModuleLoad vcu_cuModuleLoad
 CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleLoad(module, fname);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoad", r, t0, "*module=%p fname=%s",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        fname ? fname : "NULL");
@@ -3617,12 +4196,11 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
     return r;
 }
 
-#define body_cuModuleLoadData vcu_cuModuleLoadData
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleLoadData(module, image);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadData", r, t0, "*module=%p image=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        (const void *)image);
@@ -3631,12 +4209,11 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     return r;
 }
 
-#define body_cuModuleLoadDataEx vcu_cuModuleLoadDataEx
 CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadDataEx", r, t0, "*module=%p image=%p numOptions=%u options=%p optionValues=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        (const void *)image,
@@ -3648,12 +4225,16 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
     return r;
 }
 
-#define body_cuModuleLoadFatBinary vcu_cuModuleLoadFatBinary
+static CUresult body_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    return body_cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
+}
+
 CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleLoadFatBinary(module, fatCubin);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadFatBinary", r, t0, "*module=%p fatCubin=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
                        (const void *)fatCubin);
@@ -3662,12 +4243,11 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     return r;
 }
 
-#define body_cuModuleGetFunction vcu_cuModuleGetFunction
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetFunction(hfunc, hmod, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetFunction", r, t0, "*hfunc=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && hfunc ? (void *)*hfunc : NULL,
                        (void *)(uintptr_t)hmod,
@@ -3677,12 +4257,11 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
     return r;
 }
 
-#define body_cuModuleGetGlobal vcu_cuModuleGetGlobal
 CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetGlobal(dptr, bytes, hmod, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetGlobal", r, t0, "*dptr=%u *bytes=%u hmod=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
                        r == CUDA_SUCCESS && bytes ? (unsigned)*bytes : 0u,
@@ -3693,12 +4272,11 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
     return r;
 }
 
-#define body_cuModuleGetGlobal_v2 vcu_cuModuleGetGlobal_v2
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetGlobal_v2", r, t0, "*dptr=%#llx *bytes=%#llx hmod=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
@@ -3709,12 +4287,11 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
     return r;
 }
 
-#define body_cuModuleGetFunctionCount vcu_cuModuleGetFunctionCount
 CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetFunctionCount(count, mod);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetFunctionCount", r, t0, "*count=%u mod=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
                        (void *)(uintptr_t)mod);
@@ -3723,12 +4300,11 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
     return r;
 }
 
-#define body_cuModuleEnumerateFunctions vcu_cuModuleEnumerateFunctions
 CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleEnumerateFunctions(functions, numFunctions, mod);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleEnumerateFunctions", r, t0, "*functions=%p numFunctions=%u mod=%p",
                        r == CUDA_SUCCESS && functions ? (void *)*functions : NULL,
                        (unsigned)numFunctions,
@@ -3738,12 +4314,11 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int 
     return r;
 }
 
-#define body_cuLibraryLoadData vcu_cuLibraryLoadData
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryLoadData", r, t0, "*library=%p code=%p jitOptions=%p jitOptionsValues=%p numJitOptions=%u libraryOptions=%p libraryOptionValues=%p numLibraryOptions=%u",
                        r == CUDA_SUCCESS && library ? (void *)*library : NULL,
                        (const void *)code,
@@ -3758,12 +4333,11 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     return r;
 }
 
-#define body_cuLibraryLoadFromFile vcu_cuLibraryLoadFromFile
 CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryLoadFromFile", r, t0, "*library=%p fileName=%s jitOptions=%p jitOptionsValues=%p numJitOptions=%u libraryOptions=%p libraryOptionValues=%p numLibraryOptions=%u",
                        r == CUDA_SUCCESS && library ? (void *)*library : NULL,
                        fileName ? fileName : "NULL",
@@ -3778,12 +4352,11 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     return r;
 }
 
-#define body_cuLibraryGetKernel vcu_cuLibraryGetKernel
 CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetKernel(pKernel, library, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetKernel", r, t0, "*pKernel=%p library=%p name=%s",
                        r == CUDA_SUCCESS && pKernel ? (void *)*pKernel : NULL,
                        (void *)(uintptr_t)library,
@@ -3793,12 +4366,11 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
     return r;
 }
 
-#define body_cuLibraryGetModule vcu_cuLibraryGetModule
 CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetModule(pMod, library);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetModule", r, t0, "*pMod=%p library=%p",
                        r == CUDA_SUCCESS && pMod ? (void *)*pMod : NULL,
                        (void *)(uintptr_t)library);
@@ -3807,12 +4379,11 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return r;
 }
 
-#define body_cuLibraryGetGlobal vcu_cuLibraryGetGlobal
 CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetGlobal(dptr, bytes, library, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetGlobal", r, t0, "*dptr=%#llx *bytes=%#llx library=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
@@ -3823,12 +4394,11 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary 
     return r;
 }
 
-#define body_cuLibraryGetManaged vcu_cuLibraryGetManaged
 CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetManaged(dptr, bytes, library, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetManaged", r, t0, "*dptr=%#llx *bytes=%#llx library=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
@@ -3839,12 +4409,11 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary
     return r;
 }
 
-#define body_cuLibraryGetKernelCount vcu_cuLibraryGetKernelCount
 CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetKernelCount(count, lib);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetKernelCount", r, t0, "*count=%u lib=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
                        (void *)(uintptr_t)lib);
@@ -3853,12 +4422,11 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
     return r;
 }
 
-#define body_cuLibraryEnumerateKernels vcu_cuLibraryEnumerateKernels
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryEnumerateKernels(kernels, numKernels, lib);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryEnumerateKernels", r, t0, "*kernels=%p numKernels=%u lib=%p",
                        r == CUDA_SUCCESS && kernels ? (void *)*kernels : NULL,
                        (unsigned)numKernels,
@@ -3868,12 +4436,11 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKe
     return r;
 }
 
-#define body_cuKernelGetFunction vcu_cuKernelGetFunction
 CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelGetFunction(pFunc, kernel);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetFunction", r, t0, "*pFunc=%p kernel=%p",
                        r == CUDA_SUCCESS && pFunc ? (void *)*pFunc : NULL,
                        (void *)(uintptr_t)kernel);
@@ -3882,12 +4449,11 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     return r;
 }
 
-#define body_cuKernelGetLibrary vcu_cuKernelGetLibrary
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelGetLibrary(pLib, kernel);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetLibrary", r, t0, "*pLib=%p kernel=%p",
                        r == CUDA_SUCCESS && pLib ? (void *)*pLib : NULL,
                        (void *)(uintptr_t)kernel);
@@ -3896,12 +4462,11 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return r;
 }
 
-#define body_cuKernelGetAttribute vcu_cuKernelGetAttribute
 CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelGetAttribute(pi, attrib, kernel, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetAttribute", r, t0, "*pi=%d attrib=%d kernel=%p dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)attrib,
@@ -3912,12 +4477,11 @@ CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUke
     return r;
 }
 
-#define body_cuKernelSetAttribute vcu_cuKernelSetAttribute
 CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelSetAttribute(attrib, val, kernel, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelSetAttribute", r, t0, "attrib=%d val=%d kernel=%p dev=%d",
                        (int)attrib,
                        (int)val,
@@ -3928,12 +4492,11 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
     return r;
 }
 
-#define body_cuKernelSetCacheConfig vcu_cuKernelSetCacheConfig
 CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelSetCacheConfig(kernel, config, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelSetCacheConfig", r, t0, "kernel=%p config=%d dev=%d",
                        (void *)(uintptr_t)kernel,
                        (int)config,
@@ -3943,12 +4506,16 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
     return r;
 }
 
-#define body_cuKernelGetName vcu_cuKernelGetName
+static CUresult body_cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    return body_cuFuncGetName(name, (CUfunction)(void *)hfunc);
+}
+
 CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelGetName(name, hfunc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
                        (void *)(uintptr_t)hfunc);
@@ -3957,12 +4524,16 @@ CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
     return r;
 }
 
-#define body_cuKernelGetParamInfo vcu_cuKernelGetParamInfo
+static CUresult body_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    return body_cuFuncGetParamInfo((CUfunction)(void *)kernel, paramIndex, paramOffset, paramSize);
+}
+
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetParamInfo", r, t0, "kernel=%p paramIndex=%#llx *paramOffset=%#llx *paramSize=%#llx",
                        (void *)(uintptr_t)kernel,
                        (unsigned long long)paramIndex,
@@ -3973,12 +4544,11 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
     return r;
 }
 
-#define body_cuFuncGetAttribute vcu_cuFuncGetAttribute
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncGetAttribute(pi, attrib, hfunc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetAttribute", r, t0, "*pi=%d attrib=%d hfunc=%p",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
                        (int)attrib,
@@ -3988,12 +4558,11 @@ CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunc
     return r;
 }
 
-#define body_cuFuncSetAttribute vcu_cuFuncSetAttribute
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncSetAttribute(hfunc, attrib, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetAttribute", r, t0, "hfunc=%p attrib=%d value=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)attrib,
@@ -4003,12 +4572,11 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
     return r;
 }
 
-#define body_cuFuncGetModule vcu_cuFuncGetModule
 CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncGetModule(hmod, hfunc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetModule", r, t0, "*hmod=%p hfunc=%p",
                        r == CUDA_SUCCESS && hmod ? (void *)*hmod : NULL,
                        (void *)(uintptr_t)hfunc);
@@ -4017,12 +4585,11 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
     return r;
 }
 
-#define body_cuFuncGetName vcu_cuFuncGetName
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncGetName(name, hfunc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
                        (void *)(uintptr_t)hfunc);
@@ -4031,12 +4598,11 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
     return r;
 }
 
-#define body_cuFuncGetParamInfo vcu_cuFuncGetParamInfo
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncGetParamInfo(func, paramIndex, paramOffset, paramSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetParamInfo", r, t0, "func=%p paramIndex=%#llx *paramOffset=%#llx *paramSize=%#llx",
                        (void *)(uintptr_t)func,
                        (unsigned long long)paramIndex,
@@ -4047,12 +4613,11 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
     return r;
 }
 
-#define body_cuFuncIsLoaded vcu_cuFuncIsLoaded
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncIsLoaded(state, function);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncIsLoaded", r, t0, "state=%p function=%p",
                        (const void *)state,
                        (void *)(uintptr_t)function);
@@ -4061,12 +4626,11 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
     return r;
 }
 
-#define body_cuFuncLoad vcu_cuFuncLoad
 CUresult CUDAAPI cuFuncLoad(CUfunction function)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncLoad(function);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncLoad", r, t0, "function=%p",
                        (void *)(uintptr_t)function);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4074,12 +4638,11 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function)
     return r;
 }
 
-#define body_cuLaunchKernel vcu_cuLaunchKernel
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernel", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p extra=%p",
                        (void *)(uintptr_t)f,
                        (unsigned)gridDimX,
@@ -4099,11 +4662,11 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
 
 CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernel_ptsz", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p extra=%p",
                        (void *)(uintptr_t)f,
                        (unsigned)gridDimX,
@@ -4121,12 +4684,11 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
     return r;
 }
 
-#define body_cuLaunchKernelEx vcu_cuLaunchKernelEx
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchKernelEx(config, f, kernelParams, extra);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernelEx", r, t0, "config=%p f=%p kernelParams=%p extra=%p",
                        (const void *)config,
                        (void *)(uintptr_t)f,
@@ -4139,11 +4701,11 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
 
 CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuLaunchKernelEx(config, f, kernelParams, extra);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernelEx_ptsz", r, t0, "config=%p f=%p kernelParams=%p extra=%p",
                        (const void *)config,
                        (void *)(uintptr_t)f,
@@ -4154,12 +4716,11 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
     return r;
 }
 
-#define body_cuLaunchCooperativeKernel vcu_cuLaunchCooperativeKernel
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernel", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p",
                        (void *)(uintptr_t)f,
                        (unsigned)gridDimX,
@@ -4178,11 +4739,11 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
 
 CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernel_ptsz", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p",
                        (void *)(uintptr_t)f,
                        (unsigned)gridDimX,
@@ -4199,12 +4760,11 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
     return r;
 }
 
-#define body_cuLaunchHostFunc vcu_cuLaunchHostFunc
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchHostFunc(hStream, fn, userData);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchHostFunc", r, t0, "hStream=%p fn=%p userData=%p",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)fn,
@@ -4216,11 +4776,11 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 
 CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuLaunchHostFunc(hStream, fn, userData);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchHostFunc_ptsz", r, t0, "hStream=%p fn=%p userData=%p",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)fn,
@@ -4230,12 +4790,11 @@ CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *user
     return r;
 }
 
-#define body_cuStreamAddCallback vcu_cuStreamAddCallback
 CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamAddCallback(hStream, callback, userData, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAddCallback", r, t0, "hStream=%p callback=%p userData=%p flags=%u",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)callback,
@@ -4248,11 +4807,11 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
 
 CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamAddCallback(hStream, callback, userData, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAddCallback_ptsz", r, t0, "hStream=%p callback=%p userData=%p flags=%u",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)callback,
@@ -4263,12 +4822,16 @@ CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback cal
     return r;
 }
 
-#define body_cuOccupancyMaxPotentialBlockSize vcu_cuOccupancyMaxPotentialBlockSize
+static CUresult body_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
+{
+    return body_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}
+
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialBlockSize", r, t0, "*minGridSize=%d *blockSize=%d func=%p blockSizeToDynamicSMemSize=%p dynamicSMemSize=%#llx blockSizeLimit=%d",
                        r == CUDA_SUCCESS && minGridSize ? (int)*minGridSize : 0,
                        r == CUDA_SUCCESS && blockSize ? (int)*blockSize : 0,
@@ -4281,12 +4844,11 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSi
     return r;
 }
 
-#define body_cuOccupancyMaxPotentialBlockSizeWithFlags vcu_cuOccupancyMaxPotentialBlockSizeWithFlags
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialBlockSizeWithFlags", r, t0, "*minGridSize=%d *blockSize=%d func=%p blockSizeToDynamicSMemSize=%p dynamicSMemSize=%#llx blockSizeLimit=%d flags=%u",
                        r == CUDA_SUCCESS && minGridSize ? (int)*minGridSize : 0,
                        r == CUDA_SUCCESS && blockSize ? (int)*blockSize : 0,
@@ -4300,12 +4862,11 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int
     return r;
 }
 
-#define body_cuMemGetInfo vcu_cuMemGetInfo
 CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetInfo(free, total);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetInfo", r, t0, "*free=%u *total=%u",
                        r == CUDA_SUCCESS && free ? (unsigned)*free : 0u,
                        r == CUDA_SUCCESS && total ? (unsigned)*total : 0u);
@@ -4314,12 +4875,11 @@ CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total)
     return r;
 }
 
-#define body_cuMemGetAddressRange_v2 vcu_cuMemGetAddressRange_v2
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetAddressRange_v2(pbase, psize, dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAddressRange_v2", r, t0, "*pbase=%#llx *psize=%#llx dptr=%#llx",
                        r == CUDA_SUCCESS && pbase ? (unsigned long long)*pbase : 0ull,
                        r == CUDA_SUCCESS && psize ? (unsigned long long)*psize : 0ull,
@@ -4329,12 +4889,16 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
     return r;
 }
 
-#define body_cuMemAllocHost vcu_cuMemAllocHost
+static CUresult body_cuMemAllocHost(void **pp, unsigned int bytesize)
+{
+    return body_cuMemHostAlloc(pp, bytesize, 0);
+}
+
 CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocHost(pp, bytesize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocHost", r, t0, "pp=%p bytesize=%u",
                        (const void *)pp,
                        (unsigned)bytesize);
@@ -4343,12 +4907,16 @@ CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
     return r;
 }
 
-#define body_cuMemAllocHost_v2 vcu_cuMemAllocHost_v2
+static CUresult body_cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return body_cuMemHostAlloc(pp, bytesize, 0);
+}
+
 CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocHost_v2(pp, bytesize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocHost_v2", r, t0, "pp=%p bytesize=%#llx",
                        (const void *)pp,
                        (unsigned long long)bytesize);
@@ -4357,12 +4925,16 @@ CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
     return r;
 }
 
-#define body_cuMemFreeHost vcu_cuMemFreeHost
+static CUresult body_cuMemFreeHost(void *p)
+{
+    return p == NULL ? vcu_check_init() : vcu_host_memory_end(p, false, "cuMemFreeHost");
+}
+
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemFreeHost(p);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeHost", r, t0, "p=%p",
                        (const void *)p);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4370,12 +4942,11 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     return r;
 }
 
-#define body_cuMemHostAlloc vcu_cuMemHostAlloc
 CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostAlloc(pp, bytesize, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostAlloc", r, t0, "pp=%p bytesize=%#llx Flags=%u",
                        (const void *)pp,
                        (unsigned long long)bytesize,
@@ -4385,12 +4956,11 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     return r;
 }
 
-#define body_cuMemHostGetDevicePointer_v2 vcu_cuMemHostGetDevicePointer_v2
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetDevicePointer_v2", r, t0, "*pdptr=%#llx p=%p Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (const void *)p,
@@ -4400,12 +4970,11 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
     return r;
 }
 
-#define body_cuMemHostGetFlags vcu_cuMemHostGetFlags
 CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostGetFlags(pFlags, p);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetFlags", r, t0, "*pFlags=%u p=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
                        (const void *)p);
@@ -4414,12 +4983,16 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
     return r;
 }
 
-#define body_cuMemHostRegister vcu_cuMemHostRegister
+static CUresult body_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return body_cuMemHostRegister_v2(p, bytesize, Flags);
+}
+
 CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostRegister(p, bytesize, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostRegister", r, t0, "p=%p bytesize=%#llx Flags=%u",
                        (const void *)p,
                        (unsigned long long)bytesize,
@@ -4429,12 +5002,11 @@ CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
     return r;
 }
 
-#define body_cuMemHostRegister_v2 vcu_cuMemHostRegister_v2
 CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostRegister_v2(p, bytesize, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostRegister_v2", r, t0, "p=%p bytesize=%#llx Flags=%u",
                        (const void *)p,
                        (unsigned long long)bytesize,
@@ -4444,12 +5016,16 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
     return r;
 }
 
-#define body_cuMemHostUnregister vcu_cuMemHostUnregister
+static CUresult body_cuMemHostUnregister(void *p)
+{
+    return vcu_host_memory_end(p, true, "cuMemHostUnregister");
+}
+
 CUresult CUDAAPI cuMemHostUnregister(void *p)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostUnregister(p);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostUnregister", r, t0, "p=%p",
                        (const void *)p);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4457,12 +5033,11 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     return r;
 }
 
-#define body_cuPointerGetAttribute vcu_cuPointerGetAttribute
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuPointerGetAttribute(data, attribute, ptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerGetAttribute", r, t0, "data=%p attribute=%d ptr=%#llx",
                        (const void *)data,
                        (int)attribute,
@@ -4472,12 +5047,11 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return r;
 }
 
-#define body_cuPointerGetAttributes vcu_cuPointerGetAttributes
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerGetAttributes", r, t0, "numAttributes=%u attributes=%p data=%p ptr=%#llx",
                        (unsigned)numAttributes,
                        (const void *)attributes,
@@ -4488,12 +5062,16 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return r;
 }
 
-#define body_cuMemcpyBatchAsync vcu_cuMemcpyBatchAsync
+static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
+{
+    return vcu_copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
                        r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
@@ -4511,11 +5089,11 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
 
 CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
                        r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
@@ -4531,12 +5109,16 @@ CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, s
     return r;
 }
 
-#define body_cuMemcpyBatchAsync_v2 vcu_cuMemcpyBatchAsync_v2
+static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+{
+    return vcu_copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_v2", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
                        r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
@@ -4553,11 +5135,11 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, siz
 
 CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_v2_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
                        r == CUDA_SUCCESS && srcs ? (unsigned long long)*srcs : 0ull,
@@ -4572,12 +5154,16 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs
     return r;
 }
 
-#define body_cuMemcpy3DBatchAsync vcu_cuMemcpy3DBatchAsync
+static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
+{
+    return vcu_copy_batch_3d(numOps, opList, failIdx, flags, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
                        (const void *)opList,
@@ -4591,11 +5177,11 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opL
 
 CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_ptsz", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
                        (const void *)opList,
@@ -4607,12 +5193,16 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
     return r;
 }
 
-#define body_cuMemcpy3DBatchAsync_v2 vcu_cuMemcpy3DBatchAsync_v2
+static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+{
+    return vcu_copy_batch_3d(numOps, opList, NULL, flags, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_v2", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
                        (const void *)opList,
@@ -4625,11 +5215,11 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *
 
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_v2_ptsz", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
                        (const void *)opList,
@@ -4640,12 +5230,11 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH
     return r;
 }
 
-#define body_cuMemcpy3DPeer vcu_cuMemcpy3DPeer
 CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DPeer(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4655,11 +5244,11 @@ CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 
 CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3DPeer(pCopy);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4667,12 +5256,11 @@ CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
     return r;
 }
 
-#define body_cuMemcpy3DPeerAsync vcu_cuMemcpy3DPeerAsync
 CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeerAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -4683,11 +5271,11 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream h
 
 CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeerAsync_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -4696,12 +5284,11 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstr
     return r;
 }
 
-#define body_cuStreamGetAttribute vcu_cuStreamGetAttribute
 CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetAttribute", r, t0, "hStream=%p attr=%d value_out=%p",
                        (void *)(uintptr_t)hStream,
                        (int)attr,
@@ -4713,11 +5300,11 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
 
 CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetAttribute_ptsz", r, t0, "hStream=%p attr=%d value_out=%p",
                        (void *)(uintptr_t)hStream,
                        (int)attr,
@@ -4727,12 +5314,11 @@ CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
     return r;
 }
 
-#define body_cuStreamSetAttribute vcu_cuStreamSetAttribute
 CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSetAttribute", r, t0, "hStream=%p attr=%d value=%p",
                        (void *)(uintptr_t)hStream,
                        (int)attr,
@@ -4744,11 +5330,11 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
 
 CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSetAttribute_ptsz", r, t0, "hStream=%p attr=%d value=%p",
                        (void *)(uintptr_t)hStream,
                        (int)attr,
@@ -4758,12 +5344,11 @@ CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
     return r;
 }
 
-#define body_cuStreamGetCtx_v2 vcu_cuStreamGetCtx_v2
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_v2", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
@@ -4775,11 +5360,11 @@ CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx
 
 CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_v2_ptsz", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pCtx ? (void *)*pCtx : NULL,
@@ -4789,12 +5374,11 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgre
     return r;
 }
 
-#define body_cuStreamAttachMemAsync vcu_cuStreamAttachMemAsync
 CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAttachMemAsync", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        (unsigned long long)dptr,
@@ -4807,11 +5391,11 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size
 
 CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAttachMemAsync_ptsz", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        (unsigned long long)dptr,
@@ -4822,12 +5406,11 @@ CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
     return r;
 }
 
-#define body_cuPointerSetAttribute vcu_cuPointerSetAttribute
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuPointerSetAttribute(value, attribute, ptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerSetAttribute", r, t0, "value=%p attribute=%d ptr=%#llx",
                        (const void *)value,
                        (int)attribute,
@@ -4837,12 +5420,11 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
     return r;
 }
 
-#define body_cuDeviceGetHostAtomicCapabilities vcu_cuDeviceGetHostAtomicCapabilities
 CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetHostAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u dev=%d",
                        r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
                        (const void *)operations,
@@ -4853,12 +5435,11 @@ CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, c
     return r;
 }
 
-#define body_cuDeviceGetP2PAtomicCapabilities vcu_cuDeviceGetP2PAtomicCapabilities
 CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetP2PAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u srcDevice=%d dstDevice=%d",
                        r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
                        (const void *)operations,
@@ -4870,12 +5451,11 @@ CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, co
     return r;
 }
 
-#define body_cuMemAdvise vcu_cuMemAdvise
 CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAdvise(devPtr, count, advice, device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAdvise", r, t0, "devPtr=%#llx count=%#llx advice=%d device=%d",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -4886,12 +5466,11 @@ CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advi
     return r;
 }
 
-#define body_cuMemAdvise_v2 vcu_cuMemAdvise_v2
 CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAdvise_v2(devPtr, count, advice, location);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAdvise_v2", r, t0, "devPtr=%#llx count=%#llx advice=%d location={..}",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -4901,12 +5480,21 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise a
     return r;
 }
 
-#define body_cuMemPrefetchBatchAsync vcu_cuMemPrefetchBatchAsync
+static CUresult body_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (prefetchLocs == NULL || prefetchLocIdxs == NULL || numPrefetchLocs == 0 || numPrefetchLocs > count)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_advice_batch("cuMemPrefetchBatchAsync", dptrs, sizes, count, prefetchLocIdxs, numPrefetchLocs, flags, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -4923,11 +5511,11 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size
 
 CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -4942,12 +5530,11 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
     return r;
 }
 
-#define body_cuMemPoolCreate vcu_cuMemPoolCreate
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolCreate(pool, poolProps);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolCreate", r, t0, "*pool=%p poolProps=%p",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (const void *)poolProps);
@@ -4956,12 +5543,11 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     return r;
 }
 
-#define body_cuMemPoolSetAccess vcu_cuMemPoolSetAccess
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolSetAccess(pool, map, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolSetAccess", r, t0, "pool=%p map=%p count=%#llx",
                        (void *)(uintptr_t)pool,
                        (const void *)map,
@@ -4971,12 +5557,11 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return r;
 }
 
-#define body_cuMemGetDefaultMemPool vcu_cuMemGetDefaultMemPool
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetDefaultMemPool(pool_out, location, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetDefaultMemPool", r, t0, "*pool_out=%p location=%p type=%d",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
                        (const void *)location,
@@ -4986,12 +5571,11 @@ CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *l
     return r;
 }
 
-#define body_cuMemGetMemPool vcu_cuMemGetMemPool
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetMemPool(pool, location, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetMemPool", r, t0, "*pool=%p location=%p type=%d",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
                        (const void *)location,
@@ -5001,12 +5585,11 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CU
     return r;
 }
 
-#define body_cuMemSetMemPool vcu_cuMemSetMemPool
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemSetMemPool(location, type, pool);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemSetMemPool", r, t0, "location=%p type=%d pool=%p",
                        (const void *)location,
                        (int)type,
@@ -5016,12 +5599,11 @@ CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType ty
     return r;
 }
 
-#define body_cuMemPoolSetAttribute vcu_cuMemPoolSetAttribute
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolSetAttribute(pool, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolSetAttribute", r, t0, "pool=%p attr=%d value=%p",
                        (void *)(uintptr_t)pool,
                        (int)attr,
@@ -5031,12 +5613,11 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return r;
 }
 
-#define body_cuMemPoolGetAttribute vcu_cuMemPoolGetAttribute
 CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolGetAttribute(pool, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolGetAttribute", r, t0, "pool=%p attr=%d value=%p",
                        (void *)(uintptr_t)pool,
                        (int)attr,
@@ -5046,12 +5627,16 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return r;
 }
 
-#define body_cuMemcpy vcu_cuMemcpy
+static CUresult body_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return vcu_copy_unified("cuMemcpy", dst, src, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy(dst, src, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx",
                        (unsigned long long)dst,
                        (unsigned long long)src,
@@ -5063,11 +5648,11 @@ CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 
 CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy(dst, src, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy_ptds", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx",
                        (unsigned long long)dst,
                        (unsigned long long)src,
@@ -5077,12 +5662,16 @@ CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
     return r;
 }
 
-#define body_cuMemcpyAsync vcu_cuMemcpyAsync
+static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_unified("cuMemcpyAsync", dst, src, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAsync(dst, src, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAsync", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dst,
                        (unsigned long long)src,
@@ -5095,11 +5684,11 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
 
 CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyAsync(dst, src, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAsync_ptsz", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dst,
                        (unsigned long long)src,
@@ -5110,12 +5699,16 @@ CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t Byt
     return r;
 }
 
-#define body_cuMemcpyPeer vcu_cuMemcpyPeer
+static CUresult body_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
+{
+    return vcu_copy_peer("cuMemcpyPeer", dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeer", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)dstContext,
@@ -5129,11 +5722,11 @@ CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdev
 
 CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeer_ptds", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)dstContext,
@@ -5145,12 +5738,16 @@ CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, 
     return r;
 }
 
-#define body_cuMemcpyPeerAsync vcu_cuMemcpyPeerAsync
+static CUresult body_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_peer("cuMemcpyPeerAsync", dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeerAsync", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)dstContext,
@@ -5165,11 +5762,11 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
 
 CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeerAsync_ptsz", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)dstContext,
@@ -5182,12 +5779,16 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
     return r;
 }
 
-#define body_cuMemcpyHtoD_v2 vcu_cuMemcpyHtoD_v2
+static CUresult body_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+    return vcu_copy_linear("cuMemcpyHtoD", true, dstDevice, false, (uintptr_t)srcHost, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD_v2", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
@@ -5199,11 +5800,11 @@ CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, siz
 
 CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD_v2_ptds", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
@@ -5213,12 +5814,16 @@ CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost
     return r;
 }
 
-#define body_cuMemcpyDtoH_v2 vcu_cuMemcpyDtoH_v2
+static CUresult body_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return vcu_copy_linear("cuMemcpyDtoH", false, (uintptr_t)dstHost, true, srcDevice, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH_v2", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
@@ -5230,11 +5835,11 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t By
 
 CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH_v2_ptds", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
@@ -5244,12 +5849,16 @@ CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size
     return r;
 }
 
-#define body_cuMemcpyDtoD_v2 vcu_cuMemcpyDtoD_v2
+static CUresult body_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return vcu_copy_linear("cuMemcpyDtoD", true, dstDevice, true, srcDevice, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD_v2", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
@@ -5261,11 +5870,11 @@ CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, s
 
 CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD_v2_ptds", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
@@ -5275,12 +5884,16 @@ CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevi
     return r;
 }
 
-#define body_cuMemcpyHtoDAsync_v2 vcu_cuMemcpyHtoDAsync_v2
+static CUresult body_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_linear("cuMemcpyHtoDAsync", true, dstDevice, false, (uintptr_t)srcHost, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync_v2", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
@@ -5293,11 +5906,11 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync_v2_ptsz", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (const void *)srcHost,
@@ -5308,12 +5921,16 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *sr
     return r;
 }
 
-#define body_cuMemcpyDtoHAsync_v2 vcu_cuMemcpyDtoHAsync_v2
+static CUresult body_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_linear("cuMemcpyDtoHAsync", false, (uintptr_t)dstHost, true, srcDevice, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync_v2", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
@@ -5326,11 +5943,11 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync_v2_ptsz", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
                        (unsigned long long)srcDevice,
@@ -5341,12 +5958,16 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice,
     return r;
 }
 
-#define body_cuMemcpyDtoDAsync_v2 vcu_cuMemcpyDtoDAsync_v2
+static CUresult body_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_linear("cuMemcpyDtoDAsync", true, dstDevice, true, srcDevice, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync_v2", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
@@ -5359,11 +5980,11 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync_v2_ptsz", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
                        (unsigned long long)srcDevice,
@@ -5374,12 +5995,16 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr sr
     return r;
 }
 
-#define body_cuMemcpy2D_v2 vcu_cuMemcpy2D_v2
+static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return vcu_copy_2d("cuMemcpy2D", pCopy, true, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2D_v2(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5389,11 +6014,11 @@ CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 
 CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy2D_v2(pCopy);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5401,12 +6026,16 @@ CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     return r;
 }
 
-#define body_cuMemcpy2DUnaligned_v2 vcu_cuMemcpy2DUnaligned_v2
+static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+{
+    return vcu_copy_2d("cuMemcpy2DUnaligned", pCopy, false, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2DUnaligned_v2(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5416,11 +6045,11 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy2DUnaligned_v2(pCopy);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5428,12 +6057,16 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     return r;
 }
 
-#define body_cuMemcpy2DAsync_v2 vcu_cuMemcpy2DAsync_v2
+static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+{
+    return vcu_copy_2d("cuMemcpy2DAsync", pCopy, true, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2DAsync_v2(pCopy, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -5444,11 +6077,11 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream
 
 CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy2DAsync_v2(pCopy, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -5457,12 +6090,16 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hS
     return r;
 }
 
-#define body_cuMemcpy3D_v2 vcu_cuMemcpy3D_v2
+static CUresult body_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+{
+    return vcu_copy_3d("cuMemcpy3D", pCopy, NULL, NULL, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3D_v2(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5472,11 +6109,11 @@ CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 
 CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3D_v2(pCopy);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2_ptds", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5484,12 +6121,11 @@ CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
     return r;
 }
 
-#define body_cuMemcpy3DAsync_v2 vcu_cuMemcpy3DAsync_v2
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DAsync_v2(pCopy, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -5500,11 +6136,11 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream
 
 CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpy3DAsync_v2(pCopy, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -5513,12 +6149,11 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hS
     return r;
 }
 
-#define body_cuMemcpyAtoA_v2 vcu_cuMemcpyAtoA_v2
 CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5532,11 +6167,11 @@ CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray src
 
 CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5548,12 +6183,11 @@ CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarra
     return r;
 }
 
-#define body_cuMemcpyAtoD_v2 vcu_cuMemcpyAtoD_v2
 CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD_v2", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)srcArray,
@@ -5566,11 +6200,11 @@ CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t
 
 CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD_v2_ptds", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
                        (void *)(uintptr_t)srcArray,
@@ -5581,12 +6215,11 @@ CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, s
     return r;
 }
 
-#define body_cuMemcpyAtoH_v2 vcu_cuMemcpyAtoH_v2
 CUresult CUDAAPI cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -5599,11 +6232,11 @@ CUresult CUDAAPI cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffs
 
 CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH_v2_ptds", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -5614,12 +6247,11 @@ CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t sr
     return r;
 }
 
-#define body_cuMemcpyAtoHAsync_v2 vcu_cuMemcpyAtoHAsync_v2
 CUresult CUDAAPI cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -5633,11 +6265,11 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t sr
 
 CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync_v2_ptsz", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -5649,12 +6281,11 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size
     return r;
 }
 
-#define body_cuMemcpyDtoA_v2 vcu_cuMemcpyDtoA_v2
 CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5667,11 +6298,11 @@ CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr
 
 CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5682,12 +6313,11 @@ CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdevi
     return r;
 }
 
-#define body_cuMemcpyHtoA_v2 vcu_cuMemcpyHtoA_v2
 CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5700,11 +6330,11 @@ CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void 
 
 CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5715,12 +6345,11 @@ CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const 
     return r;
 }
 
-#define body_cuMemcpyHtoAAsync_v2 vcu_cuMemcpyHtoAAsync_v2
 CUresult CUDAAPI cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5734,11 +6363,11 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const 
 
 CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync_v2_ptsz", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (void *)(uintptr_t)dstArray,
                        (unsigned long long)dstOffset,
@@ -5750,12 +6379,11 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, c
     return r;
 }
 
-#define body_cuArrayCreate_v2 vcu_cuArrayCreate_v2
 CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayCreate_v2(pHandle, pAllocateArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
@@ -5764,12 +6392,11 @@ CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR 
     return r;
 }
 
-#define body_cuArrayGetDescriptor_v2 vcu_cuArrayGetDescriptor_v2
 CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
@@ -5778,12 +6405,16 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
     return r;
 }
 
-#define body_cuTexObjectCreate vcu_cuTexObjectCreate
+static CUresult body_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+{
+    return vcu_texture_create(pTexObject, false, pResDesc, pTexDesc, pResViewDesc);
+}
+
 CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectCreate", r, t0, "*pTexObject=%#llx pResDesc=%p pTexDesc=%p pResViewDesc=%p",
                        r == CUDA_SUCCESS && pTexObject ? (unsigned long long)*pTexObject : 0ull,
                        (const void *)pResDesc,
@@ -5794,12 +6425,16 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_
     return r;
 }
 
-#define body_cuTexObjectDestroy vcu_cuTexObjectDestroy
+static CUresult body_cuTexObjectDestroy(CUtexObject texObject)
+{
+    return vcu_texture_destroy(texObject, false);
+}
+
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexObjectDestroy(texObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectDestroy", r, t0, "texObject=%#llx",
                        (unsigned long long)texObject);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5807,12 +6442,11 @@ CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
     return r;
 }
 
-#define body_cuTexObjectGetResourceDesc vcu_cuTexObjectGetResourceDesc
 CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexObjectGetResourceDesc(pResDesc, texObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetResourceDesc", r, t0, "pResDesc=%p texObject=%#llx",
                        (const void *)pResDesc,
                        (unsigned long long)texObject);
@@ -5821,12 +6455,11 @@ CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexO
     return r;
 }
 
-#define body_cuTexObjectGetResourceViewDesc vcu_cuTexObjectGetResourceViewDesc
 CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetResourceViewDesc", r, t0, "pResViewDesc=%p texObject=%#llx",
                        (const void *)pResViewDesc,
                        (unsigned long long)texObject);
@@ -5835,12 +6468,11 @@ CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResVie
     return r;
 }
 
-#define body_cuTexObjectGetTextureDesc vcu_cuTexObjectGetTextureDesc
 CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexObjectGetTextureDesc(pTexDesc, texObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetTextureDesc", r, t0, "pTexDesc=%p texObject=%#llx",
                        (const void *)pTexDesc,
                        (unsigned long long)texObject);
@@ -5849,12 +6481,16 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObj
     return r;
 }
 
-#define body_cuSurfObjectCreate vcu_cuSurfObjectCreate
+static CUresult body_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+{
+    return vcu_texture_create(pSurfObject, true, pResDesc, NULL, NULL);
+}
+
 CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSurfObjectCreate(pSurfObject, pResDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectCreate", r, t0, "*pSurfObject=%#llx pResDesc=%p",
                        r == CUDA_SUCCESS && pSurfObject ? (unsigned long long)*pSurfObject : 0ull,
                        (const void *)pResDesc);
@@ -5863,12 +6499,16 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOUR
     return r;
 }
 
-#define body_cuSurfObjectDestroy vcu_cuSurfObjectDestroy
+static CUresult body_cuSurfObjectDestroy(CUsurfObject surfObject)
+{
+    return vcu_texture_destroy(surfObject, true);
+}
+
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSurfObjectDestroy(surfObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectDestroy", r, t0, "surfObject=%#llx",
                        (unsigned long long)surfObject);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5876,12 +6516,11 @@ CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
     return r;
 }
 
-#define body_cuSurfObjectGetResourceDesc vcu_cuSurfObjectGetResourceDesc
 CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSurfObjectGetResourceDesc(pResDesc, surfObject);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectGetResourceDesc", r, t0, "pResDesc=%p surfObject=%#llx",
                        (const void *)pResDesc,
                        (unsigned long long)surfObject);
@@ -5890,12 +6529,16 @@ CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsur
     return r;
 }
 
-#define body_cuStreamDestroy vcu_cuStreamDestroy
+static CUresult body_cuStreamDestroy(CUstream hStream)
+{
+    return body_cuStreamDestroy_v2(hStream);
+}
+
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamDestroy(hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamDestroy", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -5903,12 +6546,11 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
     return r;
 }
 
-#define body_cuStreamGetCtx vcu_cuStreamGetCtx
 CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetCtx(hStream, pctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx", r, t0, "hStream=%p *pctx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
@@ -5919,11 +6561,11 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 
 CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetCtx(hStream, pctx);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_ptsz", r, t0, "hStream=%p *pctx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
@@ -5932,12 +6574,11 @@ CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
     return r;
 }
 
-#define body_cuStreamGetDevice vcu_cuStreamGetDevice
 CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetDevice(hStream, device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetDevice", r, t0, "hStream=%p *device=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
@@ -5948,11 +6589,11 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetDevice(hStream, device);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetDevice_ptsz", r, t0, "hStream=%p *device=%d",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
@@ -5961,12 +6602,16 @@ CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
     return r;
 }
 
-#define body_cuStreamIsCapturing vcu_cuStreamIsCapturing
+static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    return vcu_capture_info(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL, false);
+}
+
 CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamIsCapturing(hStream, captureStatus);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamIsCapturing", r, t0, "hStream=%p captureStatus=%p",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus);
@@ -5977,11 +6622,11 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *ca
 
 CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamIsCapturing(hStream, captureStatus);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamIsCapturing_ptsz", r, t0, "hStream=%p captureStatus=%p",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus);
@@ -5990,12 +6635,16 @@ CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatu
     return r;
 }
 
-#define body_cuStreamGetCaptureInfo vcu_cuStreamGetCaptureInfo
+static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    return vcu_capture_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL, false);
+}
+
 CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6007,11 +6656,11 @@ CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus 
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6021,12 +6670,16 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureSt
     return r;
 }
 
-#define body_cuStreamGetCaptureInfo_v2 vcu_cuStreamGetCaptureInfo_v2
+static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+{
+    return vcu_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out, dependencies_out != NULL);
+}
+
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v2", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6041,11 +6694,11 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStat
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v2_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6058,12 +6711,16 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptur
     return r;
 }
 
-#define body_cuStreamGetCaptureInfo_v3 vcu_cuStreamGetCaptureInfo_v3
+static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    return vcu_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out, dependencies_out != NULL && edgeData_out == NULL);
+}
+
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v3", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p edgeData_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6079,11 +6736,11 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v3_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p edgeData_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
                        (const void *)captureStatus_out,
@@ -6097,12 +6754,11 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptur
     return r;
 }
 
-#define body_cuThreadExchangeStreamCaptureMode vcu_cuThreadExchangeStreamCaptureMode
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuThreadExchangeStreamCaptureMode(mode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuThreadExchangeStreamCaptureMode", r, t0, "mode=%p",
                        (const void *)mode);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -6110,12 +6766,16 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return r;
 }
 
-#define body_cuStreamBeginCapture vcu_cuStreamBeginCapture
+static CUresult body_cuStreamBeginCapture(CUstream hStream)
+{
+    return vcu_capture_begin("cuStreamBeginCapture", hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, NULL, 0);
+}
+
 CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamBeginCapture(hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -6125,11 +6785,11 @@ CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
 
 CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamBeginCapture(hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_ptsz", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -6137,12 +6797,16 @@ CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
     return r;
 }
 
-#define body_cuStreamBeginCapture_v2 vcu_cuStreamBeginCapture_v2
+static CUresult body_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+    return vcu_capture_begin("cuStreamBeginCapture", hStream, mode, NULL, NULL, NULL, 0);
+}
+
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_v2", r, t0, "hStream=%p mode=%d",
                        (void *)(uintptr_t)hStream,
                        (int)mode);
@@ -6153,11 +6817,11 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
 
 CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_v2_ptsz", r, t0, "hStream=%p mode=%d",
                        (void *)(uintptr_t)hStream,
                        (int)mode);
@@ -6166,12 +6830,21 @@ CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureM
     return r;
 }
 
-#define body_cuStreamBeginCaptureToGraph vcu_cuStreamBeginCaptureToGraph
+static CUresult body_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (VGP_HANDLE_TYPE((uintptr_t)hGraph) != VGP_H_GRAPH || (numDependencies != 0 && dependencies == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_capture_begin("cuStreamBeginCaptureToGraph", hStream, mode, hGraph, dependencies, dependencyData, numDependencies);
+}
+
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCaptureToGraph", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hGraph,
@@ -6186,11 +6859,11 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
 
 CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCaptureToGraph_ptsz", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
                        (void *)(uintptr_t)hStream,
                        (void *)(uintptr_t)hGraph,
@@ -6203,12 +6876,11 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGra
     return r;
 }
 
-#define body_cuStreamEndCapture vcu_cuStreamEndCapture
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamEndCapture(hStream, phGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamEndCapture", r, t0, "hStream=%p *phGraph=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
@@ -6219,11 +6891,11 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 
 CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamEndCapture(hStream, phGraph);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamEndCapture_ptsz", r, t0, "hStream=%p *phGraph=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
@@ -6232,12 +6904,16 @@ CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
     return r;
 }
 
-#define body_cuStreamUpdateCaptureDependencies vcu_cuStreamUpdateCaptureDependencies
+static CUresult body_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+{
+    return body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
+}
+
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6250,11 +6926,11 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode
 
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_ptsz", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6265,12 +6941,11 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgrap
     return r;
 }
 
-#define body_cuStreamUpdateCaptureDependencies_v2 vcu_cuStreamUpdateCaptureDependencies_v2
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_v2", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6284,11 +6959,11 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
 
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_v2_ptsz", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6300,12 +6975,16 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUg
     return r;
 }
 
-#define body_cuGraphInstantiate vcu_cuGraphInstantiate
+static CUresult body_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    return body_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
 CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiate", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6317,12 +6996,11 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CU
     return r;
 }
 
-#define body_cuGraphInstantiate_v2 vcu_cuGraphInstantiate_v2
 CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiate_v2", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6334,12 +7012,11 @@ CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     return r;
 }
 
-#define body_cuGraphInstantiateWithFlags vcu_cuGraphInstantiateWithFlags
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithFlags", r, t0, "*phGraphExec=%p hGraph=%p flags=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6349,12 +7026,11 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
     return r;
 }
 
-#define body_cuGraphInstantiateWithParams vcu_cuGraphInstantiateWithParams
 CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithParams", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6366,11 +7042,11 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph 
 
 CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithParams_ptsz", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6380,12 +7056,11 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
     return r;
 }
 
-#define body_cuGraphExecUpdate vcu_cuGraphExecUpdate
 CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecUpdate", r, t0, "hGraphExec=%p hGraph=%p *hErrorNode_out=%p updateResult_out=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hGraph,
@@ -6396,12 +7071,11 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     return r;
 }
 
-#define body_cuGraphExecUpdate_v2 vcu_cuGraphExecUpdate_v2
 CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecUpdate_v2", r, t0, "hGraphExec=%p hGraph=%p resultInfo=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hGraph,
@@ -6411,12 +7085,11 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CU
     return r;
 }
 
-#define body_cuGraphDestroy vcu_cuGraphDestroy
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphDestroy(hGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDestroy", r, t0, "hGraph=%p",
                        (void *)(uintptr_t)hGraph);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -6424,12 +7097,11 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
     return r;
 }
 
-#define body_cuGraphGetNodes vcu_cuGraphGetNodes
 CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphGetNodes(hGraph, nodes, numNodes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetNodes", r, t0, "hGraph=%p *nodes=%p *numNodes=%#llx",
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && nodes ? (void *)*nodes : NULL,
@@ -6439,12 +7111,21 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
     return r;
 }
 
-#define body_cuGraphGetRootNodes vcu_cuGraphGetRootNodes
+static CUresult body_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (VGP_HANDLE_TYPE((uintptr_t)hGraph) != VGP_H_GRAPH || numRootNodes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_graph_items(VGP_LIST_ROOTS, (uintptr_t)hGraph, rootNodes, NULL, NULL, numRootNodes, false);
+}
+
 CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetRootNodes", r, t0, "hGraph=%p *rootNodes=%p *numRootNodes=%#llx",
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && rootNodes ? (void *)*rootNodes : NULL,
@@ -6454,12 +7135,16 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     return r;
 }
 
-#define body_cuGraphGetEdges vcu_cuGraphGetEdges
+static CUresult body_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
+{
+    return body_cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
 CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphGetEdges(hGraph, from, to, numEdges);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetEdges", r, t0, "hGraph=%p *from=%p *to=%p *numEdges=%#llx",
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && from ? (void *)*from : NULL,
@@ -6470,12 +7155,11 @@ CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode 
     return r;
 }
 
-#define body_cuGraphGetEdges_v2 vcu_cuGraphGetEdges_v2
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetEdges_v2", r, t0, "hGraph=%p *from=%p *to=%p edgeData=%p *numEdges=%#llx",
                        (void *)(uintptr_t)hGraph,
                        r == CUDA_SUCCESS && from ? (void *)*from : NULL,
@@ -6487,12 +7171,16 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     return r;
 }
 
-#define body_cuGraphNodeGetDependencies vcu_cuGraphNodeGetDependencies
+static CUresult body_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
+{
+    return vcu_node_neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, NULL, numDependencies);
+}
+
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependencies", r, t0, "hNode=%p *dependencies=%p *numDependencies=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6502,12 +7190,16 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
     return r;
 }
 
-#define body_cuGraphNodeGetDependencies_v2 vcu_cuGraphNodeGetDependencies_v2
+static CUresult body_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    return vcu_node_neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, edgeData, numDependencies);
+}
+
 CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependencies_v2", r, t0, "hNode=%p *dependencies=%p edgeData=%p *numDependencies=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependencies ? (void *)*dependencies : NULL,
@@ -6518,12 +7210,16 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
     return r;
 }
 
-#define body_cuGraphNodeGetDependentNodes vcu_cuGraphNodeGetDependentNodes
+static CUresult body_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
+{
+    return vcu_node_neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, NULL, numDependentNodes);
+}
+
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependentNodes", r, t0, "hNode=%p *dependentNodes=%p *numDependentNodes=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
@@ -6533,12 +7229,16 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *de
     return r;
 }
 
-#define body_cuGraphNodeGetDependentNodes_v2 vcu_cuGraphNodeGetDependentNodes_v2
+static CUresult body_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+{
+    return vcu_node_neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, edgeData, numDependentNodes);
+}
+
 CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependentNodes_v2", r, t0, "hNode=%p *dependentNodes=%p edgeData=%p *numDependentNodes=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dependentNodes ? (void *)*dependentNodes : NULL,
@@ -6549,12 +7249,11 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
     return r;
 }
 
-#define body_cuGraphCreate vcu_cuGraphCreate
 CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphCreate(phGraph, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphCreate", r, t0, "*phGraph=%p flags=%u",
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL,
                        (unsigned)flags);
@@ -6563,12 +7262,11 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return r;
 }
 
-#define body_cuGraphClone vcu_cuGraphClone
 CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphClone(phGraphClone, originalGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphClone", r, t0, "*phGraphClone=%p originalGraph=%p",
                        r == CUDA_SUCCESS && phGraphClone ? (void *)*phGraphClone : NULL,
                        (void *)(uintptr_t)originalGraph);
@@ -6577,12 +7275,11 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     return r;
 }
 
-#define body_cuGraphNodeFindInClone vcu_cuGraphNodeFindInClone
 CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeFindInClone", r, t0, "*phNode=%p hOriginalNode=%p hClonedGraph=%p",
                        r == CUDA_SUCCESS && phNode ? (void *)*phNode : NULL,
                        (void *)(uintptr_t)hOriginalNode,
@@ -6592,12 +7289,11 @@ CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrigin
     return r;
 }
 
-#define body_cuGraphDestroyNode vcu_cuGraphDestroyNode
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphDestroyNode(hNode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDestroyNode", r, t0, "hNode=%p",
                        (void *)(uintptr_t)hNode);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -6605,12 +7301,11 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     return r;
 }
 
-#define body_cuGraphNodeGetType vcu_cuGraphNodeGetType
 CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetType(hNode, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetType", r, t0, "hNode=%p type=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)type);
@@ -6619,12 +7314,16 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return r;
 }
 
-#define body_cuGraphAddDependencies vcu_cuGraphAddDependencies
+static CUresult body_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+{
+    return vcu_graph_edges(hGraph, from, to, NULL, numDependencies, false);
+}
+
 CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddDependencies(hGraph, from, to, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
                        (const void *)from,
@@ -6635,12 +7334,16 @@ CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
     return r;
 }
 
-#define body_cuGraphAddDependencies_v2 vcu_cuGraphAddDependencies_v2
+static CUresult body_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+{
+    return vcu_graph_edges(hGraph, from, to, edgeData, numDependencies, false);
+}
+
 CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
                        (const void *)from,
@@ -6652,12 +7355,16 @@ CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *fr
     return r;
 }
 
-#define body_cuGraphRemoveDependencies vcu_cuGraphRemoveDependencies
+static CUresult body_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+{
+    return vcu_graph_edges(hGraph, from, to, NULL, numDependencies, true);
+}
+
 CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRemoveDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
                        (const void *)from,
@@ -6668,12 +7375,16 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *fr
     return r;
 }
 
-#define body_cuGraphRemoveDependencies_v2 vcu_cuGraphRemoveDependencies_v2
+static CUresult body_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+{
+    return vcu_graph_edges(hGraph, from, to, edgeData, numDependencies, true);
+}
+
 CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRemoveDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
                        (const void *)from,
@@ -6685,12 +7396,11 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode 
     return r;
 }
 
-#define body_cuGraphNodeSetEnabled vcu_cuGraphNodeSetEnabled
 CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeSetEnabled", r, t0, "hGraphExec=%p hNode=%p isEnabled=%u",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6700,12 +7410,16 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
-#define body_cuGraphNodeGetEnabled vcu_cuGraphNodeGetEnabled
+static CUresult body_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
+{
+    return vcu_node_enabled(hGraphExec, hNode, false, isEnabled);
+}
+
 CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetEnabled", r, t0, "hGraphExec=%p hNode=%p *isEnabled=%u",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6715,12 +7429,11 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
-#define body_cuGraphAddKernelNode vcu_cuGraphAddKernelNode
 CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddKernelNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6732,12 +7445,11 @@ CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return r;
 }
 
-#define body_cuGraphKernelNodeGetParams vcu_cuGraphKernelNodeGetParams
 CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeGetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6746,12 +7458,11 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_
     return r;
 }
 
-#define body_cuGraphKernelNodeSetParams vcu_cuGraphKernelNodeSetParams
 CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6760,12 +7471,11 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL
     return r;
 }
 
-#define body_cuGraphExecKernelNodeSetParams vcu_cuGraphExecKernelNodeSetParams
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecKernelNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6775,12 +7485,11 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
-#define body_cuGraphAddKernelNode_v2 vcu_cuGraphAddKernelNode_v2
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddKernelNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6792,12 +7501,11 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
     return r;
 }
 
-#define body_cuGraphKernelNodeGetParams_v2 vcu_cuGraphKernelNodeGetParams_v2
 CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6806,12 +7514,11 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NO
     return r;
 }
 
-#define body_cuGraphKernelNodeSetParams_v2 vcu_cuGraphKernelNodeSetParams_v2
 CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6820,12 +7527,11 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
     return r;
 }
 
-#define body_cuGraphExecKernelNodeSetParams_v2 vcu_cuGraphExecKernelNodeSetParams_v2
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecKernelNodeSetParams_v2", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6835,12 +7541,11 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     return r;
 }
 
-#define body_cuGraphAddMemcpyNode vcu_cuGraphAddMemcpyNode
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemcpyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx copyParams=%p ctx=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6853,12 +7558,11 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return r;
 }
 
-#define body_cuGraphMemcpyNodeGetParams vcu_cuGraphMemcpyNodeGetParams
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemcpyNodeGetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemcpyNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6867,12 +7571,11 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
     return r;
 }
 
-#define body_cuGraphMemcpyNodeSetParams vcu_cuGraphMemcpyNodeSetParams
 CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemcpyNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemcpyNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6881,12 +7584,11 @@ CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
     return r;
 }
 
-#define body_cuGraphExecMemcpyNodeSetParams vcu_cuGraphExecMemcpyNodeSetParams
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecMemcpyNodeSetParams", r, t0, "hGraphExec=%p hNode=%p copyParams=%p ctx=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6897,12 +7599,11 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
-#define body_cuGraphAddMemsetNode vcu_cuGraphAddMemsetNode
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemsetNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx memsetParams=%p ctx=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6915,12 +7616,11 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return r;
 }
 
-#define body_cuGraphMemsetNodeGetParams vcu_cuGraphMemsetNodeGetParams
 CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemsetNodeGetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemsetNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6929,12 +7629,11 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
     return r;
 }
 
-#define body_cuGraphMemsetNodeSetParams vcu_cuGraphMemsetNodeSetParams
 CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemsetNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemsetNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6943,12 +7642,11 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET
     return r;
 }
 
-#define body_cuGraphExecMemsetNodeSetParams vcu_cuGraphExecMemsetNodeSetParams
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecMemsetNodeSetParams", r, t0, "hGraphExec=%p hNode=%p memsetParams=%p ctx=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -6959,12 +7657,11 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
-#define body_cuGraphAddHostNode vcu_cuGraphAddHostNode
 CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddHostNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -6976,12 +7673,11 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, co
     return r;
 }
 
-#define body_cuGraphHostNodeGetParams vcu_cuGraphHostNodeGetParams
 CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphHostNodeGetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphHostNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -6990,12 +7686,11 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
     return r;
 }
 
-#define body_cuGraphHostNodeSetParams vcu_cuGraphHostNodeSetParams
 CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphHostNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphHostNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -7004,12 +7699,11 @@ CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NOD
     return r;
 }
 
-#define body_cuGraphExecHostNodeSetParams vcu_cuGraphExecHostNodeSetParams
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecHostNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7019,12 +7713,11 @@ CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
     return r;
 }
 
-#define body_cuGraphAddChildGraphNode vcu_cuGraphAddChildGraphNode
 CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddChildGraphNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx childGraph=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7036,12 +7729,11 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     return r;
 }
 
-#define body_cuGraphChildGraphNodeGetGraph vcu_cuGraphChildGraphNodeGetGraph
 CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphChildGraphNodeGetGraph(hNode, phGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphChildGraphNodeGetGraph", r, t0, "hNode=%p *phGraph=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
@@ -7050,12 +7742,11 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGra
     return r;
 }
 
-#define body_cuGraphExecChildGraphNodeSetParams vcu_cuGraphExecChildGraphNodeSetParams
 CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecChildGraphNodeSetParams", r, t0, "hGraphExec=%p hNode=%p childGraph=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7065,12 +7756,11 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
-#define body_cuGraphAddEmptyNode vcu_cuGraphAddEmptyNode
 CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEmptyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7081,12 +7771,11 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, c
     return r;
 }
 
-#define body_cuGraphAddEventRecordNode vcu_cuGraphAddEventRecordNode
 CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEventRecordNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7098,12 +7787,11 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGr
     return r;
 }
 
-#define body_cuGraphEventRecordNodeGetEvent vcu_cuGraphEventRecordNodeGetEvent
 CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphEventRecordNodeGetEvent(hNode, event_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventRecordNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
@@ -7112,12 +7800,11 @@ CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *even
     return r;
 }
 
-#define body_cuGraphEventRecordNodeSetEvent vcu_cuGraphEventRecordNodeSetEvent
 CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphEventRecordNodeSetEvent(hNode, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventRecordNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
@@ -7126,12 +7813,11 @@ CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event
     return r;
 }
 
-#define body_cuGraphExecEventRecordNodeSetEvent vcu_cuGraphExecEventRecordNodeSetEvent
 CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecEventRecordNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7141,12 +7827,11 @@ CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
-#define body_cuGraphAddEventWaitNode vcu_cuGraphAddEventWaitNode
 CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEventWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7158,12 +7843,11 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGrap
     return r;
 }
 
-#define body_cuGraphEventWaitNodeGetEvent vcu_cuGraphEventWaitNodeGetEvent
 CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphEventWaitNodeGetEvent(hNode, event_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventWaitNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && event_out ? (void *)*event_out : NULL);
@@ -7172,12 +7856,11 @@ CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_
     return r;
 }
 
-#define body_cuGraphEventWaitNodeSetEvent vcu_cuGraphEventWaitNodeSetEvent
 CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphEventWaitNodeSetEvent(hNode, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventWaitNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
                        (void *)(uintptr_t)event);
@@ -7186,12 +7869,11 @@ CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
     return r;
 }
 
-#define body_cuGraphExecEventWaitNodeSetEvent vcu_cuGraphExecEventWaitNodeSetEvent
 CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecEventWaitNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7201,12 +7883,11 @@ CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgrap
     return r;
 }
 
-#define body_cuGraphAddMemAllocNode vcu_cuGraphAddMemAllocNode
 CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemAllocNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7218,12 +7899,11 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
     return r;
 }
 
-#define body_cuGraphMemAllocNodeGetParams vcu_cuGraphMemAllocNodeGetParams
 CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemAllocNodeGetParams(hNode, params_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemAllocNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)params_out);
@@ -7232,12 +7912,11 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_
     return r;
 }
 
-#define body_cuGraphAddMemFreeNode vcu_cuGraphAddMemFreeNode
 CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemFreeNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx dptr=%#llx",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7249,12 +7928,11 @@ CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return r;
 }
 
-#define body_cuGraphMemFreeNodeGetParams vcu_cuGraphMemFreeNodeGetParams
 CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphMemFreeNodeGetParams(hNode, dptr_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemFreeNodeGetParams", r, t0, "hNode=%p *dptr_out=%#llx",
                        (void *)(uintptr_t)hNode,
                        r == CUDA_SUCCESS && dptr_out ? (unsigned long long)*dptr_out : 0ull);
@@ -7263,12 +7941,11 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dpt
     return r;
 }
 
-#define body_cuGraphConditionalHandleCreate vcu_cuGraphConditionalHandleCreate
 CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphConditionalHandleCreate", r, t0, "pHandle_out=%p hGraph=%p ctx=%p defaultLaunchValue=%u flags=%u",
                        (const void *)pHandle_out,
                        (void *)(uintptr_t)hGraph,
@@ -7280,12 +7957,11 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
     return r;
 }
 
-#define body_cuDeviceGetGraphMemAttribute vcu_cuDeviceGetGraphMemAttribute
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetGraphMemAttribute(device, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
                        (int)device,
                        (int)attr,
@@ -7295,12 +7971,11 @@ CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return r;
 }
 
-#define body_cuDeviceSetGraphMemAttribute vcu_cuDeviceSetGraphMemAttribute
 CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceSetGraphMemAttribute(device, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceSetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
                        (int)device,
                        (int)attr,
@@ -7310,12 +7985,11 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return r;
 }
 
-#define body_cuGraphAddExternalSemaphoresSignalNode vcu_cuGraphAddExternalSemaphoresSignalNode
 CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddExternalSemaphoresSignalNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddExternalSemaphoresSignalNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7327,12 +8001,11 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode
     return r;
 }
 
-#define body_cuGraphAddExternalSemaphoresWaitNode vcu_cuGraphAddExternalSemaphoresWaitNode
 CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddExternalSemaphoresWaitNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddExternalSemaphoresWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7344,12 +8017,11 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, 
     return r;
 }
 
-#define body_cuGraphExecExternalSemaphoresSignalNodeSetParams vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams
 CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecExternalSemaphoresSignalNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7359,12 +8031,11 @@ CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hG
     return r;
 }
 
-#define body_cuGraphExecExternalSemaphoresWaitNodeSetParams vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams
 CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecExternalSemaphoresWaitNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7374,12 +8045,11 @@ CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGra
     return r;
 }
 
-#define body_cuGraphExternalSemaphoresSignalNodeGetParams vcu_cuGraphExternalSemaphoresSignalNodeGetParams
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExternalSemaphoresSignalNodeGetParams(hNode, params_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresSignalNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)params_out);
@@ -7388,12 +8058,11 @@ CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode,
     return r;
 }
 
-#define body_cuGraphExternalSemaphoresSignalNodeSetParams vcu_cuGraphExternalSemaphoresSignalNodeSetParams
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExternalSemaphoresSignalNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresSignalNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -7402,12 +8071,11 @@ CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode,
     return r;
 }
 
-#define body_cuGraphExternalSemaphoresWaitNodeGetParams vcu_cuGraphExternalSemaphoresWaitNodeGetParams
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExternalSemaphoresWaitNodeGetParams(hNode, params_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresWaitNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)params_out);
@@ -7416,12 +8084,11 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, C
     return r;
 }
 
-#define body_cuGraphExternalSemaphoresWaitNodeSetParams vcu_cuGraphExternalSemaphoresWaitNodeSetParams
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExternalSemaphoresWaitNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresWaitNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -7430,12 +8097,11 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, c
     return r;
 }
 
-#define body_cuGraphAddBatchMemOpNode vcu_cuGraphAddBatchMemOpNode
 CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddBatchMemOpNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7447,12 +8113,11 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
     return r;
 }
 
-#define body_cuGraphBatchMemOpNodeGetParams vcu_cuGraphBatchMemOpNodeGetParams
 CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphBatchMemOpNodeGetParams", r, t0, "hNode=%p nodeParams_out=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams_out);
@@ -7461,12 +8126,11 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_ME
     return r;
 }
 
-#define body_cuGraphBatchMemOpNodeSetParams vcu_cuGraphBatchMemOpNodeSetParams
 CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphBatchMemOpNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -7475,12 +8139,11 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BA
     return r;
 }
 
-#define body_cuGraphExecBatchMemOpNodeSetParams vcu_cuGraphExecBatchMemOpNodeSetParams
 CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecBatchMemOpNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7490,12 +8153,11 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
-#define body_cuGraphKernelNodeCopyAttributes vcu_cuGraphKernelNodeCopyAttributes
 CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeCopyAttributes(dst, src);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
                        (void *)(uintptr_t)src);
@@ -7504,12 +8166,11 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
     return r;
 }
 
-#define body_cuGraphKernelNodeGetAttribute vcu_cuGraphKernelNodeGetAttribute
 CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetAttribute", r, t0, "hNode=%p attr=%d value_out=%p",
                        (void *)(uintptr_t)hNode,
                        (int)attr,
@@ -7519,12 +8180,11 @@ CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAt
     return r;
 }
 
-#define body_cuGraphKernelNodeSetAttribute vcu_cuGraphKernelNodeSetAttribute
 CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphKernelNodeSetAttribute(hNode, attr, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetAttribute", r, t0, "hNode=%p attr=%d value=%p",
                        (void *)(uintptr_t)hNode,
                        (int)attr,
@@ -7534,12 +8194,16 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
     return r;
 }
 
-#define body_cuGraphAddNode vcu_cuGraphAddNode
+static CUresult body_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    return body_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+}
+
 CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7551,12 +8215,11 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
     return r;
 }
 
-#define body_cuGraphAddNode_v2 vcu_cuGraphAddNode_v2
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
                        (void *)(uintptr_t)hGraph,
@@ -7569,12 +8232,11 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, con
     return r;
 }
 
-#define body_cuGraphNodeSetParams vcu_cuGraphNodeSetParams
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphNodeSetParams(hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
                        (const void *)nodeParams);
@@ -7583,12 +8245,11 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     return r;
 }
 
-#define body_cuGraphExecNodeSetParams vcu_cuGraphExecNodeSetParams
 CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
                        (void *)(uintptr_t)hNode,
@@ -7598,12 +8259,11 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
     return r;
 }
 
-#define body_cuGraphDebugDotPrint vcu_cuGraphDebugDotPrint
 CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphDebugDotPrint(hGraph, path, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDebugDotPrint", r, t0, "hGraph=%p path=%s flags=%u",
                        (void *)(uintptr_t)hGraph,
                        path ? path : "NULL",
@@ -7613,12 +8273,11 @@ CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned
     return r;
 }
 
-#define body_cuUserObjectCreate vcu_cuUserObjectCreate
 CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectCreate", r, t0, "*object_out=%p ptr=%p destroy=%p initialRefcount=%u flags=%u",
                        r == CUDA_SUCCESS && object_out ? (void *)*object_out : NULL,
                        (const void *)ptr,
@@ -7630,12 +8289,16 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
     return r;
 }
 
-#define body_cuGraphRetainUserObject vcu_cuGraphRetainUserObject
+static CUresult body_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+{
+    return vcu_graph_user_object(graph, object, count, flags, false);
+}
+
 CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphRetainUserObject(graph, object, count, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRetainUserObject", r, t0, "graph=%p object=%p count=%u flags=%u",
                        (void *)(uintptr_t)graph,
                        (void *)(uintptr_t)object,
@@ -7646,12 +8309,16 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
     return r;
 }
 
-#define body_cuGraphReleaseUserObject vcu_cuGraphReleaseUserObject
+static CUresult body_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
+{
+    return vcu_graph_user_object(graph, object, count, 0, true);
+}
+
 CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGraphReleaseUserObject(graph, object, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphReleaseUserObject", r, t0, "graph=%p object=%p count=%u",
                        (void *)(uintptr_t)graph,
                        (void *)(uintptr_t)object,
@@ -7661,12 +8328,16 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
     return r;
 }
 
-#define body_cuEventDestroy vcu_cuEventDestroy
+static CUresult body_cuEventDestroy(CUevent hEvent)
+{
+    return body_cuEventDestroy_v2(hEvent);
+}
+
 CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventDestroy(hEvent);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventDestroy", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -7674,12 +8345,23 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
     return r;
 }
 
-#define body_cuEventElapsedTime vcu_cuEventElapsedTime
+static CUresult body_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live((uintptr_t)hStart, VGP_H_EVENT) || !vgp_handle_live((uintptr_t)hEnd, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (pMilliseconds == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
 CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuEventElapsedTime(pMilliseconds, hStart, hEnd);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventElapsedTime", r, t0, "pMilliseconds=%p hStart=%p hEnd=%p",
                        (const void *)pMilliseconds,
                        (void *)(uintptr_t)hStart,
@@ -7689,12 +8371,11 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     return r;
 }
 
-#define body_cuMemGetAllocationGranularity vcu_cuMemGetAllocationGranularity
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetAllocationGranularity(granularity, prop, option);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAllocationGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
                        r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
                        (const void *)prop,
@@ -7704,12 +8385,11 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     return r;
 }
 
-#define body_cuMemCreate vcu_cuMemCreate
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemCreate(handle, size, prop, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemCreate", r, t0, "*handle=%#llx size=%#llx prop=%p flags=%#llx",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
                        (unsigned long long)size,
@@ -7720,12 +8400,11 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
     return r;
 }
 
-#define body_cuMemRelease vcu_cuMemRelease
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemRelease(handle);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRelease", r, t0, "handle=%#llx",
                        (unsigned long long)handle);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -7733,12 +8412,11 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
     return r;
 }
 
-#define body_cuMemRetainAllocationHandle vcu_cuMemRetainAllocationHandle
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemRetainAllocationHandle(handle, addr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRetainAllocationHandle", r, t0, "*handle=%#llx addr=%p",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
                        (const void *)addr);
@@ -7747,12 +8425,11 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     return r;
 }
 
-#define body_cuMemGetAllocationPropertiesFromHandle vcu_cuMemGetAllocationPropertiesFromHandle
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetAllocationPropertiesFromHandle(prop, handle);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAllocationPropertiesFromHandle", r, t0, "prop=%p handle=%#llx",
                        (const void *)prop,
                        (unsigned long long)handle);
@@ -7761,12 +8438,11 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
     return r;
 }
 
-#define body_cuMemMap vcu_cuMemMap
 CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemMap(ptr, size, offset, handle, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMap", r, t0, "ptr=%#llx size=%#llx offset=%#llx handle=%#llx flags=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size,
@@ -7778,12 +8454,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
     return r;
 }
 
-#define body_cuMemSetAccess vcu_cuMemSetAccess
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemSetAccess(ptr, size, desc, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemSetAccess", r, t0, "ptr=%#llx size=%#llx desc=%p count=%#llx",
                        (unsigned long long)ptr,
                        (unsigned long long)size,
@@ -7794,12 +8469,11 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     return r;
 }
 
-#define body_cuStreamWaitValue32 vcu_cuStreamWaitValue32
 CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7812,11 +8486,11 @@ CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32
 
 CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7827,12 +8501,11 @@ CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuu
     return r;
 }
 
-#define body_cuStreamWaitValue64 vcu_cuStreamWaitValue64
 CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7845,11 +8518,11 @@ CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64
 
 CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7860,12 +8533,11 @@ CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuu
     return r;
 }
 
-#define body_cuStreamWriteValue32 vcu_cuStreamWriteValue32
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7878,11 +8550,11 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint3
 
 CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7893,12 +8565,11 @@ CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cu
     return r;
 }
 
-#define body_cuStreamWriteValue64 vcu_cuStreamWriteValue64
 CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7911,11 +8582,11 @@ CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint6
 
 CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned long long)addr,
@@ -7926,12 +8597,16 @@ CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cu
     return r;
 }
 
-#define body_cuStreamBatchMemOp vcu_cuStreamBatchMemOp
+static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+    return body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+}
+
 CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned)count,
@@ -7944,11 +8619,11 @@ CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstrea
 
 CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned)count,
@@ -7959,12 +8634,11 @@ CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CU
     return r;
 }
 
-#define body_cuStreamBatchMemOp_v2 vcu_cuStreamBatchMemOp_v2
 CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_v2", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned)count,
@@ -7977,11 +8651,11 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUst
 
 CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_v2_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
                        (unsigned)count,
@@ -7992,12 +8666,16 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
     return r;
 }
 
-#define body_cuOccupancyMaxActiveClusters vcu_cuOccupancyMaxActiveClusters
+static CUresult body_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+{
+    return vcu_clusters_ask("cuOccupancyMaxActiveClusters", numClusters, func, config, 0);
+}
+
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxActiveClusters(numClusters, func, config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveClusters", r, t0, "*numClusters=%d func=%p config=%p",
                        r == CUDA_SUCCESS && numClusters ? (int)*numClusters : 0,
                        (void *)(uintptr_t)func,
@@ -8007,12 +8685,16 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     return r;
 }
 
-#define body_cuOccupancyMaxPotentialClusterSize vcu_cuOccupancyMaxPotentialClusterSize
+static CUresult body_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+{
+    return vcu_clusters_ask("cuOccupancyMaxPotentialClusterSize", clusterSize, func, config, 1);
+}
+
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialClusterSize", r, t0, "*clusterSize=%d func=%p config=%p",
                        r == CUDA_SUCCESS && clusterSize ? (int)*clusterSize : 0,
                        (void *)(uintptr_t)func,
@@ -8022,12 +8704,11 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
     return r;
 }
 
-#define body_cuMemPrefetchAsync vcu_cuMemPrefetchAsync
 CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -8040,11 +8721,11 @@ CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice d
 
 CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_ptsz", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
                        (unsigned long long)devPtr,
                        (unsigned long long)count,
@@ -8055,12 +8736,16 @@ CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdev
     return r;
 }
 
-#define body_cuLinkCreate vcu_cuLinkCreate
+static CUresult body_cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+{
+    return body_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+}
+
 CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkCreate(numOptions, options, optionValues, stateOut);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkCreate", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
                        (unsigned)numOptions,
                        (const void *)options,
@@ -8071,12 +8756,11 @@ CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, vo
     return r;
 }
 
-#define body_cuLinkCreate_v2 vcu_cuLinkCreate_v2
 CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkCreate_v2", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
                        (unsigned)numOptions,
                        (const void *)options,
@@ -8087,12 +8771,16 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
     return r;
 }
 
-#define body_cuLinkAddData vcu_cuLinkAddData
+static CUresult body_cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    return body_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+}
+
 CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkAddData(state, type, data, size, name, numOptions, options, optionValues);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddData", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
                        (int)type,
@@ -8107,12 +8795,11 @@ CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
     return r;
 }
 
-#define body_cuLinkAddData_v2 vcu_cuLinkAddData_v2
 CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddData_v2", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
                        (int)type,
@@ -8127,12 +8814,16 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
     return r;
 }
 
-#define body_cuLinkAddFile vcu_cuLinkAddFile
+static CUresult body_cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    return body_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+}
+
 CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkAddFile(state, type, path, numOptions, options, optionValues);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddFile", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
                        (int)type,
@@ -8145,12 +8836,11 @@ CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const cha
     return r;
 }
 
-#define body_cuLinkAddFile_v2 vcu_cuLinkAddFile_v2
 CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddFile_v2", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
                        (int)type,
@@ -8163,12 +8853,11 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
     return r;
 }
 
-#define body_cuLinkComplete vcu_cuLinkComplete
 CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLinkComplete(state, cubinOut, sizeOut);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkComplete", r, t0, "state=%p cubinOut=%p *sizeOut=%#llx",
                        (void *)(uintptr_t)state,
                        (const void *)cubinOut,
@@ -8178,12 +8867,11 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
     return r;
 }
 
-#define body_cuTensorMapEncodeTiled vcu_cuTensorMapEncodeTiled
 CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeTiled", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p boxDim=%p elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
                        (int)tensorDataType,
@@ -8202,12 +8890,11 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataT
     return r;
 }
 
-#define body_cuTensorMapEncodeIm2col vcu_cuTensorMapEncodeIm2col
 CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeIm2col", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCorner=%p pixelBoxUpperCorner=%p channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
                        (int)tensorDataType,
@@ -8229,12 +8916,11 @@ CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapData
     return r;
 }
 
-#define body_cuTensorMapEncodeIm2colWide vcu_cuTensorMapEncodeIm2colWide
 CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeIm2colWide", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCornerWidth=%d pixelBoxUpperCornerWidth=%d channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d mode=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
                        (int)tensorDataType,
@@ -8257,12 +8943,11 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMap
     return r;
 }
 
-#define body_cuTensorMapReplaceAddress vcu_cuTensorMapReplaceAddress
 CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTensorMapReplaceAddress(tensorMap, globalAddress);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapReplaceAddress", r, t0, "tensorMap=%p globalAddress=%p",
                        (const void *)tensorMap,
                        (const void *)globalAddress);
@@ -8271,12 +8956,16 @@ CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
     return r;
 }
 
-#define body_cuArray3DCreate vcu_cuArray3DCreate
+static CUresult body_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+{
+    return cuArray3DCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY3D_DESCRIPTOR[1]){cua_wide_array3d(pAllocateArray)} : NULL);
+}
+
 CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArray3DCreate(pHandle, pAllocateArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
@@ -8285,12 +8974,11 @@ CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
     return r;
 }
 
-#define body_cuArray3DGetDescriptor vcu_cuArray3DGetDescriptor
 CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArray3DGetDescriptor(pArrayDescriptor, hArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
@@ -8299,12 +8987,16 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescri
     return r;
 }
 
-#define body_cuArrayCreate vcu_cuArrayCreate
+static CUresult body_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+{
+    return body_cuArrayCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(pAllocateArray)} : NULL);
+}
+
 CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayCreate(pHandle, pAllocateArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
                        (const void *)pAllocateArray);
@@ -8313,12 +9005,11 @@ CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 
     return r;
 }
 
-#define body_cuArrayGetDescriptor vcu_cuArrayGetDescriptor
 CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayGetDescriptor(pArrayDescriptor, hArray);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
                        (void *)(uintptr_t)hArray);
@@ -8327,12 +9018,11 @@ CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor
     return r;
 }
 
-#define body_cuFuncSetBlockShape vcu_cuFuncSetBlockShape
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncSetBlockShape(hfunc, x, y, z);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetBlockShape", r, t0, "hfunc=%p x=%d y=%d z=%d",
                        (void *)(uintptr_t)hfunc,
                        (int)x,
@@ -8343,12 +9033,11 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
     return r;
 }
 
-#define body_cuFuncSetSharedSize vcu_cuFuncSetSharedSize
 CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFuncSetSharedSize(hfunc, bytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetSharedSize", r, t0, "hfunc=%p bytes=%u",
                        (void *)(uintptr_t)hfunc,
                        (unsigned)bytes);
@@ -8357,12 +9046,16 @@ CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
     return r;
 }
 
-#define body_cuLaunch vcu_cuLaunch
+static CUresult body_cuLaunch(CUfunction f)
+{
+    return vcu_launch_old(f, 1, 1, NULL);
+}
+
 CUresult CUDAAPI cuLaunch(CUfunction f)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunch(f);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunch", r, t0, "f=%p",
                        (void *)(uintptr_t)f);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -8370,12 +9063,16 @@ CUresult CUDAAPI cuLaunch(CUfunction f)
     return r;
 }
 
-#define body_cuLaunchGrid vcu_cuLaunchGrid
+static CUresult body_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+    return vcu_launch_old(f, grid_width, grid_height, NULL);
+}
+
 CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchGrid(f, grid_width, grid_height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchGrid", r, t0, "f=%p grid_width=%d grid_height=%d",
                        (void *)(uintptr_t)f,
                        (int)grid_width,
@@ -8385,12 +9082,16 @@ CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
     return r;
 }
 
-#define body_cuLaunchGridAsync vcu_cuLaunchGridAsync
+static CUresult body_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+    return vcu_launch_old(f, grid_width, grid_height, hStream);
+}
+
 CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchGridAsync(f, grid_width, grid_height, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchGridAsync", r, t0, "f=%p grid_width=%d grid_height=%d hStream=%p",
                        (void *)(uintptr_t)f,
                        (int)grid_width,
@@ -8401,12 +9102,11 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
     return r;
 }
 
-#define body_cuMemAlloc vcu_cuMemAlloc
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAlloc(dptr, bytesize);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAlloc", r, t0, "*dptr=%u bytesize=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
                        (unsigned)bytesize);
@@ -8415,12 +9115,11 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     return r;
 }
 
-#define body_cuMemAllocPitch vcu_cuMemAllocPitch
 CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocPitch", r, t0, "*dptr=%u *pPitch=%u WidthInBytes=%u Height=%u ElementSizeBytes=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
                        r == CUDA_SUCCESS && pPitch ? (unsigned)*pPitch : 0u,
@@ -8432,12 +9131,16 @@ CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, uns
     return r;
 }
 
-#define body_cuMemFree vcu_cuMemFree
+static CUresult body_cuMemFree(CUdeviceptr_v1 dptr)
+{
+    return body_cuMemFree_v2(dptr);
+}
+
 CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemFree(dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFree", r, t0, "dptr=%u",
                        (unsigned)dptr);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -8445,12 +9148,11 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
     return r;
 }
 
-#define body_cuMemGetAddressRange vcu_cuMemGetAddressRange
 CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemGetAddressRange(pbase, psize, dptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAddressRange", r, t0, "*pbase=%u *psize=%u dptr=%u",
                        r == CUDA_SUCCESS && pbase ? (unsigned)*pbase : 0u,
                        r == CUDA_SUCCESS && psize ? (unsigned)*psize : 0u,
@@ -8460,12 +9162,11 @@ CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize
     return r;
 }
 
-#define body_cuMemHostGetDevicePointer vcu_cuMemHostGetDevicePointer
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemHostGetDevicePointer(pdptr, p, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetDevicePointer", r, t0, "*pdptr=%u p=%p Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
                        (const void *)p,
@@ -8475,12 +9176,16 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsig
     return r;
 }
 
-#define body_cuMemcpy2D vcu_cuMemcpy2D
+static CUresult body_cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    return body_cuMemcpy2D_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
+}
+
 CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2D(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -8488,12 +9193,16 @@ CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
     return r;
 }
 
-#define body_cuMemcpy2DAsync vcu_cuMemcpy2DAsync
+static CUresult body_cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
+{
+    return body_cuMemcpy2DAsync_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL, hStream);
+}
+
 CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2DAsync(pCopy, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -8502,12 +9211,16 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream
     return r;
 }
 
-#define body_cuMemcpy2DUnaligned vcu_cuMemcpy2DUnaligned
+static CUresult body_cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
+{
+    return body_cuMemcpy2DUnaligned_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
+}
+
 CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy2DUnaligned(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -8515,12 +9228,16 @@ CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
     return r;
 }
 
-#define body_cuMemcpy3D vcu_cuMemcpy3D
+static CUresult body_cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
+{
+    return body_cuMemcpy3D_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL);
+}
+
 CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3D(pCopy);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -8528,12 +9245,16 @@ CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
     return r;
 }
 
-#define body_cuMemcpy3DAsync vcu_cuMemcpy3DAsync
+static CUresult body_cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
+{
+    return body_cuMemcpy3DAsync_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL, hStream);
+}
+
 CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpy3DAsync(pCopy, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
                        (void *)(uintptr_t)hStream);
@@ -8542,12 +9263,16 @@ CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream
     return r;
 }
 
-#define body_cuMemcpyAtoA vcu_cuMemcpyAtoA
+static CUresult body_cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    return body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoA(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA", r, t0, "dstArray=%p dstOffset=%u srcArray=%p srcOffset=%u ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
                        (unsigned)dstOffset,
@@ -8559,12 +9284,16 @@ CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray 
     return r;
 }
 
-#define body_cuMemcpyAtoD vcu_cuMemcpyAtoD
+static CUresult body_cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    return body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoD(dstDevice, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD", r, t0, "dstDevice=%u srcArray=%p srcOffset=%u ByteCount=%u",
                        (unsigned)dstDevice,
                        (void *)(uintptr_t)srcArray,
@@ -8575,12 +9304,16 @@ CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsign
     return r;
 }
 
-#define body_cuMemcpyAtoH vcu_cuMemcpyAtoH
+static CUresult body_cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+{
+    return body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoH(dstHost, srcArray, srcOffset, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -8591,12 +9324,16 @@ CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcO
     return r;
 }
 
-#define body_cuMemcpyAtoHAsync vcu_cuMemcpyAtoHAsync
+static CUresult body_cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
+{
+    return body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+}
+
 CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyAtoHAsync(dstHost, srcArray, srcOffset, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u hStream=%p",
                        (const void *)dstHost,
                        (void *)(uintptr_t)srcArray,
@@ -8608,12 +9345,16 @@ CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int
     return r;
 }
 
-#define body_cuMemcpyDtoA vcu_cuMemcpyDtoA
+static CUresult body_cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    return body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoA(dstArray, dstOffset, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA", r, t0, "dstArray=%p dstOffset=%u srcDevice=%u ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
                        (unsigned)dstOffset,
@@ -8624,12 +9365,16 @@ CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdevice
     return r;
 }
 
-#define body_cuMemcpyDtoD vcu_cuMemcpyDtoD
+static CUresult body_cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    return body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoD(dstDevice, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u",
                        (unsigned)dstDevice,
                        (unsigned)srcDevice,
@@ -8639,12 +9384,16 @@ CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice
     return r;
 }
 
-#define body_cuMemcpyDtoDAsync vcu_cuMemcpyDtoDAsync
+static CUresult body_cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+{
+    return body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+}
+
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoDAsync(dstDevice, srcDevice, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u hStream=%p",
                        (unsigned)dstDevice,
                        (unsigned)srcDevice,
@@ -8655,12 +9404,16 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcD
     return r;
 }
 
-#define body_cuMemcpyDtoH vcu_cuMemcpyDtoH
+static CUresult body_cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+{
+    return body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoH(dstHost, srcDevice, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u",
                        (const void *)dstHost,
                        (unsigned)srcDevice,
@@ -8670,12 +9423,16 @@ CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned 
     return r;
 }
 
-#define body_cuMemcpyDtoHAsync vcu_cuMemcpyDtoHAsync
+static CUresult body_cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+{
+    return body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
+}
+
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyDtoHAsync(dstHost, srcDevice, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u hStream=%p",
                        (const void *)dstHost,
                        (unsigned)srcDevice,
@@ -8686,12 +9443,16 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsi
     return r;
 }
 
-#define body_cuMemcpyHtoA vcu_cuMemcpyHtoA
+static CUresult body_cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
+{
+    return body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoA(dstArray, dstOffset, srcHost, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
                        (unsigned)dstOffset,
@@ -8702,12 +9463,16 @@ CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const vo
     return r;
 }
 
-#define body_cuMemcpyHtoAAsync vcu_cuMemcpyHtoAAsync
+static CUresult body_cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+{
+    return body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+}
+
 CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoAAsync(dstArray, dstOffset, srcHost, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u hStream=%p",
                        (void *)(uintptr_t)dstArray,
                        (unsigned)dstOffset,
@@ -8719,12 +9484,16 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
     return r;
 }
 
-#define body_cuMemcpyHtoD vcu_cuMemcpyHtoD
+static CUresult body_cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
+{
+    return body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
+}
+
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoD(dstDevice, srcHost, ByteCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u",
                        (unsigned)dstDevice,
                        (const void *)srcHost,
@@ -8734,12 +9503,16 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, uns
     return r;
 }
 
-#define body_cuMemcpyHtoDAsync vcu_cuMemcpyHtoDAsync
+static CUresult body_cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+{
+    return body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
+}
+
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemcpyHtoDAsync(dstDevice, srcHost, ByteCount, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u hStream=%p",
                        (unsigned)dstDevice,
                        (const void *)srcHost,
@@ -8750,12 +9523,19 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost
     return r;
 }
 
-#define body_cuMemsetD16 vcu_cuMemsetD16
+static CUresult body_cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD16_v2(dstDevice, us, N);
+}
+
 CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD16(dstDevice, us, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16", r, t0, "dstDevice=%u us=%u N=%u",
                        (unsigned)dstDevice,
                        (unsigned)us,
@@ -8765,12 +9545,19 @@ CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsign
     return r;
 }
 
-#define body_cuMemsetD2D16 vcu_cuMemsetD2D16
+static CUresult body_cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
+}
+
 CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D16(dstDevice, dstPitch, us, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16", r, t0, "dstDevice=%u dstPitch=%u us=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
                        (unsigned)dstPitch,
@@ -8782,12 +9569,19 @@ CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     return r;
 }
 
-#define body_cuMemsetD2D32 vcu_cuMemsetD2D32
+static CUresult body_cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
+}
+
 CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D32(dstDevice, dstPitch, ui, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32", r, t0, "dstDevice=%u dstPitch=%u ui=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
                        (unsigned)dstPitch,
@@ -8799,12 +9593,19 @@ CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     return r;
 }
 
-#define body_cuMemsetD2D8 vcu_cuMemsetD2D8
+static CUresult body_cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
+}
+
 CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD2D8(dstDevice, dstPitch, uc, Width, Height);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8", r, t0, "dstDevice=%u dstPitch=%u uc=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
                        (unsigned)dstPitch,
@@ -8816,12 +9617,19 @@ CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, u
     return r;
 }
 
-#define body_cuMemsetD32 vcu_cuMemsetD32
+static CUresult body_cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD32_v2(dstDevice, ui, N);
+}
+
 CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD32(dstDevice, ui, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32", r, t0, "dstDevice=%u ui=%u N=%u",
                        (unsigned)dstDevice,
                        (unsigned)ui,
@@ -8831,12 +9639,19 @@ CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned
     return r;
 }
 
-#define body_cuMemsetD8 vcu_cuMemsetD8
+static CUresult body_cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuMemsetD8_v2(dstDevice, uc, N);
+}
+
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemsetD8(dstDevice, uc, N);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8", r, t0, "dstDevice=%u uc=%u N=%u",
                        (unsigned)dstDevice,
                        (unsigned)uc,
@@ -8846,12 +9661,11 @@ CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned
     return r;
 }
 
-#define body_cuParamSetSize vcu_cuParamSetSize
 CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuParamSetSize(hfunc, numbytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetSize", r, t0, "hfunc=%p numbytes=%u",
                        (void *)(uintptr_t)hfunc,
                        (unsigned)numbytes);
@@ -8860,12 +9674,16 @@ CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
     return r;
 }
 
-#define body_cuParamSetf vcu_cuParamSetf
+static CUresult body_cuParamSetf(CUfunction hfunc, int offset, float value)
+{
+    return body_cuParamSetv(hfunc, offset, &value, sizeof(value));
+}
+
 CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuParamSetf(hfunc, offset, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetf", r, t0, "hfunc=%p offset=%d value=%g",
                        (void *)(uintptr_t)hfunc,
                        (int)offset,
@@ -8875,12 +9693,16 @@ CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
     return r;
 }
 
-#define body_cuParamSeti vcu_cuParamSeti
+static CUresult body_cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+{
+    return body_cuParamSetv(hfunc, offset, &value, sizeof(value));
+}
+
 CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuParamSeti(hfunc, offset, value);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSeti", r, t0, "hfunc=%p offset=%d value=%u",
                        (void *)(uintptr_t)hfunc,
                        (int)offset,
@@ -8890,12 +9712,11 @@ CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
     return r;
 }
 
-#define body_cuParamSetv vcu_cuParamSetv
 CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuParamSetv(hfunc, offset, ptr, numbytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetv", r, t0, "hfunc=%p offset=%d ptr=%p numbytes=%u",
                        (void *)(uintptr_t)hfunc,
                        (int)offset,
@@ -8906,12 +9727,11 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
     return r;
 }
 
-#define body_cuModuleGetTexRef vcu_cuModuleGetTexRef
 CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetTexRef(pTexRef, hmod, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetTexRef", r, t0, "*pTexRef=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL,
                        (void *)(uintptr_t)hmod,
@@ -8921,12 +9741,11 @@ CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char 
     return r;
 }
 
-#define body_cuModuleGetSurfRef vcu_cuModuleGetSurfRef
 CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuModuleGetSurfRef(pSurfRef, hmod, name);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetSurfRef", r, t0, "*pSurfRef=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && pSurfRef ? (void *)*pSurfRef : NULL,
                        (void *)(uintptr_t)hmod,
@@ -8936,12 +9755,11 @@ CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const ch
     return r;
 }
 
-#define body_cuTexRefGetArray vcu_cuTexRefGetArray
 CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetArray(phArray, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetArray", r, t0, "*phArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
                        (void *)(uintptr_t)hTexRef);
@@ -8950,12 +9768,11 @@ CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
     return r;
 }
 
-#define body_cuTexRefGetMipmappedArray vcu_cuTexRefGetMipmappedArray
 CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetMipmappedArray(phMipmappedArray, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmappedArray", r, t0, "*phMipmappedArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phMipmappedArray ? (void *)*phMipmappedArray : NULL,
                        (void *)(uintptr_t)hTexRef);
@@ -8964,12 +9781,11 @@ CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, C
     return r;
 }
 
-#define body_cuSurfRefGetArray vcu_cuSurfRefGetArray
 CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSurfRefGetArray(phArray, hSurfRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfRefGetArray", r, t0, "*phArray=%p hSurfRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
                        (void *)(uintptr_t)hSurfRef);
@@ -8978,12 +9794,11 @@ CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
     return r;
 }
 
-#define body_cuTexRefSetBorderColor vcu_cuTexRefSetBorderColor
 CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetBorderColor(hTexRef, pBorderColor);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetBorderColor", r, t0, "hTexRef=%p pBorderColor=%p",
                        (void *)(uintptr_t)hTexRef,
                        (const void *)pBorderColor);
@@ -8992,12 +9807,11 @@ CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
     return r;
 }
 
-#define body_cuTexRefGetBorderColor vcu_cuTexRefGetBorderColor
 CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetBorderColor(pBorderColor, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetBorderColor", r, t0, "pBorderColor=%p hTexRef=%p",
                        (const void *)pBorderColor,
                        (void *)(uintptr_t)hTexRef);
@@ -9006,12 +9820,16 @@ CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
     return r;
 }
 
-#define body_cuTexRefSetAddress2D_v2 vcu_cuTexRefSetAddress2D_v2
+static CUresult body_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+{
+    return body_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
+}
+
 CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D_v2", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
                        (void *)(uintptr_t)hTexRef,
                        (const void *)desc,
@@ -9022,12 +9840,11 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESC
     return r;
 }
 
-#define body_cuTexRefGetAddress vcu_cuTexRefGetAddress
 CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefGetAddress(pdptr, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddress", r, t0, "*pdptr=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
                        (void *)(uintptr_t)hTexRef);
@@ -9036,12 +9853,11 @@ CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
     return r;
 }
 
-#define body_cuTexRefSetAddress vcu_cuTexRefSetAddress
 CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddress(ByteOffset, hTexRef, dptr, bytes);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress", r, t0, "*ByteOffset=%u hTexRef=%p dptr=%u bytes=%u",
                        r == CUDA_SUCCESS && ByteOffset ? (unsigned)*ByteOffset : 0u,
                        (void *)(uintptr_t)hTexRef,
@@ -9052,12 +9868,16 @@ CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, 
     return r;
 }
 
-#define body_cuTexRefSetAddress2D vcu_cuTexRefSetAddress2D
+static CUresult body_cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
+{
+    return body_cuTexRefSetAddress2D_v2(hTexRef, desc ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(desc)} : NULL, dptr, Pitch);
+}
+
 CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuTexRefSetAddress2D(hTexRef, desc, dptr, Pitch);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D", r, t0, "hTexRef=%p desc=%p dptr=%u Pitch=%u",
                        (void *)(uintptr_t)hTexRef,
                        (const void *)desc,
@@ -9068,12 +9888,11 @@ CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIP
     return r;
 }
 
-#define body_cuParamSetTexRef vcu_cuParamSetTexRef
 CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuParamSetTexRef(hfunc, texunit, hTexRef);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetTexRef", r, t0, "hfunc=%p texunit=%d hTexRef=%p",
                        (void *)(uintptr_t)hfunc,
                        (int)texunit,
@@ -9083,12 +9902,17 @@ CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRe
     return r;
 }
 
-#define body_cuArrayGetMemoryRequirements vcu_cuArrayGetMemoryRequirements
+static CUresult body_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
+{
+    (void)memoryRequirements;
+    return vcu_array_requirements((uintptr_t)array, VGP_H_ARRAY, device);
+}
+
 CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayGetMemoryRequirements(memoryRequirements, array, device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p array=%p device=%d",
                        (const void *)memoryRequirements,
                        (void *)(uintptr_t)array,
@@ -9098,12 +9922,17 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *me
     return r;
 }
 
-#define body_cuMipmappedArrayGetMemoryRequirements vcu_cuMipmappedArrayGetMemoryRequirements
+static CUresult body_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+{
+    (void)memoryRequirements;
+    return vcu_array_requirements((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY, device);
+}
+
 CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p mipmap=%p device=%d",
                        (const void *)memoryRequirements,
                        (void *)(uintptr_t)mipmap,
@@ -9113,12 +9942,17 @@ CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIRE
     return r;
 }
 
-#define body_cuArrayGetSparseProperties vcu_cuArrayGetSparseProperties
+static CUresult body_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
+{
+    (void)sparseProperties;
+    return vcu_array_about((uintptr_t)array, VGP_H_ARRAY);
+}
+
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuArrayGetSparseProperties(sparseProperties, array);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetSparseProperties", r, t0, "sparseProperties=%p array=%p",
                        (const void *)sparseProperties,
                        (void *)(uintptr_t)array);
@@ -9127,12 +9961,17 @@ CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparse
     return r;
 }
 
-#define body_cuMipmappedArrayGetSparseProperties vcu_cuMipmappedArrayGetSparseProperties
+static CUresult body_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
+{
+    (void)sparseProperties;
+    return vcu_array_about((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY);
+}
+
 CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMipmappedArrayGetSparseProperties(sparseProperties, mipmap);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetSparseProperties", r, t0, "sparseProperties=%p mipmap=%p",
                        (const void *)sparseProperties,
                        (void *)(uintptr_t)mipmap);
@@ -9141,12 +9980,11 @@ CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIE
     return r;
 }
 
-#define body_cuMemMapArrayAsync vcu_cuMemMapArrayAsync
 CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMapArrayAsync", r, t0, "mapInfoList=%p count=%u hStream=%p",
                        (const void *)mapInfoList,
                        (unsigned)count,
@@ -9158,11 +9996,11 @@ CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int co
 
 CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMapArrayAsync_ptsz", r, t0, "mapInfoList=%p count=%u hStream=%p",
                        (const void *)mapInfoList,
                        (unsigned)count,
@@ -9172,12 +10010,11 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned i
     return r;
 }
 
-#define body_cuMemRangeGetAttribute vcu_cuMemRangeGetAttribute
 CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRangeGetAttribute", r, t0, "data=%p dataSize=%#llx attribute=%d devPtr=%#llx count=%#llx",
                        (const void *)data,
                        (unsigned long long)dataSize,
@@ -9189,12 +10026,11 @@ CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range
     return r;
 }
 
-#define body_cuMemRangeGetAttributes vcu_cuMemRangeGetAttributes
 CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRangeGetAttributes", r, t0, "data=%p *dataSizes=%#llx attributes=%p numAttributes=%#llx devPtr=%#llx count=%#llx",
                        (const void *)data,
                        r == CUDA_SUCCESS && dataSizes ? (unsigned long long)*dataSizes : 0ull,
@@ -9207,12 +10043,19 @@ CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_r
     return r;
 }
 
-#define body_cuMemDiscardBatchAsync vcu_cuMemDiscardBatchAsync
+static CUresult body_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_advice_batch("cuMemDiscardBatchAsync", dptrs, sizes, count, NULL, 0, flags, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -9226,11 +10069,11 @@ CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_
 
 CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -9242,12 +10085,21 @@ CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, 
     return r;
 }
 
-#define body_cuMemDiscardAndPrefetchBatchAsync vcu_cuMemDiscardAndPrefetchBatchAsync
+static CUresult body_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (prefetchLocs == NULL || prefetchLocIdxs == NULL || numPrefetchLocs == 0 || numPrefetchLocs > count)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_advice_batch("cuMemDiscardAndPrefetchBatchAsync", dptrs, sizes, count, prefetchLocIdxs, numPrefetchLocs, flags, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -9264,11 +10116,11 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *s
 
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
                        r == CUDA_SUCCESS && sizes ? (unsigned long long)*sizes : 0ull,
@@ -9283,12 +10135,11 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size
     return r;
 }
 
-#define body_cuLogsRegisterCallback vcu_cuLogsRegisterCallback
 CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLogsRegisterCallback(callbackFunc, userData, callback_out);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsRegisterCallback", r, t0, "callbackFunc=%p userData=%p callback_out=%p",
                        (void *)(uintptr_t)callbackFunc,
                        (const void *)userData,
@@ -9298,12 +10149,11 @@ CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userD
     return r;
 }
 
-#define body_cuLogsUnregisterCallback vcu_cuLogsUnregisterCallback
 CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLogsUnregisterCallback(callback);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsUnregisterCallback", r, t0, "callback=%p",
                        (void *)(uintptr_t)callback);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -9311,12 +10161,11 @@ CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
     return r;
 }
 
-#define body_cuCoredumpGetAttribute vcu_cuCoredumpGetAttribute
 CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCoredumpGetAttribute(attrib, value, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpGetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
                        (const void *)value,
@@ -9326,12 +10175,19 @@ CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, 
     return r;
 }
 
-#define body_cuCoredumpGetAttributeGlobal vcu_cuCoredumpGetAttributeGlobal
+static CUresult body_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_coredump_get(NULL, attrib, value, size);
+}
+
 CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCoredumpGetAttributeGlobal(attrib, value, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpGetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
                        (const void *)value,
@@ -9341,12 +10197,11 @@ CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return r;
 }
 
-#define body_cuCoredumpSetAttribute vcu_cuCoredumpSetAttribute
 CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCoredumpSetAttribute(attrib, value, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpSetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
                        (const void *)value,
@@ -9356,12 +10211,11 @@ CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, 
     return r;
 }
 
-#define body_cuCoredumpSetAttributeGlobal vcu_cuCoredumpSetAttributeGlobal
 CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCoredumpSetAttributeGlobal(attrib, value, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpSetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
                        (const void *)value,
@@ -9371,12 +10225,11 @@ CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return r;
 }
 
-#define body_cuDestroyExternalMemory vcu_cuDestroyExternalMemory
 CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDestroyExternalMemory(extMem);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDestroyExternalMemory", r, t0, "extMem=%p",
                        (void *)(uintptr_t)extMem);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -9384,12 +10237,19 @@ CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
     return r;
 }
 
-#define body_cuDestroyExternalSemaphore vcu_cuDestroyExternalSemaphore
+static CUresult body_cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_semaphore_destroy(extSem);
+}
+
 CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDestroyExternalSemaphore(extSem);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDestroyExternalSemaphore", r, t0, "extSem=%p",
                        (void *)(uintptr_t)extSem);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -9397,12 +10257,11 @@ CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
     return r;
 }
 
-#define body_cuExternalMemoryGetMappedBuffer vcu_cuExternalMemoryGetMappedBuffer
 CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuExternalMemoryGetMappedBuffer", r, t0, "*devPtr=%#llx extMem=%p bufferDesc=%p",
                        r == CUDA_SUCCESS && devPtr ? (unsigned long long)*devPtr : 0ull,
                        (void *)(uintptr_t)extMem,
@@ -9412,12 +10271,11 @@ CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternal
     return r;
 }
 
-#define body_cuExternalMemoryGetMappedMipmappedArray vcu_cuExternalMemoryGetMappedMipmappedArray
 CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuExternalMemoryGetMappedMipmappedArray", r, t0, "*mipmap=%p extMem=%p mipmapDesc=%p",
                        r == CUDA_SUCCESS && mipmap ? (void *)*mipmap : NULL,
                        (void *)(uintptr_t)extMem,
@@ -9427,12 +10285,11 @@ CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipma
     return r;
 }
 
-#define body_cuImportExternalMemory vcu_cuImportExternalMemory
 CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuImportExternalMemory(extMem_out, memHandleDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuImportExternalMemory", r, t0, "*extMem_out=%p memHandleDesc=%p",
                        r == CUDA_SUCCESS && extMem_out ? (void *)*extMem_out : NULL,
                        (const void *)memHandleDesc);
@@ -9441,12 +10298,11 @@ CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA
     return r;
 }
 
-#define body_cuImportExternalSemaphore vcu_cuImportExternalSemaphore
 CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuImportExternalSemaphore(extSem_out, semHandleDesc);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuImportExternalSemaphore", r, t0, "*extSem_out=%p semHandleDesc=%p",
                        r == CUDA_SUCCESS && extSem_out ? (void *)*extSem_out : NULL,
                        (const void *)semHandleDesc);
@@ -9455,12 +10311,16 @@ CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, cons
     return r;
 }
 
-#define body_cuSignalExternalSemaphoresAsync vcu_cuSignalExternalSemaphoresAsync
+static CUresult body_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    return vcu_semaphore_issue("cuSignalExternalSemaphoresAsync", false, extSemArray, paramsArray, numExtSems, stream);
+}
+
 CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSignalExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
                        (const void *)paramsArray,
@@ -9473,11 +10333,11 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extS
 
 CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSignalExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
                        (const void *)paramsArray,
@@ -9488,12 +10348,16 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore 
     return r;
 }
 
-#define body_cuWaitExternalSemaphoresAsync vcu_cuWaitExternalSemaphoresAsync
+static CUresult body_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+{
+    return vcu_semaphore_issue("cuWaitExternalSemaphoresAsync", true, extSemArray, paramsArray, numExtSems, stream);
+}
+
 CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuWaitExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
                        (const void *)paramsArray,
@@ -9506,11 +10370,11 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSem
 
 CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuWaitExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
                        (const void *)paramsArray,
@@ -9521,12 +10385,11 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *e
     return r;
 }
 
-#define body_cuCtxFromGreenCtx vcu_cuCtxFromGreenCtx
 CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxFromGreenCtx(pContext, hCtx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxFromGreenCtx", r, t0, "*pContext=%p hCtx=%p",
                        r == CUDA_SUCCESS && pContext ? (void *)*pContext : NULL,
                        (void *)(uintptr_t)hCtx);
@@ -9535,12 +10398,11 @@ CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return r;
 }
 
-#define body_cuCtxGetDevResource vcu_cuCtxGetDevResource
 CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCtxGetDevResource(hCtx, resource, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
                        (void *)(uintptr_t)hCtx,
                        (const void *)resource,
@@ -9550,12 +10412,11 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CU
     return r;
 }
 
-#define body_cuDevResourceGenerateDesc vcu_cuDevResourceGenerateDesc
 CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevResourceGenerateDesc(phDesc, resources, nbResources);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevResourceGenerateDesc", r, t0, "*phDesc=%p resources=%p nbResources=%u",
                        r == CUDA_SUCCESS && phDesc ? (void *)*phDesc : NULL,
                        (const void *)resources,
@@ -9565,12 +10426,11 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
     return r;
 }
 
-#define body_cuDevSmResourceSplitByCount vcu_cuDevSmResourceSplitByCount
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDevSmResourceSplitByCount(result, nbGroups, input, remaining, useFlags, minCount);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevSmResourceSplitByCount", r, t0, "result=%p *nbGroups=%u input=%p remaining=%p useFlags=%u minCount=%u",
                        (const void *)result,
                        r == CUDA_SUCCESS && nbGroups ? (unsigned)*nbGroups : 0u,
@@ -9583,12 +10443,11 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     return r;
 }
 
-#define body_cuDeviceGetDevResource vcu_cuDeviceGetDevResource
 CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetDevResource(device, resource, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetDevResource", r, t0, "device=%d resource=%p type=%d",
                        (int)device,
                        (const void *)resource,
@@ -9598,12 +10457,11 @@ CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource
     return r;
 }
 
-#define body_cuGreenCtxCreate vcu_cuGreenCtxCreate
 CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxCreate(phCtx, desc, dev, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxCreate", r, t0, "*phCtx=%p desc=%p dev=%d flags=%u",
                        r == CUDA_SUCCESS && phCtx ? (void *)*phCtx : NULL,
                        (void *)(uintptr_t)desc,
@@ -9614,12 +10472,11 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     return r;
 }
 
-#define body_cuGreenCtxDestroy vcu_cuGreenCtxDestroy
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxDestroy(hCtx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxDestroy", r, t0, "hCtx=%p",
                        (void *)(uintptr_t)hCtx);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -9627,12 +10484,11 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
     return r;
 }
 
-#define body_cuGreenCtxGetDevResource vcu_cuGreenCtxGetDevResource
 CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxGetDevResource(hCtx, resource, type);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
                        (void *)(uintptr_t)hCtx,
                        (const void *)resource,
@@ -9642,12 +10498,11 @@ CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resour
     return r;
 }
 
-#define body_cuGreenCtxGetId vcu_cuGreenCtxGetId
 CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxGetId(greenCtx, greenCtxId);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxGetId", r, t0, "greenCtx=%p *greenCtxId=%#llx",
                        (void *)(uintptr_t)greenCtx,
                        r == CUDA_SUCCESS && greenCtxId ? (unsigned long long)*greenCtxId : 0ull);
@@ -9656,12 +10511,11 @@ CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenC
     return r;
 }
 
-#define body_cuGreenCtxStreamCreate vcu_cuGreenCtxStreamCreate
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxStreamCreate", r, t0, "*phStream=%p greenCtx=%p flags=%u priority=%d",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
                        (void *)(uintptr_t)greenCtx,
@@ -9672,12 +10526,11 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
     return r;
 }
 
-#define body_cuStreamGetGreenCtx vcu_cuStreamGetGreenCtx
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuStreamGetGreenCtx(hStream, phCtx);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetGreenCtx", r, t0, "hStream=%p *phCtx=%p",
                        (void *)(uintptr_t)hStream,
                        r == CUDA_SUCCESS && phCtx ? (void *)*phCtx : NULL);
@@ -9686,12 +10539,11 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
     return r;
 }
 
-#define body_cuLogsCurrent vcu_cuLogsCurrent
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLogsCurrent(iterator_out, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsCurrent", r, t0, "iterator_out=%p flags=%u",
                        (const void *)iterator_out,
                        (unsigned)flags);
@@ -9700,12 +10552,11 @@ CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
     return r;
 }
 
-#define body_cuLogsDumpToFile vcu_cuLogsDumpToFile
 CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLogsDumpToFile(iterator, pathToFile, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsDumpToFile", r, t0, "iterator=%p pathToFile=%s flags=%u",
                        (const void *)iterator,
                        pathToFile ? pathToFile : "NULL",
@@ -9715,12 +10566,11 @@ CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFil
     return r;
 }
 
-#define body_cuLogsDumpToMemory vcu_cuLogsDumpToMemory
 CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLogsDumpToMemory(iterator, buffer, size, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsDumpToMemory", r, t0, "iterator=%p buffer=%p *size=%#llx flags=%u",
                        (const void *)iterator,
                        (const void *)buffer,
@@ -9731,12 +10581,11 @@ CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_
     return r;
 }
 
-#define body_cuCheckpointProcessCheckpoint vcu_cuCheckpointProcessCheckpoint
 CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessCheckpoint(pid, args);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessCheckpoint", r, t0, "pid=%d args=%p",
                        (int)pid,
                        (const void *)args);
@@ -9745,12 +10594,11 @@ CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointAr
     return r;
 }
 
-#define body_cuCheckpointProcessGetRestoreThreadId vcu_cuCheckpointProcessGetRestoreThreadId
 CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessGetRestoreThreadId(pid, tid);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessGetRestoreThreadId", r, t0, "pid=%d *tid=%d",
                        (int)pid,
                        r == CUDA_SUCCESS && tid ? (int)*tid : 0);
@@ -9759,12 +10607,11 @@ CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
     return r;
 }
 
-#define body_cuCheckpointProcessGetState vcu_cuCheckpointProcessGetState
 CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessGetState(pid, state);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessGetState", r, t0, "pid=%d state=%p",
                        (int)pid,
                        (const void *)state);
@@ -9773,12 +10620,11 @@ CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state)
     return r;
 }
 
-#define body_cuCheckpointProcessLock vcu_cuCheckpointProcessLock
 CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessLock(pid, args);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessLock", r, t0, "pid=%d args=%p",
                        (int)pid,
                        (const void *)args);
@@ -9787,12 +10633,11 @@ CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
     return r;
 }
 
-#define body_cuCheckpointProcessRestore vcu_cuCheckpointProcessRestore
 CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessRestore(pid, args);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessRestore", r, t0, "pid=%d args=%p",
                        (int)pid,
                        (const void *)args);
@@ -9801,12 +10646,11 @@ CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *ar
     return r;
 }
 
-#define body_cuCheckpointProcessUnlock vcu_cuCheckpointProcessUnlock
 CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuCheckpointProcessUnlock(pid, args);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessUnlock", r, t0, "pid=%d args=%p",
                        (int)pid,
                        (const void *)args);
@@ -9815,12 +10659,11 @@ CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args
     return r;
 }
 
-#define body_cuDeviceGetLuid vcu_cuDeviceGetLuid
 CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceGetLuid(luid, deviceNodeMask, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetLuid", r, t0, "luid=%p *deviceNodeMask=%u dev=%d",
                        (const void *)luid,
                        r == CUDA_SUCCESS && deviceNodeMask ? (unsigned)*deviceNodeMask : 0u,
@@ -9830,12 +10673,11 @@ CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdev
     return r;
 }
 
-#define body_cuDeviceRegisterAsyncNotification vcu_cuDeviceRegisterAsyncNotification
 CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceRegisterAsyncNotification(device, callbackFunc, userData, callback);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceRegisterAsyncNotification", r, t0, "device=%d callbackFunc=%p userData=%p callback=%p",
                        (int)device,
                        (void *)(uintptr_t)callbackFunc,
@@ -9846,12 +10688,11 @@ CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallb
     return r;
 }
 
-#define body_cuDeviceUnregisterAsyncNotification vcu_cuDeviceUnregisterAsyncNotification
 CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuDeviceUnregisterAsyncNotification(device, callback);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceUnregisterAsyncNotification", r, t0, "device=%d callback=%p",
                        (int)device,
                        (void *)(uintptr_t)callback);
@@ -9860,12 +10701,11 @@ CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCal
     return r;
 }
 
-#define body_cuFlushGPUDirectRDMAWrites vcu_cuFlushGPUDirectRDMAWrites
 CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuFlushGPUDirectRDMAWrites(target, scope);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFlushGPUDirectRDMAWrites", r, t0, "target=%d scope=%d",
                        (int)target,
                        (int)scope);
@@ -9874,12 +10714,11 @@ CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget tar
     return r;
 }
 
-#define body_cuLaunchCooperativeKernelMultiDevice vcu_cuLaunchCooperativeKernelMultiDevice
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernelMultiDevice", r, t0, "launchParamsList=%p numDevices=%u flags=%u",
                        (const void *)launchParamsList,
                        (unsigned)numDevices,
@@ -9889,12 +10728,11 @@ CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launch
     return r;
 }
 
-#define body_cuLibraryGetUnifiedFunction vcu_cuLibraryGetUnifiedFunction
 CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuLibraryGetUnifiedFunction(fptr, library, symbol);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetUnifiedFunction", r, t0, "fptr=%p library=%p symbol=%s",
                        (const void *)fptr,
                        (void *)(uintptr_t)library,
@@ -9904,12 +10742,11 @@ CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, con
     return r;
 }
 
-#define body_cuMemBatchDecompressAsync vcu_cuMemBatchDecompressAsync
 CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemBatchDecompressAsync", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
                        (const void *)paramsArray,
                        (unsigned long long)count,
@@ -9923,11 +10760,11 @@ CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, s
 
 CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
     CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
     vcu_per_thread--;
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemBatchDecompressAsync_ptsz", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
                        (const void *)paramsArray,
                        (unsigned long long)count,
@@ -9939,12 +10776,11 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArr
     return r;
 }
 
-#define body_cuMulticastAddDevice vcu_cuMulticastAddDevice
 CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastAddDevice(mcHandle, dev);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastAddDevice", r, t0, "mcHandle=%#llx dev=%d",
                        (unsigned long long)mcHandle,
                        (int)dev);
@@ -9953,12 +10789,11 @@ CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUd
     return r;
 }
 
-#define body_cuMulticastBindAddr vcu_cuMulticastBindAddr
 CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastBindAddr", r, t0, "mcHandle=%#llx mcOffset=%#llx memptr=%#llx size=%#llx flags=%#llx",
                        (unsigned long long)mcHandle,
                        (unsigned long long)mcOffset,
@@ -9970,12 +10805,11 @@ CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size
     return r;
 }
 
-#define body_cuMulticastBindMem vcu_cuMulticastBindMem
 CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastBindMem", r, t0, "mcHandle=%#llx mcOffset=%#llx memHandle=%#llx memOffset=%#llx size=%#llx flags=%#llx",
                        (unsigned long long)mcHandle,
                        (unsigned long long)mcOffset,
@@ -9988,12 +10822,11 @@ CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_
     return r;
 }
 
-#define body_cuMulticastCreate vcu_cuMulticastCreate
 CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastCreate(mcHandle, prop);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastCreate", r, t0, "*mcHandle=%#llx prop=%p",
                        r == CUDA_SUCCESS && mcHandle ? (unsigned long long)*mcHandle : 0ull,
                        (const void *)prop);
@@ -10002,12 +10835,11 @@ CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const
     return r;
 }
 
-#define body_cuMulticastGetGranularity vcu_cuMulticastGetGranularity
 CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastGetGranularity(granularity, prop, option);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastGetGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
                        r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
                        (const void *)prop,
@@ -10017,12 +10849,11 @@ CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticas
     return r;
 }
 
-#define body_cuMulticastUnbind vcu_cuMulticastUnbind
 CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMulticastUnbind(mcHandle, dev, mcOffset, size);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastUnbind", r, t0, "mcHandle=%#llx dev=%d mcOffset=%#llx size=%#llx",
                        (unsigned long long)mcHandle,
                        (int)dev,
@@ -10033,12 +10864,11 @@ CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevi
     return r;
 }
 
-#define body_cuProfilerInitialize vcu_cuProfilerInitialize
 CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuProfilerInitialize(configFile, outputFile, outputMode);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerInitialize", r, t0, "configFile=%s outputFile=%s outputMode=%d",
                        configFile ? configFile : "NULL",
                        outputFile ? outputFile : "NULL",
@@ -10048,12 +10878,11 @@ CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *output
     return r;
 }
 
-#define body_cuIpcOpenMemHandle_v2 vcu_cuIpcOpenMemHandle_v2
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenMemHandle_v2", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (unsigned)Flags);
@@ -10062,12 +10891,16 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
     return r;
 }
 
-#define body_cuIpcOpenMemHandle vcu_cuIpcOpenMemHandle
+static CUresult body_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    return body_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
 CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcOpenMemHandle(pdptr, handle, Flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenMemHandle", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
                        (unsigned)Flags);
@@ -10076,12 +10909,11 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     return r;
 }
 
-#define body_cuIpcGetEventHandle vcu_cuIpcGetEventHandle
 CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcGetEventHandle(pHandle, event);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcGetEventHandle", r, t0, "pHandle=%p event=%p",
                        (const void *)pHandle,
                        (void *)(uintptr_t)event);
@@ -10090,12 +10922,11 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
     return r;
 }
 
-#define body_cuIpcOpenEventHandle vcu_cuIpcOpenEventHandle
 CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuIpcOpenEventHandle(phEvent, handle);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenEventHandle", r, t0, "*phEvent=%p handle={..}",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -10103,12 +10934,11 @@ CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
     return r;
 }
 
-#define body_cuMemExportToShareableHandle vcu_cuMemExportToShareableHandle
 CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemExportToShareableHandle", r, t0, "shareableHandle=%p handle=%#llx handleType=%d flags=%#llx",
                        (const void *)shareableHandle,
                        (unsigned long long)handle,
@@ -10119,12 +10949,11 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
     return r;
 }
 
-#define body_cuMemImportFromShareableHandle vcu_cuMemImportFromShareableHandle
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemImportFromShareableHandle", r, t0, "*handle=%#llx osHandle=%p shHandleType=%d",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
                        (const void *)osHandle,
@@ -10134,12 +10963,11 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     return r;
 }
 
-#define body_cuMemPoolExportToShareableHandle vcu_cuMemPoolExportToShareableHandle
 CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolExportToShareableHandle", r, t0, "handle_out=%p pool=%p handleType=%d flags=%#llx",
                        (const void *)handle_out,
                        (void *)(uintptr_t)pool,
@@ -10150,12 +10978,11 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool
     return r;
 }
 
-#define body_cuMemPoolImportFromShareableHandle vcu_cuMemPoolImportFromShareableHandle
 CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolImportFromShareableHandle", r, t0, "*pool_out=%p handle=%p handleType=%d flags=%#llx",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
                        (const void *)handle,
@@ -10166,12 +10993,11 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
     return r;
 }
 
-#define body_cuMemPoolExportPointer vcu_cuMemPoolExportPointer
 CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolExportPointer(shareData_out, ptr);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolExportPointer", r, t0, "shareData_out=%p ptr=%#llx",
                        (const void *)shareData_out,
                        (unsigned long long)ptr);
@@ -10180,12 +11006,11 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, C
     return r;
 }
 
-#define body_cuMemPoolImportPointer vcu_cuMemPoolImportPointer
 CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
-    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     CUresult r = body_cuMemPoolImportPointer(ptr_out, pool, shareData);
-    if (__builtin_expect(vcu_trace_on, 0))
+    if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolImportPointer", r, t0, "*ptr_out=%#llx pool=%p shareData=%p",
                        r == CUDA_SUCCESS && ptr_out ? (unsigned long long)*ptr_out : 0ull,
                        (void *)(uintptr_t)pool,

@@ -522,7 +522,7 @@ CUresult vgp_call_vgpPrimaryCtxRetain(int32_t device, CUcontext context)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpPrimaryCtxRetain *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->context = (uint64_t)(uintptr_t)context;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -543,7 +543,7 @@ CUresult vgp_call_vgpPrimaryCtxRelease(int32_t device)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpPrimaryCtxRelease *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -563,7 +563,7 @@ CUresult vgp_call_vgpPrimaryCtxReset(int32_t device)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpPrimaryCtxReset *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -583,7 +583,7 @@ CUresult vgp_call_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuDevicePrimaryCtxSetFlags_v2 *a = s->args;
-    a->dev = (int32_t)dev;
+    a->dev = vgp_device_sent(dev);
     a->flags = (uint32_t)flags;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -604,7 +604,7 @@ CUresult vgp_call_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, 
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuDevicePrimaryCtxGetState *a = s->args;
-    a->dev = (int32_t)dev;
+    a->dev = vgp_device_sent(dev);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -632,7 +632,7 @@ CUresult vgp_call_vgpCtxCreate(uint32_t flags, int32_t device, CUcontext context
         return r;
     struct vgp_args_vgpCtxCreate *a = s->args;
     a->flags = (uint32_t)flags;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->context = (uint64_t)(uintptr_t)context;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -870,8 +870,8 @@ CUresult vgp_call_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevi
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuDeviceCanAccessPeer *a = s->args;
-    a->dev = (int32_t)dev;
-    a->peerDev = (int32_t)peerDev;
+    a->dev = vgp_device_sent(dev);
+    a->peerDev = vgp_device_sent(peerDev);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -897,8 +897,8 @@ CUresult vgp_call_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attr
         return r;
     struct vgp_args_cuDeviceGetP2PAttribute *a = s->args;
     a->attrib = (uint32_t)attrib;
-    a->srcDevice = (int32_t)srcDevice;
-    a->dstDevice = (int32_t)dstDevice;
+    a->srcDevice = vgp_device_sent(srcDevice);
+    a->dstDevice = vgp_device_sent(dstDevice);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1001,7 +1001,7 @@ CUresult vgp_call_vgpDeviceGetAttribute(uint32_t attribute, int32_t device, int3
         return r;
     struct vgp_args_vgpDeviceGetAttribute *a = s->args;
     a->attribute = (uint32_t)attribute;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1193,7 +1193,7 @@ CUresult vgp_call_vgpDeviceGetDefaultMemPool(int32_t device, CUmemoryPool pool)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpDeviceGetDefaultMemPool *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->pool = (uint64_t)(uintptr_t)pool;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -1315,7 +1315,7 @@ CUresult vgp_call_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemL
     a->devPtr = (uint64_t)devPtr;
     a->count = (uint64_t)count;
     a->location.type = (uint32_t)location.type;
-    a->location.id = (int32_t)location.id;
+    a->location.id = vgp_location_sent((uint32_t)location.type, location.id);
     a->flags = (uint32_t)flags;
     a->hStream = (uint64_t)(uintptr_t)hStream;
     r = vgp_submit_async(s);
@@ -1927,7 +1927,7 @@ CUresult vgp_call_vgpLibraryGetKernel(CUkernel kernel, CUlibrary library, const 
     struct vgp_args_vgpLibraryGetKernel *a = s->args;
     a->kernel = (uint64_t)(uintptr_t)kernel;
     a->library = (uint64_t)(uintptr_t)library;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     uint8_t *v = (uint8_t *)s->args + 24;
     a->name_len = (uint32_t)name_bytes;
     if (name_bytes)
@@ -2203,7 +2203,7 @@ CUresult vgp_call_vgpFuncSetAttribute(CUfunction func, uint32_t attribute, int32
     a->func = (uint64_t)(uintptr_t)func;
     a->attribute = (uint32_t)attribute;
     a->value = (int32_t)value;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -2246,7 +2246,7 @@ CUresult vgp_call_vgpFuncGetAttribute(CUfunction func, uint32_t attribute, int32
     struct vgp_args_vgpFuncGetAttribute *a = s->args;
     a->func = (uint64_t)(uintptr_t)func;
     a->attribute = (uint32_t)attribute;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -3834,7 +3834,7 @@ CUresult vgp_call_vgpGraphMemAllocNode(uint32_t op, CUgraph graph, CUgraphNode t
     a->allocType = (uint32_t)allocType;
     a->handleTypes = (uint32_t)handleTypes;
     a->locationType = (uint32_t)locationType;
-    a->locationId = (int32_t)locationId;
+    a->locationId = vgp_location_sent(locationType, locationId);
     a->bytesize = (uint64_t)bytesize;
     uint8_t *v = (uint8_t *)s->args + 80;
     a->dependencies_len = (uint32_t)dependencies_count;
@@ -3850,8 +3850,8 @@ CUresult vgp_call_vgpGraphMemAllocNode(uint32_t op, CUgraph graph, CUgraphNode t
         memcpy(v, accessTypes, accessTypes_bytes);
     v += vgp_pad8(accessTypes_bytes);
     a->accessIds_len = (uint32_t)accessIds_count;
-    if (accessIds_bytes)
-        memcpy(v, accessIds, accessIds_bytes);
+    for (uint32_t i = 0; i < accessIds_count; i++)
+        ((int32_t *)v)[i] = vgp_location_sent(i < accessTypes_count ? accessTypes[i] : 0, accessIds[i]);
     v += vgp_pad8(accessIds_bytes);
     a->access_len = (uint32_t)access_count;
     if (access_bytes)
@@ -4314,7 +4314,7 @@ CUresult vgp_call_vgpGraphMemNodeGet(CUgraphNode node, uint32_t free, uint64_t *
         if (r == CUDA_SUCCESS && locationType)
             *locationType = (uint32_t)ret->locationType;
         if (r == CUDA_SUCCESS && locationId)
-            *locationId = (int32_t)ret->locationId;
+            *locationId = vgp_location_got(ret->locationType, ret->locationId);
         const uint8_t *q = (const uint8_t *)(ret + 1);
         uint64_t left = n - sizeof(*ret);
         uint64_t accessTypes_bytes = (uint64_t)ret->accessTypes_len * 4;
@@ -4338,6 +4338,8 @@ CUresult vgp_call_vgpGraphMemNodeGet(CUgraphNode node, uint32_t free, uint64_t *
             uint64_t k = accessIds_bytes / 4 < *accessIds_len ? accessIds_bytes / 4 : *accessIds_len;
             memcpy(accessIds, q, k * 4);
             *accessIds_len = (uint32_t)k;
+            for (uint32_t i = 0; i < k; i++)
+                accessIds[i] = vgp_location_got(accessTypes && i < *accessTypes_len ? accessTypes[i] : 0, accessIds[i]);
         }
         q += accessIds_bytes < left ? vgp_pad8(accessIds_bytes) : accessIds_bytes;
         left -= vgp_pad8(accessIds_bytes) < left ? vgp_pad8(accessIds_bytes) : left;
@@ -4538,7 +4540,7 @@ CUresult vgp_call_vgpDeviceGraphMemGet(int32_t device, uint32_t attribute, uint6
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpDeviceGraphMemGet *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->attribute = (uint32_t)attribute;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -4564,7 +4566,7 @@ CUresult vgp_call_vgpDeviceGraphMemSet(int32_t device, uint32_t attribute, uint6
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpDeviceGraphMemSet *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->attribute = (uint32_t)attribute;
     a->value = (uint64_t)value;
     const void *pay = NULL;
@@ -4586,7 +4588,7 @@ CUresult vgp_call_cuDeviceGraphMemTrim(CUdevice device)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuDeviceGraphMemTrim *a = s->args;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -4630,7 +4632,7 @@ CUresult vgp_call_vgpMemGetGranularity(uint32_t allocType, uint32_t handleTypes,
     a->allocType = (uint32_t)allocType;
     a->handleTypes = (uint32_t)handleTypes;
     a->locationType = (uint32_t)locationType;
-    a->locationId = (int32_t)locationId;
+    a->locationId = vgp_location_sent(locationType, locationId);
     a->option = (uint32_t)option;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -4661,7 +4663,7 @@ CUresult vgp_call_vgpMemCreate(uint64_t handle, uint64_t size, uint32_t allocTyp
     a->allocType = (uint32_t)allocType;
     a->handleTypes = (uint32_t)handleTypes;
     a->locationType = (uint32_t)locationType;
-    a->locationId = (int32_t)locationId;
+    a->locationId = vgp_location_sent(locationType, locationId);
     a->compression = (uint8_t)compression;
     a->rdma = (uint8_t)rdma;
     a->usage = (uint16_t)usage;
@@ -4743,7 +4745,7 @@ CUresult vgp_call_vgpMemAllocationProp(uint64_t handle, uint32_t *allocType, uin
         if (r == CUDA_SUCCESS && locationType)
             *locationType = (uint32_t)ret->locationType;
         if (r == CUDA_SUCCESS && locationId)
-            *locationId = (int32_t)ret->locationId;
+            *locationId = vgp_location_got(ret->locationType, ret->locationId);
         if (r == CUDA_SUCCESS && compression)
             *compression = (uint8_t)ret->compression;
         if (r == CUDA_SUCCESS && rdma)
@@ -4874,8 +4876,8 @@ CUresult vgp_call_vgpMemSetAccess(uint64_t ptr, uint64_t size, const uint32_t *l
         memcpy(v, locationTypes, locationTypes_bytes);
     v += vgp_pad8(locationTypes_bytes);
     a->locationIds_len = (uint32_t)locationIds_count;
-    if (locationIds_bytes)
-        memcpy(v, locationIds, locationIds_bytes);
+    for (uint32_t i = 0; i < locationIds_count; i++)
+        ((int32_t *)v)[i] = vgp_location_sent(i < locationTypes_count ? locationTypes[i] : 0, locationIds[i]);
     v += vgp_pad8(locationIds_bytes);
     a->access_len = (uint32_t)access_count;
     if (access_bytes)
@@ -4900,7 +4902,7 @@ CUresult vgp_call_cuMemGetAccess(unsigned long long *flags, const CUmemLocation 
         return r;
     struct vgp_args_cuMemGetAccess *a = s->args;
     a->location.type = (uint32_t)location->type;
-    a->location.id = (int32_t)location->id;
+    a->location.id = vgp_location_sent((uint32_t)location->type, location->id);
     a->ptr = (uint64_t)ptr;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -5342,7 +5344,7 @@ CUresult vgp_call_vgpMemPoolCreate(CUmemoryPool pool, uint32_t allocType, uint32
     a->allocType = (uint32_t)allocType;
     a->handleTypes = (uint32_t)handleTypes;
     a->locationType = (uint32_t)locationType;
-    a->locationId = (int32_t)locationId;
+    a->locationId = vgp_location_sent(locationType, locationId);
     a->maxSize = (uint64_t)maxSize;
     a->usage = (uint16_t)usage;
     const void *pay = NULL;
@@ -5386,7 +5388,7 @@ CUresult vgp_call_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuDeviceSetMemPool *a = s->args;
-    a->dev = (int32_t)dev;
+    a->dev = vgp_device_sent(dev);
     a->pool = (uint64_t)(uintptr_t)pool;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -5423,8 +5425,8 @@ CUresult vgp_call_vgpMemPoolSetAccess(CUmemoryPool pool, const uint32_t *locatio
         memcpy(v, locationTypes, locationTypes_bytes);
     v += vgp_pad8(locationTypes_bytes);
     a->locationIds_len = (uint32_t)locationIds_count;
-    if (locationIds_bytes)
-        memcpy(v, locationIds, locationIds_bytes);
+    for (uint32_t i = 0; i < locationIds_count; i++)
+        ((int32_t *)v)[i] = vgp_location_sent(i < locationTypes_count ? locationTypes[i] : 0, locationIds[i]);
     v += vgp_pad8(locationIds_bytes);
     a->access_len = (uint32_t)access_count;
     if (access_bytes)
@@ -5450,7 +5452,7 @@ CUresult vgp_call_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memP
     struct vgp_args_cuMemPoolGetAccess *a = s->args;
     a->memPool = (uint64_t)(uintptr_t)memPool;
     a->location.type = (uint32_t)location->type;
-    a->location.id = (int32_t)location->id;
+    a->location.id = vgp_location_sent((uint32_t)location->type, location->id);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -5674,8 +5676,8 @@ CUresult vgp_call_vgpDeviceAtomicCapabilities(int32_t device, int32_t peer, cons
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_vgpDeviceAtomicCapabilities *a = s->args;
-    a->device = (int32_t)device;
-    a->peer = (int32_t)peer;
+    a->device = vgp_device_sent(device);
+    a->peer = vgp_device_sent(peer);
     uint8_t *v = (uint8_t *)s->args + 16;
     a->operations_len = (uint32_t)operations_count;
     if (operations_bytes)
@@ -7337,7 +7339,7 @@ CUresult vgp_call_vgpDevResource(uint32_t what, int32_t device, CUcontext contex
         return r;
     struct vgp_args_vgpDevResource *a = s->args;
     a->what = (uint32_t)what;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->context = (uint64_t)(uintptr_t)context;
     a->green = (uint64_t)(uintptr_t)green;
     a->type = (uint32_t)type;
@@ -7481,7 +7483,7 @@ CUresult vgp_call_vgpGreenCtxCreate(CUgreenCtx green, CUcontext context, CUdevRe
     a->green = (uint64_t)(uintptr_t)green;
     a->context = (uint64_t)(uintptr_t)context;
     a->desc = (uint64_t)(uintptr_t)desc;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->flags = (uint32_t)flags;
     const void *pay = NULL;
     uint32_t n = 0;
@@ -7643,7 +7645,7 @@ CUresult vgp_call_vgpMulticastAddDevice(uint64_t handle, int32_t device)
         return r;
     struct vgp_args_vgpMulticastAddDevice *a = s->args;
     a->handle = (uint64_t)(uintptr_t)handle;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -7713,7 +7715,7 @@ CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t o
         return r;
     struct vgp_args_vgpMulticastUnbind *a = s->args;
     a->handle = (uint64_t)(uintptr_t)handle;
-    a->device = (int32_t)device;
+    a->device = vgp_device_sent(device);
     a->offset = (uint64_t)offset;
     a->size = (uint64_t)size;
     const void *pay = NULL;

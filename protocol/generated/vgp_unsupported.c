@@ -9,7 +9,7 @@
 #define CUDA_ERROR_NOT_INITIALIZED 3
 #define CUDA_ERROR_NOT_SUPPORTED 801
 
-void vcu_trace_refusal(const char *name, const char *why);
+void lnk_trace_refusal(const char *name, const char *why);
 int vcu_check_init(void);
 void vcu_logs_reason(const char *call, const char *fmt, ...);
 void vcu_logs_failure(const char *call, int result);
@@ -19,7 +19,7 @@ static int refuse(const char *name, const char *why)
 {
     int r = vcu_check_init();
     if (r == 0) {
-        vcu_trace_refusal(name, why);
+        lnk_trace_refusal(name, why);
         vcu_logs_reason(name, "%s", why);
         r = CUDA_ERROR_NOT_SUPPORTED;
     }

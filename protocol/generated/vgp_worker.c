@@ -20,33 +20,33 @@ static inline uint64_t vgp_round16(uint64_t n)
     return (n + 15) & ~15ull;
 }
 
-static void vgp_reply_part(struct vgb_call *c, const void *data, uint64_t n)
+static void vgp_reply_part(struct wrk_call *c, const void *data, uint64_t n)
 {
     memcpy(c->reply + c->reply_size, data, n);
     memset(c->reply + c->reply_size + n, 0, vgp_round8(n) - n);
     c->reply_size += (uint32_t)vgp_round8(n);
 }
 
-static CUresult handle_vgpHello(struct vgb_call *c)
+static CUresult handle_vgpHello(struct wrk_call *c)
 {
     const struct vgp_args_vgpHello *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t label_bytes = (uint64_t)a->label_len * 1;
     if (a->label_len > 64 || !vgp_range_ok(at, label_bytes, c->args_size))
-        return vgb_malformed(c, "label: %u is past its maximum or the record", a->label_len);
+        return wrk_malformed(c, "label: %u is past its maximum or the record", a->label_len);
     const char *label = (const void *)(c->args + at);
     if (label_bytes == 0 || label[label_bytes - 1] != 0)
-        return vgb_malformed(c, "label: not a terminated string");
+        return wrk_malformed(c, "label: not a terminated string");
     at += vgp_round8(label_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpHello ret = {0};
     static __thread struct vgp_outs_vgpHello o;
-    CUresult r = vgb_do_vgpHello(c, a, label, &ret, &o);
+    CUresult r = wrk_do_vgpHello(c, a, label, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.provider_len > 128)
@@ -57,18 +57,18 @@ static CUresult handle_vgpHello(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpDeviceInfo(struct vgb_call *c)
+static CUresult handle_vgpDeviceInfo(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceInfo *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpDeviceInfo ret = {0};
     static __thread struct vgp_outs_vgpDeviceInfo o;
-    CUresult r = vgb_do_vgpDeviceInfo(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpDeviceInfo(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.uuid_len > 16)
@@ -88,74 +88,78 @@ static CUresult handle_vgpDeviceInfo(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpBlobAppend(struct vgb_call *c)
+static CUresult handle_vgpBlobAppend(struct wrk_call *c)
 {
     const struct vgp_args_vgpBlobAppend *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t data_bytes = (uint64_t)a->data_len * 1;
     if (a->data_len > 65536 || !vgp_range_ok(at, data_bytes, c->args_size))
-        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+        return wrk_malformed(c, "data: %u is past its maximum or the record", a->data_len);
     const void *data = (const void *)(c->args + at);
     at += vgp_round8(data_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpBlobAppend(c, a, data);
+    CUresult r = wrk_do_vgpBlobAppend(c, a, data);
     return r;
 }
 
-static CUresult handle_vgpBlobDrop(struct vgb_call *c)
+static CUresult handle_vgpBlobDrop(struct wrk_call *c)
 {
     const struct vgp_args_vgpBlobDrop *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpBlobDrop(c, a);
+    CUresult r;
+    uint32_t blobId = a->blobId;
+    r = (wrk_blob_drop(c->w, blobId), CUDA_SUCCESS);
     return r;
 }
 
-static CUresult handle_vgpHostFuncDone(struct vgb_call *c)
+static CUresult handle_vgpHostFuncDone(struct wrk_call *c)
 {
     const struct vgp_args_vgpHostFuncDone *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpHostFuncDone(c, a);
+    CUresult r = wrk_do_vgpHostFuncDone(c, a);
     return r;
 }
 
-static CUresult handle_vgpPing(struct vgb_call *c)
+static CUresult handle_vgpPing(struct wrk_call *c)
 {
     const struct vgp_args_vgpPing *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpPing ret = {0};
-    CUresult r = vgb_do_vgpPing(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    uint64_t value = a->value;
+    (void)value;
+    r = CUDA_SUCCESS;
+    ret.echo = (uint64_t)value;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpRegionRegister(struct vgb_call *c)
+static CUresult handle_vgpRegionRegister(struct wrk_call *c)
 {
     const struct vgp_args_vgpRegionRegister *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     struct vgp_ret_vgpRegionRegister ret = {0};
-    CUresult r = vgb_do_vgpRegionRegister(c, a, &ret);
+    CUresult r = wrk_do_vgpRegionRegister(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -163,44 +167,44 @@ static CUresult handle_vgpRegionRegister(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpRegionUnregister(struct vgb_call *c)
+static CUresult handle_vgpRegionUnregister(struct wrk_call *c)
 {
     const struct vgp_args_vgpRegionUnregister *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpRegionUnregister(c, a);
+    CUresult r = wrk_do_vgpRegionUnregister(c, a);
     return r;
 }
 
-static CUresult handle_vgpHostFuncFinished(struct vgb_call *c)
+static CUresult handle_vgpHostFuncFinished(struct wrk_call *c)
 {
     const struct vgp_args_vgpHostFuncFinished *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpHostFuncFinished(c, a);
+    CUresult r = wrk_do_vgpHostFuncFinished(c, a);
     return r;
 }
 
-static CUresult handle_vgpCopy(struct vgb_call *c)
+static CUresult handle_vgpCopy(struct wrk_call *c)
 {
     const struct vgp_args_vgpCopy *a = (const void *)c->args;
     uint64_t at = 96;
     uint64_t data_bytes = (uint64_t)a->data_len * 1;
     if (a->data_len > 65536 || !vgp_range_ok(at, data_bytes, c->args_size))
-        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+        return wrk_malformed(c, "data: %u is past its maximum or the record", a->data_len);
     const void *data = (const void *)(c->args + at);
     at += vgp_round8(data_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpCopy ret = {0};
     static __thread struct vgp_outs_vgpCopy o;
-    CUresult r = vgb_do_vgpCopy(c, a, data, &ret, &o);
+    CUresult r = wrk_do_vgpCopy(c, a, data, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.result_len > 4032)
@@ -211,115 +215,115 @@ static CUresult handle_vgpCopy(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLaunch(struct vgb_call *c)
+static CUresult handle_vgpLaunch(struct wrk_call *c)
 {
     const struct vgp_args_vgpLaunch *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad36[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 64;
     uint64_t attributeIds_bytes = (uint64_t)a->attributeIds_len * 4;
     if (a->attributeIds_len > 32 || !vgp_range_ok(at, attributeIds_bytes, c->args_size))
-        return vgb_malformed(c, "attributeIds: %u is past its maximum or the record", a->attributeIds_len);
+        return wrk_malformed(c, "attributeIds: %u is past its maximum or the record", a->attributeIds_len);
     const uint32_t *attributeIds = (const void *)(c->args + at);
     at += vgp_round8(attributeIds_bytes);
     uint64_t attributeValues_bytes = (uint64_t)a->attributeValues_len * 1;
     if (a->attributeValues_len > 2048 || !vgp_range_ok(at, attributeValues_bytes, c->args_size))
-        return vgb_malformed(c, "attributeValues: %u is past its maximum or the record", a->attributeValues_len);
+        return wrk_malformed(c, "attributeValues: %u is past its maximum or the record", a->attributeValues_len);
     const void *attributeValues = (const void *)(c->args + at);
     at += vgp_round8(attributeValues_bytes);
     uint64_t params_bytes = (uint64_t)a->params_len * 1;
     if (a->params_len > 32764 || !vgp_range_ok(at, params_bytes, c->args_size))
-        return vgb_malformed(c, "params: %u is past its maximum or the record", a->params_len);
+        return wrk_malformed(c, "params: %u is past its maximum or the record", a->params_len);
     const void *params = (const void *)(c->args + at);
     at += vgp_round8(params_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpLaunch(c, a, attributeIds, attributeValues, params);
+    CUresult r = wrk_do_vgpLaunch(c, a, attributeIds, attributeValues, params);
     return r;
 }
 
-static CUresult handle_vgpLaunchHostFunc(struct vgb_call *c)
+static CUresult handle_vgpLaunchHostFunc(struct wrk_call *c)
 {
     const struct vgp_args_vgpLaunchHostFunc *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpLaunchHostFunc(c, a);
+    CUresult r = wrk_do_vgpLaunchHostFunc(c, a);
     return r;
 }
 
-static CUresult handle_vgpPrimaryCtxRetain(struct vgb_call *c)
+static CUresult handle_vgpPrimaryCtxRetain(struct wrk_call *c)
 {
     const struct vgp_args_vgpPrimaryCtxRetain *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpPrimaryCtxRetain(c, a);
+    CUresult r = wrk_do_vgpPrimaryCtxRetain(c, a);
     return r;
 }
 
-static CUresult handle_vgpPrimaryCtxRelease(struct vgb_call *c)
+static CUresult handle_vgpPrimaryCtxRelease(struct wrk_call *c)
 {
     const struct vgp_args_vgpPrimaryCtxRelease *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpPrimaryCtxRelease(c, a);
+    CUresult r = wrk_do_vgpPrimaryCtxRelease(c, a);
     return r;
 }
 
-static CUresult handle_vgpPrimaryCtxReset(struct vgb_call *c)
+static CUresult handle_vgpPrimaryCtxReset(struct wrk_call *c)
 {
     const struct vgp_args_vgpPrimaryCtxReset *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpPrimaryCtxReset(c, a);
+    CUresult r = wrk_do_vgpPrimaryCtxReset(c, a);
     return r;
 }
 
-static CUresult handle_cuDevicePrimaryCtxSetFlags_v2(struct vgb_call *c)
+static CUresult handle_cuDevicePrimaryCtxSetFlags_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuDevicePrimaryCtxSetFlags_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuDevicePrimaryCtxSetFlags_v2)
-        return vgb_missing(c, "cuDevicePrimaryCtxSetFlags_v2");
+    if (!wrk_provider.cuDevicePrimaryCtxSetFlags_v2)
+        return wrk_missing(c, "cuDevicePrimaryCtxSetFlags_v2");
     CUresult r;
-    r = vgb_provider.cuDevicePrimaryCtxSetFlags_v2((CUdevice)a->dev, (unsigned int)a->flags);
+    r = wrk_provider.cuDevicePrimaryCtxSetFlags_v2((CUdevice)a->dev, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuDevicePrimaryCtxGetState(struct vgb_call *c)
+static CUresult handle_cuDevicePrimaryCtxGetState(struct wrk_call *c)
 {
     const struct vgp_args_cuDevicePrimaryCtxGetState *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuDevicePrimaryCtxGetState)
-        return vgb_missing(c, "cuDevicePrimaryCtxGetState");
+    if (!wrk_provider.cuDevicePrimaryCtxGetState)
+        return wrk_missing(c, "cuDevicePrimaryCtxGetState");
     CUresult r;
     struct vgp_ret_cuDevicePrimaryCtxGetState ret = {0};
     unsigned int flags = 0;
     int active = 0;
-    r = vgb_provider.cuDevicePrimaryCtxGetState((CUdevice)a->dev, &flags, &active);
+    r = wrk_provider.cuDevicePrimaryCtxGetState((CUdevice)a->dev, &flags, &active);
     ret.flags = (uint32_t)flags;
     ret.active = (int32_t)active;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -327,158 +331,154 @@ static CUresult handle_cuDevicePrimaryCtxGetState(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpCtxCreate(struct vgb_call *c)
+static CUresult handle_vgpCtxCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpCtxCreate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpCtxCreate(c, a);
+    CUresult r = wrk_do_vgpCtxCreate(c, a);
     return r;
 }
 
-static CUresult handle_vgpCtxDestroy(struct vgb_call *c)
+static CUresult handle_vgpCtxDestroy(struct wrk_call *c)
 {
     const struct vgp_args_vgpCtxDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpCtxDestroy(c, a);
+    CUresult r = wrk_do_vgpCtxDestroy(c, a);
     return r;
 }
 
-static CUresult handle_vgpCtxSynchronize(struct vgb_call *c)
+static CUresult handle_vgpCtxSynchronize(struct wrk_call *c)
 {
     const struct vgp_args_vgpCtxSynchronize *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpCtxSynchronize(c, a);
+    CUresult r = wrk_do_vgpCtxSynchronize(c, a);
     return r;
 }
 
-static CUresult handle_cuCtxGetLimit(struct vgb_call *c)
+static CUresult handle_cuCtxGetLimit(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxGetLimit *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuCtxGetLimit)
-        return vgb_missing(c, "cuCtxGetLimit");
+    if (!wrk_provider.cuCtxGetLimit)
+        return wrk_missing(c, "cuCtxGetLimit");
     CUresult r;
     struct vgp_ret_cuCtxGetLimit ret = {0};
     size_t pvalue = 0;
-    r = vgb_provider.cuCtxGetLimit(&pvalue, (CUlimit)a->limit);
+    r = wrk_provider.cuCtxGetLimit(&pvalue, (CUlimit)a->limit);
     ret.pvalue = (uint64_t)pvalue;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuCtxSetLimit(struct vgb_call *c)
+static CUresult handle_cuCtxSetLimit(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxSetLimit *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    (void)a;
-    if (!vgb_provider.cuCtxSetLimit)
-        return vgb_missing(c, "cuCtxSetLimit");
-    CUresult r;
-    r = vgb_provider.cuCtxSetLimit((CUlimit)a->limit, (size_t)a->value);
+    CUresult r = wrk_do_cuCtxSetLimit(c, a);
     return r;
 }
 
-static CUresult handle_cuCtxGetCacheConfig(struct vgb_call *c)
+static CUresult handle_cuCtxGetCacheConfig(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuCtxGetCacheConfig)
-        return vgb_missing(c, "cuCtxGetCacheConfig");
+    if (!wrk_provider.cuCtxGetCacheConfig)
+        return wrk_missing(c, "cuCtxGetCacheConfig");
     CUresult r;
     struct vgp_ret_cuCtxGetCacheConfig ret = {0};
     CUfunc_cache pconfig = 0;
-    r = vgb_provider.cuCtxGetCacheConfig(&pconfig);
+    r = wrk_provider.cuCtxGetCacheConfig(&pconfig);
     ret.pconfig = (uint32_t)pconfig;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuCtxSetCacheConfig(struct vgb_call *c)
+static CUresult handle_cuCtxSetCacheConfig(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxSetCacheConfig *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuCtxSetCacheConfig)
-        return vgb_missing(c, "cuCtxSetCacheConfig");
+    if (!wrk_provider.cuCtxSetCacheConfig)
+        return wrk_missing(c, "cuCtxSetCacheConfig");
     CUresult r;
-    r = vgb_provider.cuCtxSetCacheConfig((CUfunc_cache)a->config);
+    r = wrk_provider.cuCtxSetCacheConfig((CUfunc_cache)a->config);
     return r;
 }
 
-static CUresult handle_cuCtxGetSharedMemConfig(struct vgb_call *c)
+static CUresult handle_cuCtxGetSharedMemConfig(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuCtxGetSharedMemConfig)
-        return vgb_missing(c, "cuCtxGetSharedMemConfig");
+    if (!wrk_provider.cuCtxGetSharedMemConfig)
+        return wrk_missing(c, "cuCtxGetSharedMemConfig");
     CUresult r;
     struct vgp_ret_cuCtxGetSharedMemConfig ret = {0};
     CUsharedconfig pConfig = 0;
-    r = vgb_provider.cuCtxGetSharedMemConfig(&pConfig);
+    r = wrk_provider.cuCtxGetSharedMemConfig(&pConfig);
     ret.pConfig = (uint32_t)pConfig;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuCtxSetSharedMemConfig(struct vgb_call *c)
+static CUresult handle_cuCtxSetSharedMemConfig(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxSetSharedMemConfig *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuCtxSetSharedMemConfig)
-        return vgb_missing(c, "cuCtxSetSharedMemConfig");
+    if (!wrk_provider.cuCtxSetSharedMemConfig)
+        return wrk_missing(c, "cuCtxSetSharedMemConfig");
     CUresult r;
-    r = vgb_provider.cuCtxSetSharedMemConfig((CUsharedconfig)a->config);
+    r = wrk_provider.cuCtxSetSharedMemConfig((CUsharedconfig)a->config);
     return r;
 }
 
-static CUresult handle_cuCtxGetStreamPriorityRange(struct vgb_call *c)
+static CUresult handle_cuCtxGetStreamPriorityRange(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuCtxGetStreamPriorityRange)
-        return vgb_missing(c, "cuCtxGetStreamPriorityRange");
+    if (!wrk_provider.cuCtxGetStreamPriorityRange)
+        return wrk_missing(c, "cuCtxGetStreamPriorityRange");
     CUresult r;
     struct vgp_ret_cuCtxGetStreamPriorityRange ret = {0};
     int leastPriority = 0;
     int greatestPriority = 0;
-    r = vgb_provider.cuCtxGetStreamPriorityRange(&leastPriority, &greatestPriority);
+    r = wrk_provider.cuCtxGetStreamPriorityRange(&leastPriority, &greatestPriority);
     ret.leastPriority = (int32_t)leastPriority;
     ret.greatestPriority = (int32_t)greatestPriority;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -486,178 +486,183 @@ static CUresult handle_cuCtxGetStreamPriorityRange(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuCtxResetPersistingL2Cache(struct vgb_call *c)
+static CUresult handle_cuCtxResetPersistingL2Cache(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuCtxResetPersistingL2Cache)
-        return vgb_missing(c, "cuCtxResetPersistingL2Cache");
+    if (!wrk_provider.cuCtxResetPersistingL2Cache)
+        return wrk_missing(c, "cuCtxResetPersistingL2Cache");
     CUresult r;
-    r = vgb_provider.cuCtxResetPersistingL2Cache();
+    r = wrk_provider.cuCtxResetPersistingL2Cache();
     return r;
 }
 
-static CUresult handle_cuDeviceCanAccessPeer(struct vgb_call *c)
+static CUresult handle_cuDeviceCanAccessPeer(struct wrk_call *c)
 {
     const struct vgp_args_cuDeviceCanAccessPeer *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuDeviceCanAccessPeer)
-        return vgb_missing(c, "cuDeviceCanAccessPeer");
+    if (!wrk_provider.cuDeviceCanAccessPeer)
+        return wrk_missing(c, "cuDeviceCanAccessPeer");
     CUresult r;
     struct vgp_ret_cuDeviceCanAccessPeer ret = {0};
     int canAccessPeer = 0;
-    r = vgb_provider.cuDeviceCanAccessPeer(&canAccessPeer, (CUdevice)a->dev, (CUdevice)a->peerDev);
+    r = wrk_provider.cuDeviceCanAccessPeer(&canAccessPeer, (CUdevice)a->dev, (CUdevice)a->peerDev);
     ret.canAccessPeer = (int32_t)canAccessPeer;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuDeviceGetP2PAttribute(struct vgb_call *c)
+static CUresult handle_cuDeviceGetP2PAttribute(struct wrk_call *c)
 {
     const struct vgp_args_cuDeviceGetP2PAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuDeviceGetP2PAttribute)
-        return vgb_missing(c, "cuDeviceGetP2PAttribute");
+    if (!wrk_provider.cuDeviceGetP2PAttribute)
+        return wrk_missing(c, "cuDeviceGetP2PAttribute");
     CUresult r;
     struct vgp_ret_cuDeviceGetP2PAttribute ret = {0};
     int value = 0;
-    r = vgb_provider.cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)a->attrib, (CUdevice)a->srcDevice, (CUdevice)a->dstDevice);
+    r = wrk_provider.cuDeviceGetP2PAttribute(&value, (CUdevice_P2PAttribute)a->attrib, (CUdevice)a->srcDevice, (CUdevice)a->dstDevice);
     ret.value = (int32_t)value;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuCtxEnablePeerAccess(struct vgb_call *c)
+static CUresult handle_cuCtxEnablePeerAccess(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxEnablePeerAccess *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuCtxEnablePeerAccess)
-        return vgb_missing(c, "cuCtxEnablePeerAccess");
+    if (!wrk_provider.cuCtxEnablePeerAccess)
+        return wrk_missing(c, "cuCtxEnablePeerAccess");
     CUresult r;
     CUcontext peerContext = NULL;
-    r = vgb_handle_get(c, a->peerContext, VGP_H_CONTEXT, false, (void **)&peerContext);
+    r = wrk_handle_get(c, a->peerContext, VGP_H_CONTEXT, false, (void **)&peerContext);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuCtxEnablePeerAccess(peerContext, (unsigned int)a->Flags);
+    r = wrk_provider.cuCtxEnablePeerAccess(peerContext, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuCtxDisablePeerAccess(struct vgb_call *c)
+static CUresult handle_cuCtxDisablePeerAccess(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxDisablePeerAccess *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuCtxDisablePeerAccess)
-        return vgb_missing(c, "cuCtxDisablePeerAccess");
+    if (!wrk_provider.cuCtxDisablePeerAccess)
+        return wrk_missing(c, "cuCtxDisablePeerAccess");
     CUresult r;
     CUcontext peerContext = NULL;
-    r = vgb_handle_get(c, a->peerContext, VGP_H_CONTEXT, false, (void **)&peerContext);
+    r = wrk_handle_get(c, a->peerContext, VGP_H_CONTEXT, false, (void **)&peerContext);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuCtxDisablePeerAccess(peerContext);
+    r = wrk_provider.cuCtxDisablePeerAccess(peerContext);
     return r;
 }
 
-static CUresult handle_cuProfilerStart(struct vgb_call *c)
+static CUresult handle_cuProfilerStart(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuProfilerStart)
-        return vgb_missing(c, "cuProfilerStart");
+    if (!wrk_provider.cuProfilerStart)
+        return wrk_missing(c, "cuProfilerStart");
     CUresult r;
-    r = vgb_provider.cuProfilerStart();
+    r = wrk_provider.cuProfilerStart();
     return r;
 }
 
-static CUresult handle_cuProfilerStop(struct vgb_call *c)
+static CUresult handle_cuProfilerStop(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuProfilerStop)
-        return vgb_missing(c, "cuProfilerStop");
+    if (!wrk_provider.cuProfilerStop)
+        return wrk_missing(c, "cuProfilerStop");
     CUresult r;
-    r = vgb_provider.cuProfilerStop();
+    r = wrk_provider.cuProfilerStop();
     return r;
 }
 
-static CUresult handle_vgpDeviceGetAttribute(struct vgb_call *c)
+static CUresult handle_vgpDeviceGetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceGetAttribute *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpDeviceGetAttribute ret = {0};
-    CUresult r = vgb_do_vgpDeviceGetAttribute(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    uint32_t attribute = a->attribute;
+    int32_t device = a->device;
+    int own = 0;
+    if (!wrk_provider.cuDeviceGetAttribute)
+        return wrk_missing(c, "cuDeviceGetAttribute");
+    r = wrk_provider.cuDeviceGetAttribute(&own, attribute, device);
+    ret.value = (int32_t)wrk_attribute_shown(attribute,own);
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemAlloc_v2(struct vgb_call *c)
+static CUresult handle_cuMemAlloc_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAlloc_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuMemAlloc_v2)
-        return vgb_missing(c, "cuMemAlloc_v2");
+    if (!wrk_provider.cuMemAlloc_v2)
+        return wrk_missing(c, "cuMemAlloc_v2");
     CUresult r;
     struct vgp_ret_cuMemAlloc_v2 ret = {0};
     CUdeviceptr dptr = 0;
-    r = vgb_provider.cuMemAlloc_v2(&dptr, (size_t)a->bytesize);
+    r = wrk_provider.cuMemAlloc_v2(&dptr, (size_t)a->bytesize);
     ret.dptr = (uint64_t)dptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemFree_v2(struct vgb_call *c)
+static CUresult handle_cuMemFree_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemFree_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuMemFree_v2(c, a);
+    CUresult r = wrk_do_cuMemFree_v2(c, a);
     return r;
 }
 
-static CUresult handle_cuMemGetInfo_v2(struct vgb_call *c)
+static CUresult handle_cuMemGetInfo_v2(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
-    if (!vgb_provider.cuMemGetInfo_v2)
-        return vgb_missing(c, "cuMemGetInfo_v2");
+    if (!wrk_provider.cuMemGetInfo_v2)
+        return wrk_missing(c, "cuMemGetInfo_v2");
     CUresult r;
     struct vgp_ret_cuMemGetInfo_v2 ret = {0};
     size_t free = 0;
     size_t total = 0;
-    r = vgb_provider.cuMemGetInfo_v2(&free, &total);
+    r = wrk_provider.cuMemGetInfo_v2(&free, &total);
     ret.free = (uint64_t)free;
     ret.total = (uint64_t)total;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -665,23 +670,23 @@ static CUresult handle_cuMemGetInfo_v2(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuMemAllocPitch_v2(struct vgb_call *c)
+static CUresult handle_cuMemAllocPitch_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAllocPitch_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMemAllocPitch_v2)
-        return vgb_missing(c, "cuMemAllocPitch_v2");
+    if (!wrk_provider.cuMemAllocPitch_v2)
+        return wrk_missing(c, "cuMemAllocPitch_v2");
     CUresult r;
     struct vgp_ret_cuMemAllocPitch_v2 ret = {0};
     CUdeviceptr dptr = 0;
     size_t pPitch = 0;
-    r = vgb_provider.cuMemAllocPitch_v2(&dptr, &pPitch, (size_t)a->WidthInBytes, (size_t)a->Height, (unsigned int)a->ElementSizeBytes);
+    r = wrk_provider.cuMemAllocPitch_v2(&dptr, &pPitch, (size_t)a->WidthInBytes, (size_t)a->Height, (unsigned int)a->ElementSizeBytes);
     ret.dptr = (uint64_t)dptr;
     ret.pPitch = (uint64_t)pPitch;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -689,180 +694,212 @@ static CUresult handle_cuMemAllocPitch_v2(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuMemAllocManaged(struct vgb_call *c)
+static CUresult handle_cuMemAllocManaged(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAllocManaged *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemAllocManaged)
-        return vgb_missing(c, "cuMemAllocManaged");
+    if (!wrk_provider.cuMemAllocManaged)
+        return wrk_missing(c, "cuMemAllocManaged");
     CUresult r;
     struct vgp_ret_cuMemAllocManaged ret = {0};
     CUdeviceptr dptr = 0;
-    r = vgb_provider.cuMemAllocManaged(&dptr, (size_t)a->bytesize, (unsigned int)a->flags);
+    r = wrk_provider.cuMemAllocManaged(&dptr, (size_t)a->bytesize, (unsigned int)a->flags);
     ret.dptr = (uint64_t)dptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemAllocAsync(struct vgb_call *c)
+static CUresult handle_cuMemAllocAsync(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAllocAsync *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemAllocAsync)
-        return vgb_missing(c, "cuMemAllocAsync");
+    if (!wrk_provider.cuMemAllocAsync)
+        return wrk_missing(c, "cuMemAllocAsync");
     CUresult r;
     struct vgp_ret_cuMemAllocAsync ret = {0};
     CUdeviceptr dptr = 0;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemAllocAsync(&dptr, (size_t)a->bytesize, hStream);
+    r = wrk_provider.cuMemAllocAsync(&dptr, (size_t)a->bytesize, hStream);
     ret.dptr = (uint64_t)dptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemFreeAsync(struct vgb_call *c)
+static CUresult handle_cuMemFreeAsync(struct wrk_call *c)
 {
     const struct vgp_args_cuMemFreeAsync *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemFreeAsync)
-        return vgb_missing(c, "cuMemFreeAsync");
+    if (!wrk_provider.cuMemFreeAsync)
+        return wrk_missing(c, "cuMemFreeAsync");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemFreeAsync((CUdeviceptr)a->dptr, hStream);
+    r = wrk_provider.cuMemFreeAsync((CUdeviceptr)a->dptr, hStream);
     return r;
 }
 
-static CUresult handle_vgpDeviceGetDefaultMemPool(struct vgb_call *c)
+static CUresult handle_vgpDeviceGetDefaultMemPool(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceGetDefaultMemPool *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpDeviceGetDefaultMemPool(c, a);
+    CUresult r;
+    int32_t device = a->device;
+    CUmemoryPool pool = NULL;
+    r = wrk_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuDeviceGetDefaultMemPool)
+        return wrk_missing(c, "cuDeviceGetDefaultMemPool");
+    r = wrk_provider.cuDeviceGetDefaultMemPool(&pool, device);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
+    }
     return r;
 }
 
-static CUresult handle_cuMemAllocFromPoolAsync(struct vgb_call *c)
+static CUresult handle_cuMemAllocFromPoolAsync(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAllocFromPoolAsync *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMemAllocFromPoolAsync)
-        return vgb_missing(c, "cuMemAllocFromPoolAsync");
+    if (!wrk_provider.cuMemAllocFromPoolAsync)
+        return wrk_missing(c, "cuMemAllocFromPoolAsync");
     CUresult r;
     struct vgp_ret_cuMemAllocFromPoolAsync ret = {0};
     CUdeviceptr dptr = 0;
     CUmemoryPool pool = NULL;
-    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemAllocFromPoolAsync(&dptr, (size_t)a->bytesize, pool, hStream);
+    r = wrk_provider.cuMemAllocFromPoolAsync(&dptr, (size_t)a->bytesize, pool, hStream);
     ret.dptr = (uint64_t)dptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpMemPoolSetAttribute(struct vgb_call *c)
+static CUresult handle_vgpMemPoolSetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolSetAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpMemPoolSetAttribute(c, a);
+    CUresult r;
+    CUmemoryPool pool = 0;
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t attr = a->attr;
+    uint64_t value = a->value;
+    if (!wrk_provider.cuMemPoolSetAttribute)
+        return wrk_missing(c, "cuMemPoolSetAttribute");
+    r = wrk_provider.cuMemPoolSetAttribute(pool, attr, &value);
     return r;
 }
 
-static CUresult handle_vgpMemPoolGetAttribute(struct vgb_call *c)
+static CUresult handle_vgpMemPoolGetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolGetAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpMemPoolGetAttribute ret = {0};
-    CUresult r = vgb_do_vgpMemPoolGetAttribute(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUmemoryPool pool = 0;
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t attr = a->attr;
+    uint64_t value = 0;
+    if (!wrk_provider.cuMemPoolGetAttribute)
+        return wrk_missing(c, "cuMemPoolGetAttribute");
+    r = wrk_provider.cuMemPoolGetAttribute(pool, attr, &value);
+    ret.value = (uint64_t)value;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemPoolTrimTo(struct vgb_call *c)
+static CUresult handle_cuMemPoolTrimTo(struct wrk_call *c)
 {
     const struct vgp_args_cuMemPoolTrimTo *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    (void)a;
-    if (!vgb_provider.cuMemPoolTrimTo)
-        return vgb_missing(c, "cuMemPoolTrimTo");
-    CUresult r;
-    CUmemoryPool pool = NULL;
-    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuMemPoolTrimTo(pool, (size_t)a->minBytesToKeep);
+    CUresult r = wrk_do_cuMemPoolTrimTo(c, a);
     return r;
 }
 
-static CUresult handle_cuMemPrefetchAsync_v2(struct vgb_call *c)
+static CUresult handle_cuMemPrefetchAsync_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemPrefetchAsync_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = vgb_do_cuMemPrefetchAsync_v2(c, a);
+    (void)a;
+    if (!wrk_provider.cuMemPrefetchAsync_v2)
+        return wrk_missing(c, "cuMemPrefetchAsync_v2");
+    CUresult r;
+    CUmemLocation location;
+    memset(&location, 0, sizeof(location));
+    location.type = (CUmemLocationType)a->location.type;
+    location.id = (int)a->location.id;
+    CUstream hStream = NULL;
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_provider.cuMemPrefetchAsync_v2((CUdeviceptr)a->devPtr, (size_t)a->count, location, (unsigned int)a->flags, hStream);
     return r;
 }
 
-static CUresult handle_cuIpcGetMemHandle(struct vgb_call *c)
+static CUresult handle_cuIpcGetMemHandle(struct wrk_call *c)
 {
     const struct vgp_args_cuIpcGetMemHandle *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_cuIpcGetMemHandle ret = {0};
     static __thread struct vgp_outs_cuIpcGetMemHandle o;
-    CUresult r = vgb_do_cuIpcGetMemHandle(c, a, &ret, &o);
+    CUresult r = wrk_do_cuIpcGetMemHandle(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.pHandle_len > 64)
@@ -873,18 +910,18 @@ static CUresult handle_cuIpcGetMemHandle(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuArray3DCreate_v2(struct vgb_call *c)
+static CUresult handle_cuArray3DCreate_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuArray3DCreate_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
     (void)a;
-    if (!vgb_provider.cuArray3DCreate_v2)
-        return vgb_missing(c, "cuArray3DCreate_v2");
+    if (!wrk_provider.cuArray3DCreate_v2)
+        return wrk_missing(c, "cuArray3DCreate_v2");
     CUresult r;
     CUarray pHandle = NULL;
-    r = vgb_handle_reserve(c, a->pHandle, VGP_H_ARRAY);
+    r = wrk_handle_reserve(c, a->pHandle, VGP_H_ARRAY);
     if (r != CUDA_SUCCESS)
         return r;
     CUDA_ARRAY3D_DESCRIPTOR pAllocateArray;
@@ -895,285 +932,276 @@ static CUresult handle_cuArray3DCreate_v2(struct vgb_call *c)
     pAllocateArray.Format = (CUarray_format)a->pAllocateArray.Format;
     pAllocateArray.NumChannels = (unsigned int)a->pAllocateArray.NumChannels;
     pAllocateArray.Flags = (unsigned int)a->pAllocateArray.Flags;
-    r = vgb_provider.cuArray3DCreate_v2(&pHandle, &pAllocateArray);
+    r = wrk_provider.cuArray3DCreate_v2(&pHandle, &pAllocateArray);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->pHandle, VGP_H_ARRAY, pHandle);
+        wrk_handle_put(c, a->pHandle, VGP_H_ARRAY, pHandle);
     }
     return r;
 }
 
-static CUresult handle_cuArrayDestroy(struct vgb_call *c)
+static CUresult handle_cuArrayDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuArrayDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    (void)a;
-    if (!vgb_provider.cuArrayDestroy)
-        return vgb_missing(c, "cuArrayDestroy");
-    CUresult r;
-    CUarray hArray = NULL;
-    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuArrayDestroy(hArray);
-    vgb_handle_drop(c, a->hArray, VGP_H_ARRAY);
+    CUresult r = wrk_do_cuArrayDestroy(c, a);
     return r;
 }
 
-static CUresult handle_cuMemsetD8_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD8_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD8_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 7; i++)
         if (a->pad9[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMemsetD8_v2)
-        return vgb_missing(c, "cuMemsetD8_v2");
+    if (!wrk_provider.cuMemsetD8_v2)
+        return wrk_missing(c, "cuMemsetD8_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD8_v2((CUdeviceptr)a->dstDevice, (unsigned char)a->uc, (size_t)a->N);
+    r = wrk_provider.cuMemsetD8_v2((CUdeviceptr)a->dstDevice, (unsigned char)a->uc, (size_t)a->N);
     return r;
 }
 
-static CUresult handle_cuMemsetD16_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD16_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD16_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 6; i++)
         if (a->pad10[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMemsetD16_v2)
-        return vgb_missing(c, "cuMemsetD16_v2");
+    if (!wrk_provider.cuMemsetD16_v2)
+        return wrk_missing(c, "cuMemsetD16_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD16_v2((CUdeviceptr)a->dstDevice, (unsigned short)a->us, (size_t)a->N);
+    r = wrk_provider.cuMemsetD16_v2((CUdeviceptr)a->dstDevice, (unsigned short)a->us, (size_t)a->N);
     return r;
 }
 
-static CUresult handle_cuMemsetD32_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD32_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD32_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMemsetD32_v2)
-        return vgb_missing(c, "cuMemsetD32_v2");
+    if (!wrk_provider.cuMemsetD32_v2)
+        return wrk_missing(c, "cuMemsetD32_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD32_v2((CUdeviceptr)a->dstDevice, (unsigned int)a->ui, (size_t)a->N);
+    r = wrk_provider.cuMemsetD32_v2((CUdeviceptr)a->dstDevice, (unsigned int)a->ui, (size_t)a->N);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D8_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D8_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D8_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 7; i++)
         if (a->pad17[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D8_v2)
-        return vgb_missing(c, "cuMemsetD2D8_v2");
+    if (!wrk_provider.cuMemsetD2D8_v2)
+        return wrk_missing(c, "cuMemsetD2D8_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD2D8_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned char)a->uc, (size_t)a->Width, (size_t)a->Height);
+    r = wrk_provider.cuMemsetD2D8_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned char)a->uc, (size_t)a->Width, (size_t)a->Height);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D16_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D16_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D16_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 6; i++)
         if (a->pad18[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D16_v2)
-        return vgb_missing(c, "cuMemsetD2D16_v2");
+    if (!wrk_provider.cuMemsetD2D16_v2)
+        return wrk_missing(c, "cuMemsetD2D16_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD2D16_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned short)a->us, (size_t)a->Width, (size_t)a->Height);
+    r = wrk_provider.cuMemsetD2D16_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned short)a->us, (size_t)a->Width, (size_t)a->Height);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D32_v2(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D32_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D32_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D32_v2)
-        return vgb_missing(c, "cuMemsetD2D32_v2");
+    if (!wrk_provider.cuMemsetD2D32_v2)
+        return wrk_missing(c, "cuMemsetD2D32_v2");
     CUresult r;
-    r = vgb_provider.cuMemsetD2D32_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned int)a->ui, (size_t)a->Width, (size_t)a->Height);
+    r = wrk_provider.cuMemsetD2D32_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned int)a->ui, (size_t)a->Width, (size_t)a->Height);
     return r;
 }
 
-static CUresult handle_cuMemsetD8Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD8Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD8Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 7; i++)
         if (a->pad9[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuMemsetD8Async)
-        return vgb_missing(c, "cuMemsetD8Async");
+    if (!wrk_provider.cuMemsetD8Async)
+        return wrk_missing(c, "cuMemsetD8Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD8Async((CUdeviceptr)a->dstDevice, (unsigned char)a->uc, (size_t)a->N, hStream);
+    r = wrk_provider.cuMemsetD8Async((CUdeviceptr)a->dstDevice, (unsigned char)a->uc, (size_t)a->N, hStream);
     return r;
 }
 
-static CUresult handle_cuMemsetD16Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD16Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD16Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 6; i++)
         if (a->pad10[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuMemsetD16Async)
-        return vgb_missing(c, "cuMemsetD16Async");
+    if (!wrk_provider.cuMemsetD16Async)
+        return wrk_missing(c, "cuMemsetD16Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD16Async((CUdeviceptr)a->dstDevice, (unsigned short)a->us, (size_t)a->N, hStream);
+    r = wrk_provider.cuMemsetD16Async((CUdeviceptr)a->dstDevice, (unsigned short)a->us, (size_t)a->N, hStream);
     return r;
 }
 
-static CUresult handle_cuMemsetD32Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD32Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD32Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuMemsetD32Async)
-        return vgb_missing(c, "cuMemsetD32Async");
+    if (!wrk_provider.cuMemsetD32Async)
+        return wrk_missing(c, "cuMemsetD32Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD32Async((CUdeviceptr)a->dstDevice, (unsigned int)a->ui, (size_t)a->N, hStream);
+    r = wrk_provider.cuMemsetD32Async((CUdeviceptr)a->dstDevice, (unsigned int)a->ui, (size_t)a->N, hStream);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D8Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D8Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D8Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 7; i++)
         if (a->pad17[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D8Async)
-        return vgb_missing(c, "cuMemsetD2D8Async");
+    if (!wrk_provider.cuMemsetD2D8Async)
+        return wrk_missing(c, "cuMemsetD2D8Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD2D8Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned char)a->uc, (size_t)a->Width, (size_t)a->Height, hStream);
+    r = wrk_provider.cuMemsetD2D8Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned char)a->uc, (size_t)a->Width, (size_t)a->Height, hStream);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D16Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D16Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D16Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 6; i++)
         if (a->pad18[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D16Async)
-        return vgb_missing(c, "cuMemsetD2D16Async");
+    if (!wrk_provider.cuMemsetD2D16Async)
+        return wrk_missing(c, "cuMemsetD2D16Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD2D16Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned short)a->us, (size_t)a->Width, (size_t)a->Height, hStream);
+    r = wrk_provider.cuMemsetD2D16Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned short)a->us, (size_t)a->Width, (size_t)a->Height, hStream);
     return r;
 }
 
-static CUresult handle_cuMemsetD2D32Async(struct vgb_call *c)
+static CUresult handle_cuMemsetD2D32Async(struct wrk_call *c)
 {
     const struct vgp_args_cuMemsetD2D32Async *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
     (void)a;
-    if (!vgb_provider.cuMemsetD2D32Async)
-        return vgb_missing(c, "cuMemsetD2D32Async");
+    if (!wrk_provider.cuMemsetD2D32Async)
+        return wrk_missing(c, "cuMemsetD2D32Async");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMemsetD2D32Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned int)a->ui, (size_t)a->Width, (size_t)a->Height, hStream);
+    r = wrk_provider.cuMemsetD2D32Async((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned int)a->ui, (size_t)a->Width, (size_t)a->Height, hStream);
     return r;
 }
 
-static CUresult handle_vgpModuleLoad(struct vgb_call *c)
+static CUresult handle_vgpModuleLoad(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleLoad *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 32;
     uint64_t image_bytes = (uint64_t)a->image_len * 1;
     if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
-        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+        return wrk_malformed(c, "image: %u is past its maximum or the record", a->image_len);
     const void *image = (const void *)(c->args + at);
     at += vgp_round8(image_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     if (a->image_blob == 0 && a->image_size != image_bytes)
-        return vgb_malformed(c, "image: its size does not match");
+        return wrk_malformed(c, "image: its size does not match");
     if (a->image_blob != 0) {
-        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        CUresult br = wrk_blob_take(c, a->image_blob, a->image_size, &image);
         if (br != CUDA_SUCCESS)
             return br;
     }
     struct vgp_ret_vgpModuleLoad ret = {0};
     static __thread struct vgp_outs_vgpModuleLoad o;
-    CUresult r = vgb_do_vgpModuleLoad(c, a, image, &ret, &o);
+    CUresult r = wrk_do_vgpModuleLoad(c, a, image, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.infoLog_len > 1024)
@@ -1187,31 +1215,31 @@ static CUresult handle_vgpModuleLoad(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLibraryLoad(struct vgb_call *c)
+static CUresult handle_vgpLibraryLoad(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryLoad *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 32;
     uint64_t image_bytes = (uint64_t)a->image_len * 1;
     if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
-        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+        return wrk_malformed(c, "image: %u is past its maximum or the record", a->image_len);
     const void *image = (const void *)(c->args + at);
     at += vgp_round8(image_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     if (a->image_blob == 0 && a->image_size != image_bytes)
-        return vgb_malformed(c, "image: its size does not match");
+        return wrk_malformed(c, "image: its size does not match");
     if (a->image_blob != 0) {
-        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        CUresult br = wrk_blob_take(c, a->image_blob, a->image_size, &image);
         if (br != CUDA_SUCCESS)
             return br;
     }
     struct vgp_ret_vgpLibraryLoad ret = {0};
     static __thread struct vgp_outs_vgpLibraryLoad o;
-    CUresult r = vgb_do_vgpLibraryLoad(c, a, image, &ret, &o);
+    CUresult r = wrk_do_vgpLibraryLoad(c, a, image, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.infoLog_len > 1024)
@@ -1225,46 +1253,46 @@ static CUresult handle_vgpLibraryLoad(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuModuleUnload(struct vgb_call *c)
+static CUresult handle_cuModuleUnload(struct wrk_call *c)
 {
     const struct vgp_args_cuModuleUnload *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuModuleUnload(c, a);
+    CUresult r = wrk_do_cuModuleUnload(c, a);
     return r;
 }
 
-static CUresult handle_cuLibraryUnload(struct vgb_call *c)
+static CUresult handle_cuLibraryUnload(struct wrk_call *c)
 {
     const struct vgp_args_cuLibraryUnload *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuLibraryUnload(c, a);
+    CUresult r = wrk_do_cuLibraryUnload(c, a);
     return r;
 }
 
-static CUresult handle_vgpModuleGetFunction(struct vgb_call *c)
+static CUresult handle_vgpModuleGetFunction(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleGetFunction *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpModuleGetFunction ret = {0};
     static __thread struct vgp_outs_vgpModuleGetFunction o;
-    CUresult r = vgb_do_vgpModuleGetFunction(c, a, name, &ret, &o);
+    CUresult r = wrk_do_vgpModuleGetFunction(c, a, name, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.attributes_len > 32)
@@ -1278,23 +1306,23 @@ static CUresult handle_vgpModuleGetFunction(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLibraryGetKernel(struct vgb_call *c)
+static CUresult handle_vgpLibraryGetKernel(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryGetKernel *a = (const void *)c->args;
     uint64_t at = 24;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpLibraryGetKernel ret = {0};
     static __thread struct vgp_outs_vgpLibraryGetKernel o;
-    CUresult r = vgb_do_vgpLibraryGetKernel(c, a, name, &ret, &o);
+    CUresult r = wrk_do_vgpLibraryGetKernel(c, a, name, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.attributes_len > 32)
@@ -1308,116 +1336,158 @@ static CUresult handle_vgpLibraryGetKernel(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpKernelGetFunction(struct vgb_call *c)
+static CUresult handle_vgpKernelGetFunction(struct wrk_call *c)
 {
     const struct vgp_args_vgpKernelGetFunction *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpKernelGetFunction(c, a);
+    CUresult r = wrk_do_vgpKernelGetFunction(c, a);
     return r;
 }
 
-static CUresult handle_vgpModuleGetGlobal(struct vgb_call *c)
+static CUresult handle_vgpModuleGetGlobal(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleGetGlobal *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpModuleGetGlobal ret = {0};
-    CUresult r = vgb_do_vgpModuleGetGlobal(c, a, name, &ret);
-    if (c->malformed || c->deferred)
+    CUmodule module = 0;
+    r = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUdeviceptr dptr = 0;
+    size_t bytes = 0;
+    if (!wrk_provider.cuModuleGetGlobal_v2)
+        return wrk_missing(c, "cuModuleGetGlobal_v2");
+    r = wrk_provider.cuModuleGetGlobal_v2(&dptr, &bytes, module, name);
+    ret.dptr = (uint64_t)dptr;
+    ret.bytes = (uint64_t)bytes;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpLibraryGetGlobal(struct vgb_call *c)
+static CUresult handle_vgpLibraryGetGlobal(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryGetGlobal *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpLibraryGetGlobal ret = {0};
-    CUresult r = vgb_do_vgpLibraryGetGlobal(c, a, name, &ret);
-    if (c->malformed || c->deferred)
+    CUlibrary library = 0;
+    r = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUdeviceptr dptr = 0;
+    size_t bytes = 0;
+    if (!wrk_provider.cuLibraryGetGlobal)
+        return wrk_missing(c, "cuLibraryGetGlobal");
+    r = wrk_provider.cuLibraryGetGlobal(&dptr, &bytes, library, name);
+    ret.dptr = (uint64_t)dptr;
+    ret.bytes = (uint64_t)bytes;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpLibraryGetManaged(struct vgb_call *c)
+static CUresult handle_vgpLibraryGetManaged(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryGetManaged *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpLibraryGetManaged ret = {0};
-    CUresult r = vgb_do_vgpLibraryGetManaged(c, a, name, &ret);
-    if (c->malformed || c->deferred)
+    CUlibrary library = 0;
+    r = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUdeviceptr dptr = 0;
+    size_t bytes = 0;
+    if (!wrk_provider.cuLibraryGetManaged)
+        return wrk_missing(c, "cuLibraryGetManaged");
+    r = wrk_provider.cuLibraryGetManaged(&dptr, &bytes, library, name);
+    ret.dptr = (uint64_t)dptr;
+    ret.bytes = (uint64_t)bytes;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpLibraryGetModule(struct vgb_call *c)
+static CUresult handle_vgpLibraryGetModule(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryGetModule *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpLibraryGetModule(c, a);
+    CUresult r;
+    CUmodule module = NULL;
+    r = wrk_handle_reserve(c, a->module, VGP_H_MODULE);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUlibrary library = 0;
+    r = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLibraryGetModule)
+        return wrk_missing(c, "cuLibraryGetModule");
+    r = wrk_provider.cuLibraryGetModule(&module, library);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->module, VGP_H_MODULE, module);
+        wrk_handle_parent(c, a->module, a->library);
+    }
     return r;
 }
 
-static CUresult handle_vgpModuleFunctionName(struct vgb_call *c)
+static CUresult handle_vgpModuleFunctionName(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleFunctionName *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpModuleFunctionName ret = {0};
     static __thread struct vgp_outs_vgpModuleFunctionName o;
-    CUresult r = vgb_do_vgpModuleFunctionName(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpModuleFunctionName(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.name_len > 3900)
@@ -1428,18 +1498,18 @@ static CUresult handle_vgpModuleFunctionName(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLibraryKernelName(struct vgb_call *c)
+static CUresult handle_vgpLibraryKernelName(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryKernelName *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpLibraryKernelName ret = {0};
     static __thread struct vgp_outs_vgpLibraryKernelName o;
-    CUresult r = vgb_do_vgpLibraryKernelName(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpLibraryKernelName(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.name_len > 3900)
@@ -1450,571 +1520,585 @@ static CUresult handle_vgpLibraryKernelName(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpFuncSetAttribute(struct vgb_call *c)
+static CUresult handle_vgpFuncSetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpFuncSetAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpFuncSetAttribute(c, a);
+    CUresult r;
+    CUfunction func = 0;
+    r = wrk_func_get(c, a->func, &func);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t attribute = a->attribute;
+    int32_t value = a->value;
+    int32_t device = a->device;
+    if (!wrk_provider.cuKernelSetAttribute)
+        return wrk_missing(c, "cuKernelSetAttribute");
+    if (!wrk_provider.cuFuncSetAttribute)
+        return wrk_missing(c, "cuFuncSetAttribute");
+    r = VGP_HANDLE_TYPE(a->func) == VGP_H_KERNEL ? wrk_provider.cuKernelSetAttribute(attribute, value, (CUkernel)func, device) : wrk_provider.cuFuncSetAttribute(func, attribute, value);
     return r;
 }
 
-static CUresult handle_cuFuncSetCacheConfig(struct vgb_call *c)
+static CUresult handle_cuFuncSetCacheConfig(struct wrk_call *c)
 {
     const struct vgp_args_cuFuncSetCacheConfig *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuFuncSetCacheConfig)
-        return vgb_missing(c, "cuFuncSetCacheConfig");
+    if (!wrk_provider.cuFuncSetCacheConfig)
+        return wrk_missing(c, "cuFuncSetCacheConfig");
     CUresult r;
     CUfunction hfunc = NULL;
-    r = vgb_func_get(c, a->hfunc, &hfunc);
+    r = wrk_func_get(c, a->hfunc, &hfunc);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuFuncSetCacheConfig(hfunc, (CUfunc_cache)a->config);
+    r = wrk_provider.cuFuncSetCacheConfig(hfunc, (CUfunc_cache)a->config);
     return r;
 }
 
-static CUresult handle_vgpFuncGetAttribute(struct vgb_call *c)
+static CUresult handle_vgpFuncGetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpFuncGetAttribute *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpFuncGetAttribute ret = {0};
-    CUresult r = vgb_do_vgpFuncGetAttribute(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUfunction func = 0;
+    r = wrk_func_get(c, a->func, &func);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t attribute = a->attribute;
+    int32_t device = a->device;
+    int32_t value = 0;
+    if (!wrk_provider.cuKernelGetAttribute)
+        return wrk_missing(c, "cuKernelGetAttribute");
+    if (!wrk_provider.cuFuncGetAttribute)
+        return wrk_missing(c, "cuFuncGetAttribute");
+    r = VGP_HANDLE_TYPE(a->func) == VGP_H_KERNEL ? wrk_provider.cuKernelGetAttribute(&value, attribute, (CUkernel)func, device) : wrk_provider.cuFuncGetAttribute(&value, attribute, func);
+    ret.value = (int32_t)value;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuOccupancyMaxActiveBlocksPerMultiprocessor(struct vgb_call *c)
+static CUresult handle_cuOccupancyMaxActiveBlocksPerMultiprocessor(struct wrk_call *c)
 {
     const struct vgp_args_cuOccupancyMaxActiveBlocksPerMultiprocessor *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuOccupancyMaxActiveBlocksPerMultiprocessor)
-        return vgb_missing(c, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    if (!wrk_provider.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+        return wrk_missing(c, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     CUresult r;
     struct vgp_ret_cuOccupancyMaxActiveBlocksPerMultiprocessor ret = {0};
     int numBlocks = 0;
     CUfunction func = NULL;
-    r = vgb_func_get(c, a->func, &func);
+    r = wrk_func_get(c, a->func, &func);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuOccupancyMaxActiveBlocksPerMultiprocessor(&numBlocks, func, (int)a->blockSize, (size_t)a->dynamicSMemSize);
+    r = wrk_provider.cuOccupancyMaxActiveBlocksPerMultiprocessor(&numBlocks, func, (int)a->blockSize, (size_t)a->dynamicSMemSize);
     ret.numBlocks = (int32_t)numBlocks;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(struct vgb_call *c)
+static CUresult handle_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
-        return vgb_missing(c, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
+    if (!wrk_provider.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
+        return wrk_missing(c, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
     CUresult r;
     struct vgp_ret_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags ret = {0};
     int numBlocks = 0;
     CUfunction func = NULL;
-    r = vgb_func_get(c, a->func, &func);
+    r = wrk_func_get(c, a->func, &func);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&numBlocks, func, (int)a->blockSize, (size_t)a->dynamicSMemSize, (unsigned int)a->flags);
+    r = wrk_provider.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&numBlocks, func, (int)a->blockSize, (size_t)a->dynamicSMemSize, (unsigned int)a->flags);
     ret.numBlocks = (int32_t)numBlocks;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuOccupancyAvailableDynamicSMemPerBlock(struct vgb_call *c)
+static CUresult handle_cuOccupancyAvailableDynamicSMemPerBlock(struct wrk_call *c)
 {
     const struct vgp_args_cuOccupancyAvailableDynamicSMemPerBlock *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuOccupancyAvailableDynamicSMemPerBlock)
-        return vgb_missing(c, "cuOccupancyAvailableDynamicSMemPerBlock");
+    if (!wrk_provider.cuOccupancyAvailableDynamicSMemPerBlock)
+        return wrk_missing(c, "cuOccupancyAvailableDynamicSMemPerBlock");
     CUresult r;
     struct vgp_ret_cuOccupancyAvailableDynamicSMemPerBlock ret = {0};
     size_t dynamicSmemSize = 0;
     CUfunction func = NULL;
-    r = vgb_func_get(c, a->func, &func);
+    r = wrk_func_get(c, a->func, &func);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuOccupancyAvailableDynamicSMemPerBlock(&dynamicSmemSize, func, (int)a->numBlocks, (int)a->blockSize);
+    r = wrk_provider.cuOccupancyAvailableDynamicSMemPerBlock(&dynamicSmemSize, func, (int)a->numBlocks, (int)a->blockSize);
     ret.dynamicSmemSize = (uint64_t)dynamicSmemSize;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuStreamCreate(struct vgb_call *c)
+static CUresult handle_cuStreamCreate(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuStreamCreate)
-        return vgb_missing(c, "cuStreamCreate");
+    if (!wrk_provider.cuStreamCreate)
+        return wrk_missing(c, "cuStreamCreate");
     CUresult r;
     CUstream phStream = NULL;
-    r = vgb_handle_reserve(c, a->phStream, VGP_H_STREAM);
+    r = wrk_handle_reserve(c, a->phStream, VGP_H_STREAM);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamCreate(&phStream, (unsigned int)a->Flags);
+    r = wrk_provider.cuStreamCreate(&phStream, (unsigned int)a->Flags);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->phStream, VGP_H_STREAM, phStream);
+        wrk_handle_put(c, a->phStream, VGP_H_STREAM, phStream);
     }
     return r;
 }
 
-static CUresult handle_cuStreamCreateWithPriority(struct vgb_call *c)
+static CUresult handle_cuStreamCreateWithPriority(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamCreateWithPriority *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuStreamCreateWithPriority)
-        return vgb_missing(c, "cuStreamCreateWithPriority");
+    if (!wrk_provider.cuStreamCreateWithPriority)
+        return wrk_missing(c, "cuStreamCreateWithPriority");
     CUresult r;
     CUstream phStream = NULL;
-    r = vgb_handle_reserve(c, a->phStream, VGP_H_STREAM);
+    r = wrk_handle_reserve(c, a->phStream, VGP_H_STREAM);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamCreateWithPriority(&phStream, (unsigned int)a->flags, (int)a->priority);
+    r = wrk_provider.cuStreamCreateWithPriority(&phStream, (unsigned int)a->flags, (int)a->priority);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->phStream, VGP_H_STREAM, phStream);
+        wrk_handle_put(c, a->phStream, VGP_H_STREAM, phStream);
     }
     return r;
 }
 
-static CUresult handle_cuStreamDestroy_v2(struct vgb_call *c)
+static CUresult handle_cuStreamDestroy_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamDestroy_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuStreamDestroy_v2)
-        return vgb_missing(c, "cuStreamDestroy_v2");
+    if (!wrk_provider.cuStreamDestroy_v2)
+        return wrk_missing(c, "cuStreamDestroy_v2");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, false, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, false, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamDestroy_v2(hStream);
-    vgb_handle_drop(c, a->hStream, VGP_H_STREAM);
+    r = wrk_provider.cuStreamDestroy_v2(hStream);
+    wrk_handle_drop(c, a->hStream, VGP_H_STREAM);
     return r;
 }
 
-static CUresult handle_cuStreamSynchronize(struct vgb_call *c)
+static CUresult handle_cuStreamSynchronize(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamSynchronize *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuStreamSynchronize(c, a);
+    CUresult r = wrk_do_cuStreamSynchronize(c, a);
     return r;
 }
 
-static CUresult handle_cuStreamQuery(struct vgb_call *c)
+static CUresult handle_cuStreamQuery(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamQuery *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuStreamQuery)
-        return vgb_missing(c, "cuStreamQuery");
+    if (!wrk_provider.cuStreamQuery)
+        return wrk_missing(c, "cuStreamQuery");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamQuery(hStream);
+    r = wrk_provider.cuStreamQuery(hStream);
     return r;
 }
 
-static CUresult handle_cuStreamWaitEvent(struct vgb_call *c)
+static CUresult handle_cuStreamWaitEvent(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamWaitEvent *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuStreamWaitEvent)
-        return vgb_missing(c, "cuStreamWaitEvent");
+    if (!wrk_provider.cuStreamWaitEvent)
+        return wrk_missing(c, "cuStreamWaitEvent");
     CUresult r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamWaitEvent(hStream, hEvent, (unsigned int)a->Flags);
+    r = wrk_provider.cuStreamWaitEvent(hStream, hEvent, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuStreamGetFlags(struct vgb_call *c)
+static CUresult handle_cuStreamGetFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamGetFlags *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuStreamGetFlags)
-        return vgb_missing(c, "cuStreamGetFlags");
+    if (!wrk_provider.cuStreamGetFlags)
+        return wrk_missing(c, "cuStreamGetFlags");
     CUresult r;
     struct vgp_ret_cuStreamGetFlags ret = {0};
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
     unsigned int flags = 0;
-    r = vgb_provider.cuStreamGetFlags(hStream, &flags);
+    r = wrk_provider.cuStreamGetFlags(hStream, &flags);
     ret.flags = (uint32_t)flags;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuStreamGetPriority(struct vgb_call *c)
+static CUresult handle_cuStreamGetPriority(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamGetPriority *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuStreamGetPriority)
-        return vgb_missing(c, "cuStreamGetPriority");
+    if (!wrk_provider.cuStreamGetPriority)
+        return wrk_missing(c, "cuStreamGetPriority");
     CUresult r;
     struct vgp_ret_cuStreamGetPriority ret = {0};
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
     int priority = 0;
-    r = vgb_provider.cuStreamGetPriority(hStream, &priority);
+    r = wrk_provider.cuStreamGetPriority(hStream, &priority);
     ret.priority = (int32_t)priority;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuStreamGetId(struct vgb_call *c)
+static CUresult handle_cuStreamGetId(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamGetId *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuStreamGetId)
-        return vgb_missing(c, "cuStreamGetId");
+    if (!wrk_provider.cuStreamGetId)
+        return wrk_missing(c, "cuStreamGetId");
     CUresult r;
     struct vgp_ret_cuStreamGetId ret = {0};
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
     unsigned long long streamId = 0;
-    r = vgb_provider.cuStreamGetId(hStream, &streamId);
+    r = wrk_provider.cuStreamGetId(hStream, &streamId);
     ret.streamId = (uint64_t)streamId;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuStreamWaitValue32_v2(struct vgb_call *c)
+static CUresult handle_cuStreamWaitValue32_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamWaitValue32_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuStreamWaitValue32_v2)
-        return vgb_missing(c, "cuStreamWaitValue32_v2");
+    if (!wrk_provider.cuStreamWaitValue32_v2)
+        return wrk_missing(c, "cuStreamWaitValue32_v2");
     CUresult r;
     CUstream stream = NULL;
-    r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamWaitValue32_v2(stream, (CUdeviceptr)a->addr, (cuuint32_t)a->value, (unsigned int)a->flags);
+    r = wrk_provider.cuStreamWaitValue32_v2(stream, (CUdeviceptr)a->addr, (cuuint32_t)a->value, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuStreamWaitValue64_v2(struct vgb_call *c)
+static CUresult handle_cuStreamWaitValue64_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamWaitValue64_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuStreamWaitValue64_v2)
-        return vgb_missing(c, "cuStreamWaitValue64_v2");
+    if (!wrk_provider.cuStreamWaitValue64_v2)
+        return wrk_missing(c, "cuStreamWaitValue64_v2");
     CUresult r;
     CUstream stream = NULL;
-    r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamWaitValue64_v2(stream, (CUdeviceptr)a->addr, (cuuint64_t)a->value, (unsigned int)a->flags);
+    r = wrk_provider.cuStreamWaitValue64_v2(stream, (CUdeviceptr)a->addr, (cuuint64_t)a->value, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuStreamWriteValue32_v2(struct vgb_call *c)
+static CUresult handle_cuStreamWriteValue32_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamWriteValue32_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuStreamWriteValue32_v2)
-        return vgb_missing(c, "cuStreamWriteValue32_v2");
+    if (!wrk_provider.cuStreamWriteValue32_v2)
+        return wrk_missing(c, "cuStreamWriteValue32_v2");
     CUresult r;
     CUstream stream = NULL;
-    r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamWriteValue32_v2(stream, (CUdeviceptr)a->addr, (cuuint32_t)a->value, (unsigned int)a->flags);
+    r = wrk_provider.cuStreamWriteValue32_v2(stream, (CUdeviceptr)a->addr, (cuuint32_t)a->value, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuStreamWriteValue64_v2(struct vgb_call *c)
+static CUresult handle_cuStreamWriteValue64_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamWriteValue64_v2 *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuStreamWriteValue64_v2)
-        return vgb_missing(c, "cuStreamWriteValue64_v2");
+    if (!wrk_provider.cuStreamWriteValue64_v2)
+        return wrk_missing(c, "cuStreamWriteValue64_v2");
     CUresult r;
     CUstream stream = NULL;
-    r = vgb_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamWriteValue64_v2(stream, (CUdeviceptr)a->addr, (cuuint64_t)a->value, (unsigned int)a->flags);
+    r = wrk_provider.cuStreamWriteValue64_v2(stream, (CUdeviceptr)a->addr, (cuuint64_t)a->value, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuEventCreate(struct vgb_call *c)
+static CUresult handle_cuEventCreate(struct wrk_call *c)
 {
     const struct vgp_args_cuEventCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuEventCreate)
-        return vgb_missing(c, "cuEventCreate");
+    if (!wrk_provider.cuEventCreate)
+        return wrk_missing(c, "cuEventCreate");
     CUresult r;
     CUevent phEvent = NULL;
-    r = vgb_handle_reserve(c, a->phEvent, VGP_H_EVENT);
+    r = wrk_handle_reserve(c, a->phEvent, VGP_H_EVENT);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuEventCreate(&phEvent, (unsigned int)a->Flags);
+    r = wrk_provider.cuEventCreate(&phEvent, (unsigned int)a->Flags);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->phEvent, VGP_H_EVENT, phEvent);
+        wrk_handle_put(c, a->phEvent, VGP_H_EVENT, phEvent);
     }
     return r;
 }
 
-static CUresult handle_cuEventDestroy_v2(struct vgb_call *c)
+static CUresult handle_cuEventDestroy_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuEventDestroy_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    (void)a;
-    if (!vgb_provider.cuEventDestroy_v2)
-        return vgb_missing(c, "cuEventDestroy_v2");
-    CUresult r;
-    CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuEventDestroy_v2(hEvent);
-    vgb_handle_drop(c, a->hEvent, VGP_H_EVENT);
+    CUresult r = wrk_do_cuEventDestroy_v2(c, a);
     return r;
 }
 
-static CUresult handle_cuEventRecord(struct vgb_call *c)
+static CUresult handle_cuEventRecord(struct wrk_call *c)
 {
     const struct vgp_args_cuEventRecord *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuEventRecord)
-        return vgb_missing(c, "cuEventRecord");
+    if (!wrk_provider.cuEventRecord)
+        return wrk_missing(c, "cuEventRecord");
     CUresult r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuEventRecord(hEvent, hStream);
+    r = wrk_provider.cuEventRecord(hEvent, hStream);
     return r;
 }
 
-static CUresult handle_cuEventRecordWithFlags(struct vgb_call *c)
+static CUresult handle_cuEventRecordWithFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuEventRecordWithFlags *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuEventRecordWithFlags)
-        return vgb_missing(c, "cuEventRecordWithFlags");
+    if (!wrk_provider.cuEventRecordWithFlags)
+        return wrk_missing(c, "cuEventRecordWithFlags");
     CUresult r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuEventRecordWithFlags(hEvent, hStream, (unsigned int)a->flags);
+    r = wrk_provider.cuEventRecordWithFlags(hEvent, hStream, (unsigned int)a->flags);
     return r;
 }
 
-static CUresult handle_cuEventQuery(struct vgb_call *c)
+static CUresult handle_cuEventQuery(struct wrk_call *c)
 {
     const struct vgp_args_cuEventQuery *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuEventQuery)
-        return vgb_missing(c, "cuEventQuery");
+    if (!wrk_provider.cuEventQuery)
+        return wrk_missing(c, "cuEventQuery");
     CUresult r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuEventQuery(hEvent);
+    r = wrk_provider.cuEventQuery(hEvent);
     return r;
 }
 
-static CUresult handle_cuEventSynchronize(struct vgb_call *c)
+static CUresult handle_cuEventSynchronize(struct wrk_call *c)
 {
     const struct vgp_args_cuEventSynchronize *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuEventSynchronize(c, a);
+    CUresult r = wrk_do_cuEventSynchronize(c, a);
     return r;
 }
 
-static CUresult handle_cuEventElapsedTime_v2(struct vgb_call *c)
+static CUresult handle_cuEventElapsedTime_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuEventElapsedTime_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuEventElapsedTime_v2)
-        return vgb_missing(c, "cuEventElapsedTime_v2");
+    if (!wrk_provider.cuEventElapsedTime_v2)
+        return wrk_missing(c, "cuEventElapsedTime_v2");
     CUresult r;
     struct vgp_ret_cuEventElapsedTime_v2 ret = {0};
     float pMilliseconds = 0;
     CUevent hStart = NULL;
-    r = vgb_handle_get(c, a->hStart, VGP_H_EVENT, false, (void **)&hStart);
+    r = wrk_handle_get(c, a->hStart, VGP_H_EVENT, false, (void **)&hStart);
     if (r != CUDA_SUCCESS)
         return r;
     CUevent hEnd = NULL;
-    r = vgb_handle_get(c, a->hEnd, VGP_H_EVENT, false, (void **)&hEnd);
+    r = wrk_handle_get(c, a->hEnd, VGP_H_EVENT, false, (void **)&hEnd);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuEventElapsedTime_v2(&pMilliseconds, hStart, hEnd);
+    r = wrk_provider.cuEventElapsedTime_v2(&pMilliseconds, hStart, hEnd);
     ret.pMilliseconds = (float)pMilliseconds;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpStreamBeginCapture(struct vgb_call *c)
+static CUresult handle_vgpStreamBeginCapture(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamBeginCapture *a = (const void *)c->args;
     uint64_t at = 24;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpStreamBeginCapture(c, a, dependencies, edgeData);
+    CUresult r = wrk_do_vgpStreamBeginCapture(c, a, dependencies, edgeData);
     return r;
 }
 
-static CUresult handle_vgpStreamEndCapture(struct vgb_call *c)
+static CUresult handle_vgpStreamEndCapture(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamEndCapture *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpStreamEndCapture ret = {0};
-    CUresult r = vgb_do_vgpStreamEndCapture(c, a, &ret);
+    CUresult r = wrk_do_vgpStreamEndCapture(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2022,15 +2106,15 @@ static CUresult handle_vgpStreamEndCapture(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpStreamCaptureInfo(struct vgb_call *c)
+static CUresult handle_vgpStreamCaptureInfo(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamCaptureInfo *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpStreamCaptureInfo ret = {0};
     static __thread struct vgp_outs_vgpStreamCaptureInfo o;
-    CUresult r = vgb_do_vgpStreamCaptureInfo(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpStreamCaptureInfo(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.dependencies_len > 240)
@@ -2044,58 +2128,58 @@ static CUresult handle_vgpStreamCaptureInfo(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpStreamUpdateCaptureDependencies(struct vgb_call *c)
+static CUresult handle_vgpStreamUpdateCaptureDependencies(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamUpdateCaptureDependencies *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpStreamUpdateCaptureDependencies(c, a, dependencies, edgeData);
+    CUresult r = wrk_do_vgpStreamUpdateCaptureDependencies(c, a, dependencies, edgeData);
     return r;
 }
 
-static CUresult handle_vgpStreamInvalidateCapture(struct vgb_call *c)
+static CUresult handle_vgpStreamInvalidateCapture(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamInvalidateCapture *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpStreamInvalidateCapture(c, a);
+    CUresult r = wrk_do_vgpStreamInvalidateCapture(c, a);
     return r;
 }
 
-static CUresult handle_vgpCaptureHostFunc(struct vgb_call *c)
+static CUresult handle_vgpCaptureHostFunc(struct wrk_call *c)
 {
     const struct vgp_args_vgpCaptureHostFunc *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpCaptureHostFunc(c, a);
+    CUresult r = wrk_do_vgpCaptureHostFunc(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphInstantiate(struct vgb_call *c)
+static CUresult handle_vgpGraphInstantiate(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphInstantiate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     struct vgp_ret_vgpGraphInstantiate ret = {0};
-    CUresult r = vgb_do_vgpGraphInstantiate(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphInstantiate(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2103,14 +2187,14 @@ static CUresult handle_vgpGraphInstantiate(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphExecUpdate(struct vgb_call *c)
+static CUresult handle_vgpGraphExecUpdate(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphExecUpdate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphExecUpdate ret = {0};
-    CUresult r = vgb_do_vgpGraphExecUpdate(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphExecUpdate(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2118,111 +2202,111 @@ static CUresult handle_vgpGraphExecUpdate(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuGraphLaunch(struct vgb_call *c)
+static CUresult handle_cuGraphLaunch(struct wrk_call *c)
 {
     const struct vgp_args_cuGraphLaunch *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuGraphLaunch)
-        return vgb_missing(c, "cuGraphLaunch");
+    if (!wrk_provider.cuGraphLaunch)
+        return wrk_missing(c, "cuGraphLaunch");
     CUresult r;
     CUgraphExec hGraphExec = NULL;
-    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    r = wrk_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuGraphLaunch(hGraphExec, hStream);
+    r = wrk_provider.cuGraphLaunch(hGraphExec, hStream);
     return r;
 }
 
-static CUresult handle_cuGraphUpload(struct vgb_call *c)
+static CUresult handle_cuGraphUpload(struct wrk_call *c)
 {
     const struct vgp_args_cuGraphUpload *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuGraphUpload)
-        return vgb_missing(c, "cuGraphUpload");
+    if (!wrk_provider.cuGraphUpload)
+        return wrk_missing(c, "cuGraphUpload");
     CUresult r;
     CUgraphExec hGraphExec = NULL;
-    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    r = wrk_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream hStream = NULL;
-    r = vgb_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
+    r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&hStream);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuGraphUpload(hGraphExec, hStream);
+    r = wrk_provider.cuGraphUpload(hGraphExec, hStream);
     return r;
 }
 
-static CUresult handle_cuGraphExecDestroy(struct vgb_call *c)
+static CUresult handle_cuGraphExecDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuGraphExecDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuGraphExecDestroy)
-        return vgb_missing(c, "cuGraphExecDestroy");
+    if (!wrk_provider.cuGraphExecDestroy)
+        return wrk_missing(c, "cuGraphExecDestroy");
     CUresult r;
     CUgraphExec hGraphExec = NULL;
-    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    r = wrk_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuGraphExecDestroy(hGraphExec);
-    vgb_handle_drop(c, a->hGraphExec, VGP_H_GRAPH_EXEC);
+    r = wrk_provider.cuGraphExecDestroy(hGraphExec);
+    wrk_handle_drop(c, a->hGraphExec, VGP_H_GRAPH_EXEC);
     return r;
 }
 
-static CUresult handle_cuGraphExecGetFlags(struct vgb_call *c)
+static CUresult handle_cuGraphExecGetFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuGraphExecGetFlags *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuGraphExecGetFlags)
-        return vgb_missing(c, "cuGraphExecGetFlags");
+    if (!wrk_provider.cuGraphExecGetFlags)
+        return wrk_missing(c, "cuGraphExecGetFlags");
     CUresult r;
     struct vgp_ret_cuGraphExecGetFlags ret = {0};
     CUgraphExec hGraphExec = NULL;
-    r = vgb_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
+    r = wrk_handle_get(c, a->hGraphExec, VGP_H_GRAPH_EXEC, false, (void **)&hGraphExec);
     if (r != CUDA_SUCCESS)
         return r;
     cuuint64_t flags = 0;
-    r = vgb_provider.cuGraphExecGetFlags(hGraphExec, &flags);
+    r = wrk_provider.cuGraphExecGetFlags(hGraphExec, &flags);
     ret.flags = (uint64_t)flags;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpGraphDestroy(struct vgb_call *c)
+static CUresult handle_vgpGraphDestroy(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpGraphDestroy(c, a);
+    CUresult r = wrk_do_vgpGraphDestroy(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphList(struct vgb_call *c)
+static CUresult handle_vgpGraphList(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphList *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     struct vgp_ret_vgpGraphList ret = {0};
     static __thread struct vgp_outs_vgpGraphList o;
-    CUresult r = vgb_do_vgpGraphList(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpGraphList(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.from_len > 160)
@@ -2239,42 +2323,57 @@ static CUresult handle_vgpGraphList(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphLaunch(struct vgb_call *c)
+static CUresult handle_vgpGraphLaunch(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphLaunch *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpGraphLaunch(c, a);
+    CUresult r;
+    CUgraphExec exec = 0;
+    r = wrk_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphLaunch)
+        return wrk_missing(c, "cuGraphLaunch");
+    r = wrk_provider.cuGraphLaunch(exec, stream);
     return r;
 }
 
-static CUresult handle_vgpGraphTraits(struct vgb_call *c)
+static CUresult handle_vgpGraphTraits(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphTraits *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphTraits ret = {0};
-    CUresult r = vgb_do_vgpGraphTraits(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraph graph = 0;
+    r = wrk_graph_object(c, a->graph, &graph);
+    if (r != CUDA_SUCCESS)
         return r;
+    r = CUDA_SUCCESS;
+    ret.memory = (uint32_t)wrk_graph_memory(graph,NULL);
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpGraphCreate(struct vgb_call *c)
+static CUresult handle_vgpGraphCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphCreate ret = {0};
-    CUresult r = vgb_do_vgpGraphCreate(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphCreate(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2282,14 +2381,14 @@ static CUresult handle_vgpGraphCreate(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphClone(struct vgb_call *c)
+static CUresult handle_vgpGraphClone(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphClone *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphClone ret = {0};
-    CUresult r = vgb_do_vgpGraphClone(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphClone(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2297,24 +2396,24 @@ static CUresult handle_vgpGraphClone(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphDestroyNode(struct vgb_call *c)
+static CUresult handle_vgpGraphDestroyNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphDestroyNode *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpGraphDestroyNode(c, a);
+    CUresult r = wrk_do_vgpGraphDestroyNode(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphNodeFindInClone(struct vgb_call *c)
+static CUresult handle_vgpGraphNodeFindInClone(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphNodeFindInClone *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphNodeFindInClone ret = {0};
-    CUresult r = vgb_do_vgpGraphNodeFindInClone(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphNodeFindInClone(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2322,40 +2421,40 @@ static CUresult handle_vgpGraphNodeFindInClone(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphEdges(struct vgb_call *c)
+static CUresult handle_vgpGraphEdges(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphEdges *a = (const void *)c->args;
     uint64_t at = 24;
     uint64_t from_bytes = (uint64_t)a->from_len * 8;
     if (a->from_len > 1024 || !vgp_range_ok(at, from_bytes, c->args_size))
-        return vgb_malformed(c, "from: %u is past its maximum or the record", a->from_len);
+        return wrk_malformed(c, "from: %u is past its maximum or the record", a->from_len);
     const uint64_t *from = (const void *)(c->args + at);
     at += vgp_round8(from_bytes);
     uint64_t to_bytes = (uint64_t)a->to_len * 8;
     if (a->to_len > 1024 || !vgp_range_ok(at, to_bytes, c->args_size))
-        return vgb_malformed(c, "to: %u is past its maximum or the record", a->to_len);
+        return wrk_malformed(c, "to: %u is past its maximum or the record", a->to_len);
     const uint64_t *to = (const void *)(c->args + at);
     at += vgp_round8(to_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 8192 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpGraphEdges(c, a, from, to, edgeData);
+    CUresult r = wrk_do_vgpGraphEdges(c, a, from, to, edgeData);
     return r;
 }
 
-static CUresult handle_vgpGraphNodeInfo(struct vgb_call *c)
+static CUresult handle_vgpGraphNodeInfo(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphNodeInfo *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphNodeInfo ret = {0};
-    CUresult r = vgb_do_vgpGraphNodeInfo(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphNodeInfo(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2363,14 +2462,14 @@ static CUresult handle_vgpGraphNodeInfo(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphChild(struct vgb_call *c)
+static CUresult handle_vgpGraphChild(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphChild *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphChild ret = {0};
-    CUresult r = vgb_do_vgpGraphChild(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphChild(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2378,14 +2477,14 @@ static CUresult handle_vgpGraphChild(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphNodeEnabled(struct vgb_call *c)
+static CUresult handle_vgpGraphNodeEnabled(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphNodeEnabled *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     struct vgp_ret_vgpGraphNodeEnabled ret = {0};
-    CUresult r = vgb_do_vgpGraphNodeEnabled(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphNodeEnabled(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2393,33 +2492,33 @@ static CUresult handle_vgpGraphNodeEnabled(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphKernelNode(struct vgb_call *c)
+static CUresult handle_vgpGraphKernelNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphKernelNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 88;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     uint64_t params_bytes = (uint64_t)a->params_len * 1;
     if (a->params_len > 32764 || !vgp_range_ok(at, params_bytes, c->args_size))
-        return vgb_malformed(c, "params: %u is past its maximum or the record", a->params_len);
+        return wrk_malformed(c, "params: %u is past its maximum or the record", a->params_len);
     const void *params = (const void *)(c->args + at);
     at += vgp_round8(params_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphKernelNode ret = {0};
-    CUresult r = vgb_do_vgpGraphKernelNode(c, a, dependencies, edgeData, params, &ret);
+    CUresult r = wrk_do_vgpGraphKernelNode(c, a, dependencies, edgeData, params, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2427,28 +2526,28 @@ static CUresult handle_vgpGraphKernelNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphCopyNode(struct vgb_call *c)
+static CUresult handle_vgpGraphCopyNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphCopyNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 144;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphCopyNode ret = {0};
-    CUresult r = vgb_do_vgpGraphCopyNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphCopyNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2456,28 +2555,28 @@ static CUresult handle_vgpGraphCopyNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMemsetNode(struct vgb_call *c)
+static CUresult handle_vgpGraphMemsetNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemsetNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 88;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphMemsetNode ret = {0};
-    CUresult r = vgb_do_vgpGraphMemsetNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphMemsetNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2485,28 +2584,28 @@ static CUresult handle_vgpGraphMemsetNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphHostNode(struct vgb_call *c)
+static CUresult handle_vgpGraphHostNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphHostNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphHostNode ret = {0};
-    CUresult r = vgb_do_vgpGraphHostNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphHostNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2514,28 +2613,28 @@ static CUresult handle_vgpGraphHostNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphChildNode(struct vgb_call *c)
+static CUresult handle_vgpGraphChildNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphChildNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphChildNode ret = {0};
-    CUresult r = vgb_do_vgpGraphChildNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphChildNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2543,28 +2642,28 @@ static CUresult handle_vgpGraphChildNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphEmptyNode(struct vgb_call *c)
+static CUresult handle_vgpGraphEmptyNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphEmptyNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 40;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphEmptyNode ret = {0};
-    CUresult r = vgb_do_vgpGraphEmptyNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphEmptyNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2572,31 +2671,31 @@ static CUresult handle_vgpGraphEmptyNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphEventNode(struct vgb_call *c)
+static CUresult handle_vgpGraphEventNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphEventNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad52[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 56;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphEventNode ret = {0};
-    CUresult r = vgb_do_vgpGraphEventNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphEventNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2604,33 +2703,33 @@ static CUresult handle_vgpGraphEventNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphBatchMemOpNode(struct vgb_call *c)
+static CUresult handle_vgpGraphBatchMemOpNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphBatchMemOpNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 56;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     uint64_t operations_bytes = (uint64_t)a->operations_len * 8;
     if (a->operations_len > 1024 || !vgp_range_ok(at, operations_bytes, c->args_size))
-        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+        return wrk_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
     const uint64_t *operations = (const void *)(c->args + at);
     at += vgp_round8(operations_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphBatchMemOpNode ret = {0};
-    CUresult r = vgb_do_vgpGraphBatchMemOpNode(c, a, dependencies, edgeData, operations, &ret);
+    CUresult r = wrk_do_vgpGraphBatchMemOpNode(c, a, dependencies, edgeData, operations, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2638,46 +2737,46 @@ static CUresult handle_vgpGraphBatchMemOpNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMemAllocNode(struct vgb_call *c)
+static CUresult handle_vgpGraphMemAllocNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemAllocNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad76[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 80;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     uint64_t accessTypes_bytes = (uint64_t)a->accessTypes_len * 4;
     if (a->accessTypes_len > 64 || !vgp_range_ok(at, accessTypes_bytes, c->args_size))
-        return vgb_malformed(c, "accessTypes: %u is past its maximum or the record", a->accessTypes_len);
+        return wrk_malformed(c, "accessTypes: %u is past its maximum or the record", a->accessTypes_len);
     const uint32_t *accessTypes = (const void *)(c->args + at);
     at += vgp_round8(accessTypes_bytes);
     uint64_t accessIds_bytes = (uint64_t)a->accessIds_len * 4;
     if (a->accessIds_len > 64 || !vgp_range_ok(at, accessIds_bytes, c->args_size))
-        return vgb_malformed(c, "accessIds: %u is past its maximum or the record", a->accessIds_len);
+        return wrk_malformed(c, "accessIds: %u is past its maximum or the record", a->accessIds_len);
     const int32_t *accessIds = (const void *)(c->args + at);
     at += vgp_round8(accessIds_bytes);
     uint64_t access_bytes = (uint64_t)a->access_len * 4;
     if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
-        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+        return wrk_malformed(c, "access: %u is past its maximum or the record", a->access_len);
     const uint32_t *access = (const void *)(c->args + at);
     at += vgp_round8(access_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphMemAllocNode ret = {0};
-    CUresult r = vgb_do_vgpGraphMemAllocNode(c, a, dependencies, edgeData, accessTypes, accessIds, access, &ret);
+    CUresult r = wrk_do_vgpGraphMemAllocNode(c, a, dependencies, edgeData, accessTypes, accessIds, access, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2685,28 +2784,28 @@ static CUresult handle_vgpGraphMemAllocNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMemFreeNode(struct vgb_call *c)
+static CUresult handle_vgpGraphMemFreeNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemFreeNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphMemFreeNode ret = {0};
-    CUresult r = vgb_do_vgpGraphMemFreeNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphMemFreeNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2714,28 +2813,28 @@ static CUresult handle_vgpGraphMemFreeNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphConditionalNode(struct vgb_call *c)
+static CUresult handle_vgpGraphConditionalNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphConditionalNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 64;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphConditionalNode ret = {0};
-    CUresult r = vgb_do_vgpGraphConditionalNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphConditionalNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2743,28 +2842,28 @@ static CUresult handle_vgpGraphConditionalNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMoveNode(struct vgb_call *c)
+static CUresult handle_vgpGraphMoveNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMoveNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphMoveNode ret = {0};
-    CUresult r = vgb_do_vgpGraphMoveNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphMoveNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2772,18 +2871,18 @@ static CUresult handle_vgpGraphMoveNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphKernelNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphKernelNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphKernelNodeGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphKernelNodeGet ret = {0};
     static __thread struct vgp_outs_vgpGraphKernelNodeGet o;
-    CUresult r = vgb_do_vgpGraphKernelNodeGet(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpGraphKernelNodeGet(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.params_len > 3900)
@@ -2794,14 +2893,14 @@ static CUresult handle_vgpGraphKernelNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphCopyNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphCopyNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphCopyNodeGet *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphCopyNodeGet ret = {0};
-    CUresult r = vgb_do_vgpGraphCopyNodeGet(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphCopyNodeGet(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2809,29 +2908,41 @@ static CUresult handle_vgpGraphCopyNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMemsetNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphMemsetNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemsetNodeGet *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphMemsetNodeGet ret = {0};
-    CUresult r = vgb_do_vgpGraphMemsetNodeGet(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUDA_MEMSET_NODE_PARAMS p = {0};
+    if (!wrk_provider.cuGraphMemsetNodeGetParams)
+        return wrk_missing(c, "cuGraphMemsetNodeGetParams");
+    r = wrk_provider.cuGraphMemsetNodeGetParams(node, &p);
+    ret.dst = (uint64_t)p.dst;
+    ret.pitch = (uint64_t)p.pitch;
+    ret.value = (uint32_t)p.value;
+    ret.elementSize = (uint32_t)p.elementSize;
+    ret.width = (uint64_t)p.width;
+    ret.height = (uint64_t)p.height;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpGraphHostNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphHostNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphHostNodeGet *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpGraphHostNodeGet ret = {0};
-    CUresult r = vgb_do_vgpGraphHostNodeGet(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphHostNodeGet(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -2839,36 +2950,46 @@ static CUresult handle_vgpGraphHostNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphEventNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphEventNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphEventNodeGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpGraphEventNodeGet ret = {0};
-    CUresult r = vgb_do_vgpGraphEventNodeGet(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t wait = a->wait;
+    CUevent object = NULL;
+    if (!wrk_provider.cuGraphEventWaitNodeGetEvent)
+        return wrk_missing(c, "cuGraphEventWaitNodeGetEvent");
+    if (!wrk_provider.cuGraphEventRecordNodeGetEvent)
+        return wrk_missing(c, "cuGraphEventRecordNodeGetEvent");
+    r = wait ? wrk_provider.cuGraphEventWaitNodeGetEvent(node, &object) : wrk_provider.cuGraphEventRecordNodeGetEvent(node, &object);
+    ret.event = (uint64_t)wrk_handle_of(c->w,VGP_H_EVENT,object);
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpGraphBatchMemOpNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphBatchMemOpNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphBatchMemOpNodeGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphBatchMemOpNodeGet ret = {0};
     static __thread struct vgp_outs_vgpGraphBatchMemOpNodeGet o;
-    CUresult r = vgb_do_vgpGraphBatchMemOpNodeGet(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpGraphBatchMemOpNodeGet(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.operations_len > 480)
@@ -2879,24 +3000,24 @@ static CUresult handle_vgpGraphBatchMemOpNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphKernelNodeAttribute(struct vgb_call *c)
+static CUresult handle_vgpGraphKernelNodeAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphKernelNodeAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 32;
     uint64_t value_bytes = (uint64_t)a->value_len * 1;
     if (a->value_len > 64 || !vgp_range_ok(at, value_bytes, c->args_size))
-        return vgb_malformed(c, "value: %u is past its maximum or the record", a->value_len);
+        return wrk_malformed(c, "value: %u is past its maximum or the record", a->value_len);
     const void *value = (const void *)(c->args + at);
     at += vgp_round8(value_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphKernelNodeAttribute ret = {0};
     static __thread struct vgp_outs_vgpGraphKernelNodeAttribute o;
-    CUresult r = vgb_do_vgpGraphKernelNodeAttribute(c, a, value, &ret, &o);
+    CUresult r = wrk_do_vgpGraphKernelNodeAttribute(c, a, value, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.result_len > 64)
@@ -2907,18 +3028,18 @@ static CUresult handle_vgpGraphKernelNodeAttribute(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphMemNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphMemNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemNodeGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphMemNodeGet ret = {0};
     static __thread struct vgp_outs_vgpGraphMemNodeGet o;
-    CUresult r = vgb_do_vgpGraphMemNodeGet(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpGraphMemNodeGet(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.accessTypes_len > 64)
@@ -2935,18 +3056,18 @@ static CUresult handle_vgpGraphMemNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphBodies(struct vgb_call *c)
+static CUresult handle_vgpGraphBodies(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphBodies *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphBodies ret = {0};
     static __thread struct vgp_outs_vgpGraphBodies o;
-    CUresult r = vgb_do_vgpGraphBodies(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpGraphBodies(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.graphs_len > 400)
@@ -2957,89 +3078,73 @@ static CUresult handle_vgpGraphBodies(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpUserObjectCreate(struct vgb_call *c)
+static CUresult handle_vgpUserObjectCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpUserObjectCreate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpUserObjectCreate(c, a);
+    CUresult r = wrk_do_vgpUserObjectCreate(c, a);
     return r;
 }
 
-static CUresult handle_cuUserObjectRetain(struct vgb_call *c)
+static CUresult handle_cuUserObjectRetain(struct wrk_call *c)
 {
     const struct vgp_args_cuUserObjectRetain *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    (void)a;
-    if (!vgb_provider.cuUserObjectRetain)
-        return vgb_missing(c, "cuUserObjectRetain");
-    CUresult r;
-    CUuserObject object = NULL;
-    r = vgb_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&object);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuUserObjectRetain(object, (unsigned int)a->count);
+    CUresult r = wrk_do_cuUserObjectRetain(c, a);
     return r;
 }
 
-static CUresult handle_cuUserObjectRelease(struct vgb_call *c)
+static CUresult handle_cuUserObjectRelease(struct wrk_call *c)
 {
     const struct vgp_args_cuUserObjectRelease *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    (void)a;
-    if (!vgb_provider.cuUserObjectRelease)
-        return vgb_missing(c, "cuUserObjectRelease");
-    CUresult r;
-    CUuserObject object = NULL;
-    r = vgb_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&object);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuUserObjectRelease(object, (unsigned int)a->count);
+    CUresult r = wrk_do_cuUserObjectRelease(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphUserObject(struct vgb_call *c)
+static CUresult handle_vgpGraphUserObject(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphUserObject *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
-    CUresult r = vgb_do_vgpGraphUserObject(c, a);
+    CUresult r = wrk_do_vgpGraphUserObject(c, a);
     return r;
 }
 
-static CUresult handle_vgpUserObjectDrop(struct vgb_call *c)
+static CUresult handle_vgpUserObjectDrop(struct wrk_call *c)
 {
     const struct vgp_args_vgpUserObjectDrop *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpUserObjectDrop(c, a);
+    CUresult r = wrk_do_vgpUserObjectDrop(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphConditionalHandle(struct vgb_call *c)
+static CUresult handle_vgpGraphConditionalHandle(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphConditionalHandle *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     struct vgp_ret_vgpGraphConditionalHandle ret = {0};
-    CUresult r = vgb_do_vgpGraphConditionalHandle(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphConditionalHandle(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -3047,215 +3152,266 @@ static CUresult handle_vgpGraphConditionalHandle(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpDeviceGraphMemGet(struct vgb_call *c)
+static CUresult handle_vgpDeviceGraphMemGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceGraphMemGet *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpDeviceGraphMemGet ret = {0};
-    CUresult r = vgb_do_vgpDeviceGraphMemGet(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    int32_t device = a->device;
+    uint32_t attribute = a->attribute;
+    uint64_t value = 0;
+    if (!wrk_provider.cuDeviceGetGraphMemAttribute)
+        return wrk_missing(c, "cuDeviceGetGraphMemAttribute");
+    r = wrk_provider.cuDeviceGetGraphMemAttribute(device, attribute, &value);
+    ret.value = (uint64_t)value;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpDeviceGraphMemSet(struct vgb_call *c)
+static CUresult handle_vgpDeviceGraphMemSet(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceGraphMemSet *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpDeviceGraphMemSet(c, a);
+    CUresult r;
+    int32_t device = a->device;
+    uint32_t attribute = a->attribute;
+    uint64_t value = a->value;
+    if (!wrk_provider.cuDeviceSetGraphMemAttribute)
+        return wrk_missing(c, "cuDeviceSetGraphMemAttribute");
+    r = wrk_provider.cuDeviceSetGraphMemAttribute(device, attribute, &value);
     return r;
 }
 
-static CUresult handle_cuDeviceGraphMemTrim(struct vgb_call *c)
+static CUresult handle_cuDeviceGraphMemTrim(struct wrk_call *c)
 {
     const struct vgp_args_cuDeviceGraphMemTrim *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    (void)a;
-    if (!vgb_provider.cuDeviceGraphMemTrim)
-        return vgb_missing(c, "cuDeviceGraphMemTrim");
-    CUresult r;
-    r = vgb_provider.cuDeviceGraphMemTrim((CUdevice)a->device);
+    CUresult r = wrk_do_cuDeviceGraphMemTrim(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphMemFree(struct vgb_call *c)
+static CUresult handle_vgpGraphMemFree(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphMemFree *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpGraphMemFree(c, a);
+    CUresult r;
+    uint64_t dptr = a->dptr;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemFreeAsync)
+        return wrk_missing(c, "cuMemFreeAsync");
+    r = wrk_provider.cuMemFreeAsync(dptr, stream);
     return r;
 }
 
-static CUresult handle_vgpMemGetGranularity(struct vgb_call *c)
+static CUresult handle_vgpMemGetGranularity(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemGetGranularity *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
+    CUresult r;
     struct vgp_ret_vgpMemGetGranularity ret = {0};
-    CUresult r = vgb_do_vgpMemGetGranularity(c, a, &ret);
-    if (c->malformed || c->deferred)
+    uint32_t allocType = a->allocType;
+    uint32_t handleTypes = a->handleTypes;
+    uint32_t locationType = a->locationType;
+    int32_t locationId = a->locationId;
+    uint32_t option = a->option;
+    size_t granularity = 0;
+    r = wrk_memory_prop_check(c, handleTypes, locationType);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUmemAllocationProp prop = {.type = allocType, .location = {.type = locationType, .id = locationId}};
+    if (!wrk_provider.cuMemGetAllocationGranularity)
+        return wrk_missing(c, "cuMemGetAllocationGranularity");
+    r = wrk_provider.cuMemGetAllocationGranularity(&granularity, &prop, option);
+    ret.granularity = (uint64_t)granularity;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpMemCreate(struct vgb_call *c)
+static CUresult handle_vgpMemCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad36[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
-    CUresult r = vgb_do_vgpMemCreate(c, a);
+    CUresult r = wrk_do_vgpMemCreate(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemRelease(struct vgb_call *c)
+static CUresult handle_vgpMemRelease(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemRelease *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpMemRelease(c, a);
+    CUresult r = wrk_do_vgpMemRelease(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemRetain(struct vgb_call *c)
+static CUresult handle_vgpMemRetain(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemRetain *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpMemRetain(c, a);
+    CUresult r = wrk_do_vgpMemRetain(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemAllocationProp(struct vgb_call *c)
+static CUresult handle_vgpMemAllocationProp(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemAllocationProp *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpMemAllocationProp ret = {0};
-    CUresult r = vgb_do_vgpMemAllocationProp(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUmemGenericAllocationHandle handle = 0;
+    r = wrk_allocation_object(c, a->handle, &handle);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUmemAllocationProp prop = {0};
+    if (!wrk_provider.cuMemGetAllocationPropertiesFromHandle)
+        return wrk_missing(c, "cuMemGetAllocationPropertiesFromHandle");
+    r = wrk_provider.cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+    ret.allocType = (uint32_t)prop.type;
+    ret.locationType = (uint32_t)prop.location.type;
+    ret.locationId = (int32_t)prop.location.id;
+    ret.compression = (uint8_t)prop.allocFlags.compressionType;
+    ret.rdma = (uint8_t)prop.allocFlags.gpuDirectRDMACapable;
+    ret.usage = (uint16_t)prop.allocFlags.usage;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemAddressReserve(struct vgb_call *c)
+static CUresult handle_cuMemAddressReserve(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAddressReserve *a = (const void *)c->args;
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     (void)a;
-    if (!vgb_provider.cuMemAddressReserve)
-        return vgb_missing(c, "cuMemAddressReserve");
+    if (!wrk_provider.cuMemAddressReserve)
+        return wrk_missing(c, "cuMemAddressReserve");
     CUresult r;
     struct vgp_ret_cuMemAddressReserve ret = {0};
     CUdeviceptr ptr = 0;
-    r = vgb_provider.cuMemAddressReserve(&ptr, (size_t)a->size, (size_t)a->alignment, (CUdeviceptr)a->addr, (unsigned long long)a->flags);
+    r = wrk_provider.cuMemAddressReserve(&ptr, (size_t)a->size, (size_t)a->alignment, (CUdeviceptr)a->addr, (unsigned long long)a->flags);
     ret.ptr = (uint64_t)ptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuMemAddressFree(struct vgb_call *c)
+static CUresult handle_cuMemAddressFree(struct wrk_call *c)
 {
     const struct vgp_args_cuMemAddressFree *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemAddressFree)
-        return vgb_missing(c, "cuMemAddressFree");
+    if (!wrk_provider.cuMemAddressFree)
+        return wrk_missing(c, "cuMemAddressFree");
     CUresult r;
-    r = vgb_provider.cuMemAddressFree((CUdeviceptr)a->ptr, (size_t)a->size);
+    r = wrk_provider.cuMemAddressFree((CUdeviceptr)a->ptr, (size_t)a->size);
     return r;
 }
 
-static CUresult handle_vgpMemMap(struct vgb_call *c)
+static CUresult handle_vgpMemMap(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemMap *a = (const void *)c->args;
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = vgb_do_vgpMemMap(c, a);
+    CUresult r = wrk_do_vgpMemMap(c, a);
     return r;
 }
 
-static CUresult handle_cuMemUnmap(struct vgb_call *c)
+static CUresult handle_cuMemUnmap(struct wrk_call *c)
 {
     const struct vgp_args_cuMemUnmap *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_cuMemUnmap(c, a);
+    CUresult r = wrk_do_cuMemUnmap(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemSetAccess(struct vgb_call *c)
+static CUresult handle_vgpMemSetAccess(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemSetAccess *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 32;
     uint64_t locationTypes_bytes = (uint64_t)a->locationTypes_len * 4;
     if (a->locationTypes_len > 64 || !vgp_range_ok(at, locationTypes_bytes, c->args_size))
-        return vgb_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
+        return wrk_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
     const uint32_t *locationTypes = (const void *)(c->args + at);
     at += vgp_round8(locationTypes_bytes);
     uint64_t locationIds_bytes = (uint64_t)a->locationIds_len * 4;
     if (a->locationIds_len > 64 || !vgp_range_ok(at, locationIds_bytes, c->args_size))
-        return vgb_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
+        return wrk_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
     const int32_t *locationIds = (const void *)(c->args + at);
     at += vgp_round8(locationIds_bytes);
     uint64_t access_bytes = (uint64_t)a->access_len * 4;
     if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
-        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+        return wrk_malformed(c, "access: %u is past its maximum or the record", a->access_len);
     const uint32_t *access = (const void *)(c->args + at);
     at += vgp_round8(access_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpMemSetAccess(c, a, locationTypes, locationIds, access);
+    CUresult r;
+    uint64_t ptr = a->ptr;
+    uint64_t size = a->size;
+    uint32_t locationTypes_len = a->locationTypes_len;
+    uint32_t locationIds_len = a->locationIds_len;
+    uint32_t access_len = a->access_len;
+    CUmemAccessDesc list[64];
+    r = wrk_access_descriptors(c, list, locationTypes, locationTypes_len, locationIds, locationIds_len, access, access_len);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemSetAccess)
+        return wrk_missing(c, "cuMemSetAccess");
+    r = wrk_provider.cuMemSetAccess(ptr, size, list, locationTypes_len);
     return r;
 }
 
-static CUresult handle_cuMemGetAccess(struct vgb_call *c)
+static CUresult handle_cuMemGetAccess(struct wrk_call *c)
 {
     const struct vgp_args_cuMemGetAccess *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemGetAccess)
-        return vgb_missing(c, "cuMemGetAccess");
+    if (!wrk_provider.cuMemGetAccess)
+        return wrk_missing(c, "cuMemGetAccess");
     CUresult r;
     struct vgp_ret_cuMemGetAccess ret = {0};
     unsigned long long flags = 0;
@@ -3263,66 +3419,66 @@ static CUresult handle_cuMemGetAccess(struct vgb_call *c)
     memset(&location, 0, sizeof(location));
     location.type = (CUmemLocationType)a->location.type;
     location.id = (int)a->location.id;
-    r = vgb_provider.cuMemGetAccess(&flags, &location, (CUdeviceptr)a->ptr);
+    r = wrk_provider.cuMemGetAccess(&flags, &location, (CUdeviceptr)a->ptr);
     ret.flags = (uint64_t)flags;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpStreamMemOps(struct vgb_call *c)
+static CUresult handle_vgpStreamMemOps(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamMemOps *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 32;
     uint64_t operations_bytes = (uint64_t)a->operations_len * 4;
     if (a->operations_len > 256 || !vgp_range_ok(at, operations_bytes, c->args_size))
-        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+        return wrk_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
     const uint32_t *operations = (const void *)(c->args + at);
     at += vgp_round8(operations_bytes);
     uint64_t addresses_bytes = (uint64_t)a->addresses_len * 8;
     if (a->addresses_len > 256 || !vgp_range_ok(at, addresses_bytes, c->args_size))
-        return vgb_malformed(c, "addresses: %u is past its maximum or the record", a->addresses_len);
+        return wrk_malformed(c, "addresses: %u is past its maximum or the record", a->addresses_len);
     const uint64_t *addresses = (const void *)(c->args + at);
     at += vgp_round8(addresses_bytes);
     uint64_t values_bytes = (uint64_t)a->values_len * 8;
     if (a->values_len > 256 || !vgp_range_ok(at, values_bytes, c->args_size))
-        return vgb_malformed(c, "values: %u is past its maximum or the record", a->values_len);
+        return wrk_malformed(c, "values: %u is past its maximum or the record", a->values_len);
     const uint64_t *values = (const void *)(c->args + at);
     at += vgp_round8(values_bytes);
     uint64_t operationFlags_bytes = (uint64_t)a->operationFlags_len * 4;
     if (a->operationFlags_len > 256 || !vgp_range_ok(at, operationFlags_bytes, c->args_size))
-        return vgb_malformed(c, "operationFlags: %u is past its maximum or the record", a->operationFlags_len);
+        return wrk_malformed(c, "operationFlags: %u is past its maximum or the record", a->operationFlags_len);
     const uint32_t *operationFlags = (const void *)(c->args + at);
     at += vgp_round8(operationFlags_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpStreamMemOps(c, a, operations, addresses, values, operationFlags);
+    CUresult r = wrk_do_vgpStreamMemOps(c, a, operations, addresses, values, operationFlags);
     return r;
 }
 
-static CUresult handle_vgpOccupancyClusters(struct vgb_call *c)
+static CUresult handle_vgpOccupancyClusters(struct wrk_call *c)
 {
     const struct vgp_args_vgpOccupancyClusters *a = (const void *)c->args;
     uint64_t at = 56;
     uint64_t attributeIds_bytes = (uint64_t)a->attributeIds_len * 4;
     if (a->attributeIds_len > 32 || !vgp_range_ok(at, attributeIds_bytes, c->args_size))
-        return vgb_malformed(c, "attributeIds: %u is past its maximum or the record", a->attributeIds_len);
+        return wrk_malformed(c, "attributeIds: %u is past its maximum or the record", a->attributeIds_len);
     const uint32_t *attributeIds = (const void *)(c->args + at);
     at += vgp_round8(attributeIds_bytes);
     uint64_t attributeValues_bytes = (uint64_t)a->attributeValues_len * 1;
     if (a->attributeValues_len > 2048 || !vgp_range_ok(at, attributeValues_bytes, c->args_size))
-        return vgb_malformed(c, "attributeValues: %u is past its maximum or the record", a->attributeValues_len);
+        return wrk_malformed(c, "attributeValues: %u is past its maximum or the record", a->attributeValues_len);
     const void *attributeValues = (const void *)(c->args + at);
     at += vgp_round8(attributeValues_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpOccupancyClusters ret = {0};
-    CUresult r = vgb_do_vgpOccupancyClusters(c, a, attributeIds, attributeValues, &ret);
+    CUresult r = wrk_do_vgpOccupancyClusters(c, a, attributeIds, attributeValues, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -3330,54 +3486,54 @@ static CUresult handle_vgpOccupancyClusters(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpTensorMapEncode(struct vgb_call *c)
+static CUresult handle_vgpTensorMapEncode(struct wrk_call *c)
 {
     const struct vgp_args_vgpTensorMapEncode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 80;
     uint64_t dims_bytes = (uint64_t)a->dims_len * 8;
     if (a->dims_len > 5 || !vgp_range_ok(at, dims_bytes, c->args_size))
-        return vgb_malformed(c, "dims: %u is past its maximum or the record", a->dims_len);
+        return wrk_malformed(c, "dims: %u is past its maximum or the record", a->dims_len);
     const uint64_t *dims = (const void *)(c->args + at);
     at += vgp_round8(dims_bytes);
     uint64_t strides_bytes = (uint64_t)a->strides_len * 8;
     if (a->strides_len > 4 || !vgp_range_ok(at, strides_bytes, c->args_size))
-        return vgb_malformed(c, "strides: %u is past its maximum or the record", a->strides_len);
+        return wrk_malformed(c, "strides: %u is past its maximum or the record", a->strides_len);
     const uint64_t *strides = (const void *)(c->args + at);
     at += vgp_round8(strides_bytes);
     uint64_t box_bytes = (uint64_t)a->box_len * 4;
     if (a->box_len > 5 || !vgp_range_ok(at, box_bytes, c->args_size))
-        return vgb_malformed(c, "box: %u is past its maximum or the record", a->box_len);
+        return wrk_malformed(c, "box: %u is past its maximum or the record", a->box_len);
     const uint32_t *box = (const void *)(c->args + at);
     at += vgp_round8(box_bytes);
     uint64_t elementStrides_bytes = (uint64_t)a->elementStrides_len * 4;
     if (a->elementStrides_len > 5 || !vgp_range_ok(at, elementStrides_bytes, c->args_size))
-        return vgb_malformed(c, "elementStrides: %u is past its maximum or the record", a->elementStrides_len);
+        return wrk_malformed(c, "elementStrides: %u is past its maximum or the record", a->elementStrides_len);
     const uint32_t *elementStrides = (const void *)(c->args + at);
     at += vgp_round8(elementStrides_bytes);
     uint64_t lower_bytes = (uint64_t)a->lower_len * 4;
     if (a->lower_len > 3 || !vgp_range_ok(at, lower_bytes, c->args_size))
-        return vgb_malformed(c, "lower: %u is past its maximum or the record", a->lower_len);
+        return wrk_malformed(c, "lower: %u is past its maximum or the record", a->lower_len);
     const int32_t *lower = (const void *)(c->args + at);
     at += vgp_round8(lower_bytes);
     uint64_t upper_bytes = (uint64_t)a->upper_len * 4;
     if (a->upper_len > 3 || !vgp_range_ok(at, upper_bytes, c->args_size))
-        return vgb_malformed(c, "upper: %u is past its maximum or the record", a->upper_len);
+        return wrk_malformed(c, "upper: %u is past its maximum or the record", a->upper_len);
     const int32_t *upper = (const void *)(c->args + at);
     at += vgp_round8(upper_bytes);
     uint64_t old_bytes = (uint64_t)a->old_len * 1;
     if (a->old_len > 128 || !vgp_range_ok(at, old_bytes, c->args_size))
-        return vgb_malformed(c, "old: %u is past its maximum or the record", a->old_len);
+        return wrk_malformed(c, "old: %u is past its maximum or the record", a->old_len);
     const void *old = (const void *)(c->args + at);
     at += vgp_round8(old_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpTensorMapEncode ret = {0};
     static __thread struct vgp_outs_vgpTensorMapEncode o;
-    CUresult r = vgb_do_vgpTensorMapEncode(c, a, dims, strides, box, elementStrides, lower, upper, old, &ret, &o);
+    CUresult r = wrk_do_vgpTensorMapEncode(c, a, dims, strides, box, elementStrides, lower, upper, old, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.map_len > 128)
@@ -3388,81 +3544,81 @@ static CUresult handle_vgpTensorMapEncode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLinkCreate(struct vgb_call *c)
+static CUresult handle_vgpLinkCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpLinkCreate *a = (const void *)c->args;
     uint64_t at = 24;
     uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
     if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
-        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+        return wrk_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
     const uint32_t *optionIds = (const void *)(c->args + at);
     at += vgp_round8(optionIds_bytes);
     uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
     if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
-        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+        return wrk_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
     const uint64_t *optionValues = (const void *)(c->args + at);
     at += vgp_round8(optionValues_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpLinkCreate(c, a, optionIds, optionValues);
+    CUresult r = wrk_do_vgpLinkCreate(c, a, optionIds, optionValues);
     return r;
 }
 
-static CUresult handle_vgpLinkAdd(struct vgb_call *c)
+static CUresult handle_vgpLinkAdd(struct wrk_call *c)
 {
     const struct vgp_args_vgpLinkAdd *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad44[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t data_bytes = (uint64_t)a->data_len * 1;
     if (a->data_len > 49152 || !vgp_range_ok(at, data_bytes, c->args_size))
-        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+        return wrk_malformed(c, "data: %u is past its maximum or the record", a->data_len);
     const void *data = (const void *)(c->args + at);
     at += vgp_round8(data_bytes);
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
     if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
-        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+        return wrk_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
     const uint32_t *optionIds = (const void *)(c->args + at);
     at += vgp_round8(optionIds_bytes);
     uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
     if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
-        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+        return wrk_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
     const uint64_t *optionValues = (const void *)(c->args + at);
     at += vgp_round8(optionValues_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     if (a->data_blob == 0 && a->data_size != data_bytes)
-        return vgb_malformed(c, "data: its size does not match");
+        return wrk_malformed(c, "data: its size does not match");
     if (a->data_blob != 0) {
-        CUresult br = vgb_blob_take(c, a->data_blob, a->data_size, &data);
+        CUresult br = wrk_blob_take(c, a->data_blob, a->data_size, &data);
         if (br != CUDA_SUCCESS)
             return br;
     }
-    CUresult r = vgb_do_vgpLinkAdd(c, a, data, name, optionIds, optionValues);
+    CUresult r = wrk_do_vgpLinkAdd(c, a, data, name, optionIds, optionValues);
     return r;
 }
 
-static CUresult handle_vgpLinkComplete(struct vgb_call *c)
+static CUresult handle_vgpLinkComplete(struct wrk_call *c)
 {
     const struct vgp_args_vgpLinkComplete *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpLinkComplete ret = {0};
-    CUresult r = vgb_do_vgpLinkComplete(c, a, &ret);
+    CUresult r = wrk_do_vgpLinkComplete(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -3470,15 +3626,15 @@ static CUresult handle_vgpLinkComplete(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLinkRead(struct vgb_call *c)
+static CUresult handle_vgpLinkRead(struct wrk_call *c)
 {
     const struct vgp_args_vgpLinkRead *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpLinkRead ret = {0};
     static __thread struct vgp_outs_vgpLinkRead o;
-    CUresult r = vgb_do_vgpLinkRead(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpLinkRead(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.data_len > 4032)
@@ -3489,15 +3645,15 @@ static CUresult handle_vgpLinkRead(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpLinkLog(struct vgb_call *c)
+static CUresult handle_vgpLinkLog(struct wrk_call *c)
 {
     const struct vgp_args_vgpLinkLog *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpLinkLog ret = {0};
     static __thread struct vgp_outs_vgpLinkLog o;
-    CUresult r = vgb_do_vgpLinkLog(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpLinkLog(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.text_len > 4032)
@@ -3508,390 +3664,446 @@ static CUresult handle_vgpLinkLog(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuLinkDestroy(struct vgb_call *c)
+static CUresult handle_cuLinkDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuLinkDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuLinkDestroy(c, a);
+    CUresult r = wrk_do_cuLinkDestroy(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemPoolCreate(struct vgb_call *c)
+static CUresult handle_vgpMemPoolCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 6; i++)
         if (a->pad34[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = vgb_do_vgpMemPoolCreate(c, a);
+    CUresult r = wrk_do_vgpMemPoolCreate(c, a);
     return r;
 }
 
-static CUresult handle_cuMemPoolDestroy(struct vgb_call *c)
+static CUresult handle_cuMemPoolDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuMemPoolDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    (void)a;
-    if (!vgb_provider.cuMemPoolDestroy)
-        return vgb_missing(c, "cuMemPoolDestroy");
-    CUresult r;
-    CUmemoryPool pool = NULL;
-    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuMemPoolDestroy(pool);
-    vgb_handle_drop(c, a->pool, VGP_H_MEM_POOL);
+    CUresult r = wrk_do_cuMemPoolDestroy(c, a);
     return r;
 }
 
-static CUresult handle_cuDeviceSetMemPool(struct vgb_call *c)
+static CUresult handle_cuDeviceSetMemPool(struct wrk_call *c)
 {
     const struct vgp_args_cuDeviceSetMemPool *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuDeviceSetMemPool)
-        return vgb_missing(c, "cuDeviceSetMemPool");
+    if (!wrk_provider.cuDeviceSetMemPool)
+        return wrk_missing(c, "cuDeviceSetMemPool");
     CUresult r;
     CUmemoryPool pool = NULL;
-    r = vgb_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuDeviceSetMemPool((CUdevice)a->dev, pool);
+    r = wrk_provider.cuDeviceSetMemPool((CUdevice)a->dev, pool);
     return r;
 }
 
-static CUresult handle_vgpMemPoolSetAccess(struct vgb_call *c)
+static CUresult handle_vgpMemPoolSetAccess(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolSetAccess *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t locationTypes_bytes = (uint64_t)a->locationTypes_len * 4;
     if (a->locationTypes_len > 64 || !vgp_range_ok(at, locationTypes_bytes, c->args_size))
-        return vgb_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
+        return wrk_malformed(c, "locationTypes: %u is past its maximum or the record", a->locationTypes_len);
     const uint32_t *locationTypes = (const void *)(c->args + at);
     at += vgp_round8(locationTypes_bytes);
     uint64_t locationIds_bytes = (uint64_t)a->locationIds_len * 4;
     if (a->locationIds_len > 64 || !vgp_range_ok(at, locationIds_bytes, c->args_size))
-        return vgb_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
+        return wrk_malformed(c, "locationIds: %u is past its maximum or the record", a->locationIds_len);
     const int32_t *locationIds = (const void *)(c->args + at);
     at += vgp_round8(locationIds_bytes);
     uint64_t access_bytes = (uint64_t)a->access_len * 4;
     if (a->access_len > 64 || !vgp_range_ok(at, access_bytes, c->args_size))
-        return vgb_malformed(c, "access: %u is past its maximum or the record", a->access_len);
+        return wrk_malformed(c, "access: %u is past its maximum or the record", a->access_len);
     const uint32_t *access = (const void *)(c->args + at);
     at += vgp_round8(access_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpMemPoolSetAccess(c, a, locationTypes, locationIds, access);
+    CUresult r;
+    CUmemoryPool pool = 0;
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t locationTypes_len = a->locationTypes_len;
+    uint32_t locationIds_len = a->locationIds_len;
+    uint32_t access_len = a->access_len;
+    CUmemAccessDesc list[64];
+    r = wrk_access_descriptors(c, list, locationTypes, locationTypes_len, locationIds, locationIds_len, access, access_len);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolSetAccess)
+        return wrk_missing(c, "cuMemPoolSetAccess");
+    r = wrk_provider.cuMemPoolSetAccess(pool, list, locationTypes_len);
     return r;
 }
 
-static CUresult handle_cuMemPoolGetAccess(struct vgb_call *c)
+static CUresult handle_cuMemPoolGetAccess(struct wrk_call *c)
 {
     const struct vgp_args_cuMemPoolGetAccess *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuMemPoolGetAccess)
-        return vgb_missing(c, "cuMemPoolGetAccess");
+    if (!wrk_provider.cuMemPoolGetAccess)
+        return wrk_missing(c, "cuMemPoolGetAccess");
     CUresult r;
     struct vgp_ret_cuMemPoolGetAccess ret = {0};
     CUmemAccess_flags flags = 0;
     CUmemoryPool memPool = NULL;
-    r = vgb_handle_get(c, a->memPool, VGP_H_MEM_POOL, false, (void **)&memPool);
+    r = wrk_handle_get(c, a->memPool, VGP_H_MEM_POOL, false, (void **)&memPool);
     if (r != CUDA_SUCCESS)
         return r;
     CUmemLocation location;
     memset(&location, 0, sizeof(location));
     location.type = (CUmemLocationType)a->location.type;
     location.id = (int)a->location.id;
-    r = vgb_provider.cuMemPoolGetAccess(&flags, memPool, &location);
+    r = wrk_provider.cuMemPoolGetAccess(&flags, memPool, &location);
     ret.flags = (uint32_t)flags;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpPointerManaged(struct vgb_call *c)
+static CUresult handle_vgpPointerManaged(struct wrk_call *c)
 {
     const struct vgp_args_vgpPointerManaged *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpPointerManaged ret = {0};
-    CUresult r = vgb_do_vgpPointerManaged(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    uint64_t addr = a->addr;
+    unsigned bits = 0;
+    if (!wrk_provider.cuPointerGetAttribute)
+        return wrk_missing(c, "cuPointerGetAttribute");
+    r = wrk_provider.cuPointerGetAttribute(&bits, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+    ret.managed = (uint32_t)bits&1;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpStreamSetAttribute(struct vgb_call *c)
+static CUresult handle_vgpStreamSetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamSetAttribute *a = (const void *)c->args;
     uint64_t at = 16;
     uint64_t value_bytes = (uint64_t)a->value_len * 1;
     if (a->value_len > 64 || !vgp_range_ok(at, value_bytes, c->args_size))
-        return vgb_malformed(c, "value: %u is past its maximum or the record", a->value_len);
-    const void *value = (const void *)(c->args + at);
+        return wrk_malformed(c, "value: %u is past its maximum or the record", a->value_len);
+    const void *value_wire = (const void *)(c->args + at);
     at += vgp_round8(value_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpStreamSetAttribute(c, a, value);
+    CUresult r;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t attribute = a->attribute;
+    CUstreamAttrValue value;
+    if (a->value_len != sizeof(value))
+        return wrk_malformed(c, "value: %u bytes, not %zu", a->value_len, sizeof(value));
+    memcpy(&value, value_wire, sizeof(value));
+    if (!wrk_stream_attribute(attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!wrk_provider.cuStreamSetAttribute)
+        return wrk_missing(c, "cuStreamSetAttribute");
+    r = wrk_provider.cuStreamSetAttribute(stream, attribute, &value);
     return r;
 }
 
-static CUresult handle_vgpStreamGetAttribute(struct vgb_call *c)
+struct vgp_outs_vgpStreamGetAttribute {
+    uint8_t value[64] __attribute__((aligned(8)));
+};
+static CUresult handle_vgpStreamGetAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamGetAttribute *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpStreamGetAttribute ret = {0};
     static __thread struct vgp_outs_vgpStreamGetAttribute o;
-    CUresult r = vgb_do_vgpStreamGetAttribute(c, a, &ret, &o);
-    if (c->malformed || c->deferred)
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
         return r;
-    if (ret.value_len > 64)
-        ret.value_len = 64;
+    uint32_t attribute = a->attribute;
+    CUstreamAttrValue value;
+    _Static_assert(sizeof(value) <= 64, "fits");
+    memset(&value, 0, sizeof(value));
+    if (!wrk_stream_attribute(attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!wrk_provider.cuStreamGetAttribute)
+        return wrk_missing(c, "cuStreamGetAttribute");
+    r = wrk_provider.cuStreamGetAttribute(stream, attribute, &value);
+    if (r == CUDA_SUCCESS) {
+        memcpy(o.value, &value, sizeof(value));
+        ret.value_len = sizeof(value);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.value, (uint64_t)ret.value_len * 1);
     return r;
 }
 
-static CUresult handle_cuStreamCopyAttributes(struct vgb_call *c)
+static CUresult handle_cuStreamCopyAttributes(struct wrk_call *c)
 {
     const struct vgp_args_cuStreamCopyAttributes *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuStreamCopyAttributes)
-        return vgb_missing(c, "cuStreamCopyAttributes");
+    if (!wrk_provider.cuStreamCopyAttributes)
+        return wrk_missing(c, "cuStreamCopyAttributes");
     CUresult r;
     CUstream dst = NULL;
-    r = vgb_handle_get(c, a->dst, VGP_H_STREAM, true, (void **)&dst);
+    r = wrk_handle_get(c, a->dst, VGP_H_STREAM, true, (void **)&dst);
     if (r != CUDA_SUCCESS)
         return r;
     CUstream src = NULL;
-    r = vgb_handle_get(c, a->src, VGP_H_STREAM, true, (void **)&src);
+    r = wrk_handle_get(c, a->src, VGP_H_STREAM, true, (void **)&src);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuStreamCopyAttributes(dst, src);
+    r = wrk_provider.cuStreamCopyAttributes(dst, src);
     return r;
 }
 
-static CUresult handle_vgpPointerSetSync(struct vgb_call *c)
+static CUresult handle_vgpPointerSetSync(struct wrk_call *c)
 {
     const struct vgp_args_vgpPointerSetSync *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpPointerSetSync(c, a);
+    CUresult r;
+    uint64_t addr = a->addr;
+    uint32_t on = a->on;
+    if (!wrk_provider.cuPointerSetAttribute)
+        return wrk_missing(c, "cuPointerSetAttribute");
+    r = wrk_provider.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, addr);
     return r;
 }
 
-static CUresult handle_cuCtxRecordEvent(struct vgb_call *c)
+static CUresult handle_cuCtxRecordEvent(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxRecordEvent *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuCtxRecordEvent)
-        return vgb_missing(c, "cuCtxRecordEvent");
+    if (!wrk_provider.cuCtxRecordEvent)
+        return wrk_missing(c, "cuCtxRecordEvent");
     CUresult r;
     CUcontext hCtx = NULL;
-    r = vgb_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
+    r = wrk_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
     if (r != CUDA_SUCCESS)
         return r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuCtxRecordEvent(hCtx, hEvent);
+    r = wrk_provider.cuCtxRecordEvent(hCtx, hEvent);
     return r;
 }
 
-static CUresult handle_cuCtxWaitEvent(struct vgb_call *c)
+static CUresult handle_cuCtxWaitEvent(struct wrk_call *c)
 {
     const struct vgp_args_cuCtxWaitEvent *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuCtxWaitEvent)
-        return vgb_missing(c, "cuCtxWaitEvent");
+    if (!wrk_provider.cuCtxWaitEvent)
+        return wrk_missing(c, "cuCtxWaitEvent");
     CUresult r;
     CUcontext hCtx = NULL;
-    r = vgb_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
+    r = wrk_handle_get(c, a->hCtx, VGP_H_CONTEXT, false, (void **)&hCtx);
     if (r != CUDA_SUCCESS)
         return r;
     CUevent hEvent = NULL;
-    r = vgb_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuCtxWaitEvent(hCtx, hEvent);
+    r = wrk_provider.cuCtxWaitEvent(hCtx, hEvent);
     return r;
 }
 
-static CUresult handle_cuFuncSetSharedMemConfig(struct vgb_call *c)
+static CUresult handle_cuFuncSetSharedMemConfig(struct wrk_call *c)
 {
     const struct vgp_args_cuFuncSetSharedMemConfig *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuFuncSetSharedMemConfig)
-        return vgb_missing(c, "cuFuncSetSharedMemConfig");
+    if (!wrk_provider.cuFuncSetSharedMemConfig)
+        return wrk_missing(c, "cuFuncSetSharedMemConfig");
     CUresult r;
     CUfunction hfunc = NULL;
-    r = vgb_func_get(c, a->hfunc, &hfunc);
+    r = wrk_func_get(c, a->hfunc, &hfunc);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuFuncSetSharedMemConfig(hfunc, (CUsharedconfig)a->config);
+    r = wrk_provider.cuFuncSetSharedMemConfig(hfunc, (CUsharedconfig)a->config);
     return r;
 }
 
-static CUresult handle_vgpDeviceAtomicCapabilities(struct vgb_call *c)
+struct vgp_outs_vgpDeviceAtomicCapabilities {
+    uint32_t capabilities[64] __attribute__((aligned(8)));
+};
+static CUresult handle_vgpDeviceAtomicCapabilities(struct wrk_call *c)
 {
     const struct vgp_args_vgpDeviceAtomicCapabilities *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t operations_bytes = (uint64_t)a->operations_len * 4;
     if (a->operations_len > 64 || !vgp_range_ok(at, operations_bytes, c->args_size))
-        return vgb_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
+        return wrk_malformed(c, "operations: %u is past its maximum or the record", a->operations_len);
     const uint32_t *operations = (const void *)(c->args + at);
     at += vgp_round8(operations_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpDeviceAtomicCapabilities ret = {0};
     static __thread struct vgp_outs_vgpDeviceAtomicCapabilities o;
-    CUresult r = vgb_do_vgpDeviceAtomicCapabilities(c, a, operations, &ret, &o);
-    if (c->malformed || c->deferred)
-        return r;
-    if (ret.capabilities_len > 64)
-        ret.capabilities_len = 64;
+    int32_t device = a->device;
+    int32_t peer = a->peer;
+    uint32_t operations_len = a->operations_len;
+    __typeof__(&o.capabilities[0]) capabilities = o.capabilities;
+    const CUatomicOperation *list = (const CUatomicOperation *)operations;
+    if (!wrk_provider.cuDeviceGetHostAtomicCapabilities)
+        return wrk_missing(c, "cuDeviceGetHostAtomicCapabilities");
+    if (!wrk_provider.cuDeviceGetP2PAtomicCapabilities)
+        return wrk_missing(c, "cuDeviceGetP2PAtomicCapabilities");
+    r = peer < 0 ? wrk_provider.cuDeviceGetHostAtomicCapabilities(capabilities, list, operations_len, device) : wrk_provider.cuDeviceGetP2PAtomicCapabilities(capabilities, list, operations_len, device, peer);
+    if (r == CUDA_SUCCESS) {
+        ret.capabilities_len = operations_len <= 64 ? operations_len : 64;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.capabilities, (uint64_t)ret.capabilities_len * 4);
     return r;
 }
 
-static CUresult handle_vgpModuleLoadEx(struct vgb_call *c)
+static CUresult handle_vgpModuleLoadEx(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleLoadEx *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad44[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t image_bytes = (uint64_t)a->image_len * 1;
     if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
-        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+        return wrk_malformed(c, "image: %u is past its maximum or the record", a->image_len);
     const void *image = (const void *)(c->args + at);
     at += vgp_round8(image_bytes);
     uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
     if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
-        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+        return wrk_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
     const uint32_t *optionIds = (const void *)(c->args + at);
     at += vgp_round8(optionIds_bytes);
     uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
     if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
-        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+        return wrk_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
     const uint64_t *optionValues = (const void *)(c->args + at);
     at += vgp_round8(optionValues_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     if (a->image_blob == 0 && a->image_size != image_bytes)
-        return vgb_malformed(c, "image: its size does not match");
+        return wrk_malformed(c, "image: its size does not match");
     if (a->image_blob != 0) {
-        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        CUresult br = wrk_blob_take(c, a->image_blob, a->image_size, &image);
         if (br != CUDA_SUCCESS)
             return br;
     }
-    CUresult r = vgb_do_vgpModuleLoadEx(c, a, image, optionIds, optionValues);
+    CUresult r = wrk_do_vgpModuleLoadEx(c, a, image, optionIds, optionValues);
     return r;
 }
 
-static CUresult handle_vgpLibraryLoadEx(struct vgb_call *c)
+static CUresult handle_vgpLibraryLoadEx(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryLoadEx *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad44[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 48;
     uint64_t image_bytes = (uint64_t)a->image_len * 1;
     if (a->image_len > 49152 || !vgp_range_ok(at, image_bytes, c->args_size))
-        return vgb_malformed(c, "image: %u is past its maximum or the record", a->image_len);
+        return wrk_malformed(c, "image: %u is past its maximum or the record", a->image_len);
     const void *image = (const void *)(c->args + at);
     at += vgp_round8(image_bytes);
     uint64_t optionIds_bytes = (uint64_t)a->optionIds_len * 4;
     if (a->optionIds_len > 32 || !vgp_range_ok(at, optionIds_bytes, c->args_size))
-        return vgb_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
+        return wrk_malformed(c, "optionIds: %u is past its maximum or the record", a->optionIds_len);
     const uint32_t *optionIds = (const void *)(c->args + at);
     at += vgp_round8(optionIds_bytes);
     uint64_t optionValues_bytes = (uint64_t)a->optionValues_len * 8;
     if (a->optionValues_len > 32 || !vgp_range_ok(at, optionValues_bytes, c->args_size))
-        return vgb_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
+        return wrk_malformed(c, "optionValues: %u is past its maximum or the record", a->optionValues_len);
     const uint64_t *optionValues = (const void *)(c->args + at);
     at += vgp_round8(optionValues_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     if (a->image_blob == 0 && a->image_size != image_bytes)
-        return vgb_malformed(c, "image: its size does not match");
+        return wrk_malformed(c, "image: its size does not match");
     if (a->image_blob != 0) {
-        CUresult br = vgb_blob_take(c, a->image_blob, a->image_size, &image);
+        CUresult br = wrk_blob_take(c, a->image_blob, a->image_size, &image);
         if (br != CUDA_SUCCESS)
             return br;
     }
-    CUresult r = vgb_do_vgpLibraryLoadEx(c, a, image, optionIds, optionValues);
+    CUresult r = wrk_do_vgpLibraryLoadEx(c, a, image, optionIds, optionValues);
     return r;
 }
 
-static CUresult handle_vgpJitLogRead(struct vgb_call *c)
+static CUresult handle_vgpJitLogRead(struct wrk_call *c)
 {
     const struct vgp_args_vgpJitLogRead *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpJitLogRead ret = {0};
     static __thread struct vgp_outs_vgpJitLogRead o;
-    CUresult r = vgb_do_vgpJitLogRead(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpJitLogRead(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.text_len > 4032)
@@ -3902,27 +4114,27 @@ static CUresult handle_vgpJitLogRead(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpJitLogDrop(struct vgb_call *c)
+static CUresult handle_vgpJitLogDrop(struct wrk_call *c)
 {
     const struct vgp_args_vgpJitLogDrop *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpJitLogDrop(c, a);
+    CUresult r = wrk_do_vgpJitLogDrop(c, a);
     return r;
 }
 
-static CUresult handle_vgpNvmlInfo(struct vgb_call *c)
+static CUresult handle_vgpNvmlInfo(struct wrk_call *c)
 {
     if (c->args_size != vgp_round16(0))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(0));
     struct vgp_ret_vgpNvmlInfo ret = {0};
     static __thread struct vgp_outs_vgpNvmlInfo o;
-    CUresult r = vgb_do_vgpNvmlInfo(c, &ret, &o);
+    CUresult r = wrk_do_vgpNvmlInfo(c, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.driverVersion_len > 80)
@@ -3936,18 +4148,18 @@ static CUresult handle_vgpNvmlInfo(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpNvmlUsage(struct vgb_call *c)
+static CUresult handle_vgpNvmlUsage(struct wrk_call *c)
 {
     const struct vgp_args_vgpNvmlUsage *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpNvmlUsage ret = {0};
     static __thread struct vgp_outs_vgpNvmlUsage o;
-    CUresult r = vgb_do_vgpNvmlUsage(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpNvmlUsage(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.processes_len > 192)
@@ -3958,18 +4170,18 @@ static CUresult handle_vgpNvmlUsage(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpNvmlGet(struct vgb_call *c)
+static CUresult handle_vgpNvmlGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpNvmlGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpNvmlGet ret = {0};
     static __thread struct vgp_outs_vgpNvmlGet o;
-    CUresult r = vgb_do_vgpNvmlGet(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpNvmlGet(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.text_len > 96)
@@ -3980,24 +4192,24 @@ static CUresult handle_vgpNvmlGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuArray3DGetDescriptor_v2(struct vgb_call *c)
+static CUresult handle_cuArray3DGetDescriptor_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuArray3DGetDescriptor_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuArray3DGetDescriptor_v2)
-        return vgb_missing(c, "cuArray3DGetDescriptor_v2");
+    if (!wrk_provider.cuArray3DGetDescriptor_v2)
+        return wrk_missing(c, "cuArray3DGetDescriptor_v2");
     CUresult r;
     struct vgp_ret_cuArray3DGetDescriptor_v2 ret = {0};
     CUDA_ARRAY3D_DESCRIPTOR pArrayDescriptor;
     memset(&pArrayDescriptor, 0, sizeof(pArrayDescriptor));
     CUarray hArray = NULL;
-    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuArray3DGetDescriptor_v2(&pArrayDescriptor, hArray);
+    r = wrk_provider.cuArray3DGetDescriptor_v2(&pArrayDescriptor, hArray);
     ret.pArrayDescriptor.Width = (uint64_t)pArrayDescriptor.Width;
     ret.pArrayDescriptor.Height = (uint64_t)pArrayDescriptor.Height;
     ret.pArrayDescriptor.Depth = (uint64_t)pArrayDescriptor.Depth;
@@ -4009,21 +4221,21 @@ static CUresult handle_cuArray3DGetDescriptor_v2(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuMipmappedArrayCreate(struct vgb_call *c)
+static CUresult handle_cuMipmappedArrayCreate(struct wrk_call *c)
 {
     const struct vgp_args_cuMipmappedArrayCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad52[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(56))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(56));
     (void)a;
-    if (!vgb_provider.cuMipmappedArrayCreate)
-        return vgb_missing(c, "cuMipmappedArrayCreate");
+    if (!wrk_provider.cuMipmappedArrayCreate)
+        return wrk_missing(c, "cuMipmappedArrayCreate");
     CUresult r;
     CUmipmappedArray pHandle = NULL;
-    r = vgb_handle_reserve(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY);
+    r = wrk_handle_reserve(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY);
     if (r != CUDA_SUCCESS)
         return r;
     CUDA_ARRAY3D_DESCRIPTOR pMipmappedArrayDesc;
@@ -4034,110 +4246,103 @@ static CUresult handle_cuMipmappedArrayCreate(struct vgb_call *c)
     pMipmappedArrayDesc.Format = (CUarray_format)a->pMipmappedArrayDesc.Format;
     pMipmappedArrayDesc.NumChannels = (unsigned int)a->pMipmappedArrayDesc.NumChannels;
     pMipmappedArrayDesc.Flags = (unsigned int)a->pMipmappedArrayDesc.Flags;
-    r = vgb_provider.cuMipmappedArrayCreate(&pHandle, &pMipmappedArrayDesc, (unsigned int)a->numMipmapLevels);
+    r = wrk_provider.cuMipmappedArrayCreate(&pHandle, &pMipmappedArrayDesc, (unsigned int)a->numMipmapLevels);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY, pHandle);
+        wrk_handle_put(c, a->pHandle, VGP_H_MIPMAPPED_ARRAY, pHandle);
     }
     return r;
 }
 
-static CUresult handle_cuMipmappedArrayDestroy(struct vgb_call *c)
+static CUresult handle_cuMipmappedArrayDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuMipmappedArrayDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    (void)a;
-    if (!vgb_provider.cuMipmappedArrayDestroy)
-        return vgb_missing(c, "cuMipmappedArrayDestroy");
-    CUresult r;
-    CUmipmappedArray hMipmappedArray = NULL;
-    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = vgb_provider.cuMipmappedArrayDestroy(hMipmappedArray);
-    vgb_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
+    CUresult r = wrk_do_cuMipmappedArrayDestroy(c, a);
     return r;
 }
 
-static CUresult handle_cuMipmappedArrayGetLevel(struct vgb_call *c)
+static CUresult handle_cuMipmappedArrayGetLevel(struct wrk_call *c)
 {
     const struct vgp_args_cuMipmappedArrayGetLevel *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuMipmappedArrayGetLevel)
-        return vgb_missing(c, "cuMipmappedArrayGetLevel");
+    if (!wrk_provider.cuMipmappedArrayGetLevel)
+        return wrk_missing(c, "cuMipmappedArrayGetLevel");
     CUresult r;
     CUarray pLevelArray = NULL;
-    r = vgb_handle_reserve(c, a->pLevelArray, VGP_H_ARRAY);
+    r = wrk_handle_reserve(c, a->pLevelArray, VGP_H_ARRAY);
     if (r != CUDA_SUCCESS)
         return r;
     CUmipmappedArray hMipmappedArray = NULL;
-    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    r = wrk_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuMipmappedArrayGetLevel(&pLevelArray, hMipmappedArray, (unsigned int)a->level);
+    r = wrk_provider.cuMipmappedArrayGetLevel(&pLevelArray, hMipmappedArray, (unsigned int)a->level);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->pLevelArray, VGP_H_ARRAY, pLevelArray);
+        wrk_handle_put(c, a->pLevelArray, VGP_H_ARRAY, pLevelArray);
+        wrk_handle_parent(c, a->pLevelArray, a->hMipmappedArray);
     }
     return r;
 }
 
-static CUresult handle_cuArrayGetPlane(struct vgb_call *c)
+static CUresult handle_cuArrayGetPlane(struct wrk_call *c)
 {
     const struct vgp_args_cuArrayGetPlane *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuArrayGetPlane)
-        return vgb_missing(c, "cuArrayGetPlane");
+    if (!wrk_provider.cuArrayGetPlane)
+        return wrk_missing(c, "cuArrayGetPlane");
     CUresult r;
     CUarray pPlaneArray = NULL;
-    r = vgb_handle_reserve(c, a->pPlaneArray, VGP_H_ARRAY);
+    r = wrk_handle_reserve(c, a->pPlaneArray, VGP_H_ARRAY);
     if (r != CUDA_SUCCESS)
         return r;
     CUarray hArray = NULL;
-    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuArrayGetPlane(&pPlaneArray, hArray, (unsigned int)a->planeIdx);
+    r = wrk_provider.cuArrayGetPlane(&pPlaneArray, hArray, (unsigned int)a->planeIdx);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->pPlaneArray, VGP_H_ARRAY, pPlaneArray);
+        wrk_handle_put(c, a->pPlaneArray, VGP_H_ARRAY, pPlaneArray);
+        wrk_handle_parent(c, a->pPlaneArray, a->hArray);
     }
     return r;
 }
 
-static CUresult handle_vgpTexObjectCreate(struct vgb_call *c)
+static CUresult handle_vgpTexObjectCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpTexObjectCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad76[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 80;
     uint64_t desc_bytes = (uint64_t)a->desc_len * 1;
     if (a->desc_len > 128 || !vgp_range_ok(at, desc_bytes, c->args_size))
-        return vgb_malformed(c, "desc: %u is past its maximum or the record", a->desc_len);
+        return wrk_malformed(c, "desc: %u is past its maximum or the record", a->desc_len);
     const void *desc = (const void *)(c->args + at);
     at += vgp_round8(desc_bytes);
     uint64_t view_bytes = (uint64_t)a->view_len * 1;
     if (a->view_len > 128 || !vgp_range_ok(at, view_bytes, c->args_size))
-        return vgb_malformed(c, "view: %u is past its maximum or the record", a->view_len);
+        return wrk_malformed(c, "view: %u is past its maximum or the record", a->view_len);
     const void *view = (const void *)(c->args + at);
     at += vgp_round8(view_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpTexObjectCreate ret = {0};
-    CUresult r = vgb_do_vgpTexObjectCreate(c, a, desc, view, &ret);
+    CUresult r = wrk_do_vgpTexObjectCreate(c, a, desc, view, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4145,186 +4350,216 @@ static CUresult handle_vgpTexObjectCreate(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpTexObjectDestroy(struct vgb_call *c)
+static CUresult handle_vgpTexObjectDestroy(struct wrk_call *c)
 {
     const struct vgp_args_vgpTexObjectDestroy *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpTexObjectDestroy(c, a);
+    CUresult r = wrk_do_vgpTexObjectDestroy(c, a);
     return r;
 }
 
-static CUresult handle_cuTexRefCreate(struct vgb_call *c)
+static CUresult handle_cuTexRefCreate(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefCreate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefCreate)
-        return vgb_missing(c, "cuTexRefCreate");
+    if (!wrk_provider.cuTexRefCreate)
+        return wrk_missing(c, "cuTexRefCreate");
     CUresult r;
     CUtexref pTexRef = NULL;
-    r = vgb_handle_reserve(c, a->pTexRef, VGP_H_TEXTURE);
+    r = wrk_handle_reserve(c, a->pTexRef, VGP_H_TEXTURE);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefCreate(&pTexRef);
+    r = wrk_provider.cuTexRefCreate(&pTexRef);
     if (r == CUDA_SUCCESS) {
-        vgb_handle_put(c, a->pTexRef, VGP_H_TEXTURE, pTexRef);
+        wrk_handle_put(c, a->pTexRef, VGP_H_TEXTURE, pTexRef);
     }
     return r;
 }
 
-static CUresult handle_cuTexRefDestroy(struct vgb_call *c)
+static CUresult handle_cuTexRefDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefDestroy)
-        return vgb_missing(c, "cuTexRefDestroy");
+    if (!wrk_provider.cuTexRefDestroy)
+        return wrk_missing(c, "cuTexRefDestroy");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefDestroy(hTexRef);
-    vgb_handle_drop(c, a->hTexRef, VGP_H_TEXTURE);
+    r = wrk_provider.cuTexRefDestroy(hTexRef);
+    wrk_handle_drop(c, a->hTexRef, VGP_H_TEXTURE);
     return r;
 }
 
-static CUresult handle_vgpModuleGetTexRef(struct vgb_call *c)
+static CUresult handle_vgpModuleGetTexRef(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleGetTexRef *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpModuleGetTexRef(c, a, name);
+    CUresult r;
+    CUtexref ref = NULL;
+    r = wrk_handle_reserve(c, a->ref, VGP_H_TEXTURE);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUmodule module = 0;
+    r = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuModuleGetTexRef)
+        return wrk_missing(c, "cuModuleGetTexRef");
+    r = wrk_provider.cuModuleGetTexRef(&ref, module, name);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->ref, VGP_H_TEXTURE, ref);
+        wrk_handle_parent(c, a->ref, a->module);
+    }
     return r;
 }
 
-static CUresult handle_vgpModuleGetSurfRef(struct vgb_call *c)
+static CUresult handle_vgpModuleGetSurfRef(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleGetSurfRef *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 24;
     uint64_t name_bytes = (uint64_t)a->name_len * 1;
     if (a->name_len > 4096 || !vgp_range_ok(at, name_bytes, c->args_size))
-        return vgb_malformed(c, "name: %u is past its maximum or the record", a->name_len);
+        return wrk_malformed(c, "name: %u is past its maximum or the record", a->name_len);
     const char *name = (const void *)(c->args + at);
     if (name_bytes == 0 || name[name_bytes - 1] != 0)
-        return vgb_malformed(c, "name: not a terminated string");
+        return wrk_malformed(c, "name: not a terminated string");
     at += vgp_round8(name_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpModuleGetSurfRef(c, a, name);
+    CUresult r;
+    CUsurfref ref = NULL;
+    r = wrk_handle_reserve(c, a->ref, VGP_H_SURFACE);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUmodule module = 0;
+    r = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuModuleGetSurfRef)
+        return wrk_missing(c, "cuModuleGetSurfRef");
+    r = wrk_provider.cuModuleGetSurfRef(&ref, module, name);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->ref, VGP_H_SURFACE, ref);
+        wrk_handle_parent(c, a->ref, a->module);
+    }
     return r;
 }
 
-static CUresult handle_cuTexRefSetArray(struct vgb_call *c)
+static CUresult handle_cuTexRefSetArray(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetArray *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuTexRefSetArray)
-        return vgb_missing(c, "cuTexRefSetArray");
+    if (!wrk_provider.cuTexRefSetArray)
+        return wrk_missing(c, "cuTexRefSetArray");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
     CUarray hArray = NULL;
-    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetArray(hTexRef, hArray, (unsigned int)a->Flags);
+    r = wrk_provider.cuTexRefSetArray(hTexRef, hArray, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuTexRefSetMipmappedArray(struct vgb_call *c)
+static CUresult handle_cuTexRefSetMipmappedArray(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetMipmappedArray *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuTexRefSetMipmappedArray)
-        return vgb_missing(c, "cuTexRefSetMipmappedArray");
+    if (!wrk_provider.cuTexRefSetMipmappedArray)
+        return wrk_missing(c, "cuTexRefSetMipmappedArray");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
     CUmipmappedArray hMipmappedArray = NULL;
-    r = vgb_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    r = wrk_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, (unsigned int)a->Flags);
+    r = wrk_provider.cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuTexRefSetAddress_v2(struct vgb_call *c)
+static CUresult handle_cuTexRefSetAddress_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetAddress_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuTexRefSetAddress_v2)
-        return vgb_missing(c, "cuTexRefSetAddress_v2");
+    if (!wrk_provider.cuTexRefSetAddress_v2)
+        return wrk_missing(c, "cuTexRefSetAddress_v2");
     CUresult r;
     struct vgp_ret_cuTexRefSetAddress_v2 ret = {0};
     size_t ByteOffset = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetAddress_v2(&ByteOffset, hTexRef, (CUdeviceptr)a->dptr, (size_t)a->bytes);
+    r = wrk_provider.cuTexRefSetAddress_v2(&ByteOffset, hTexRef, (CUdeviceptr)a->dptr, (size_t)a->bytes);
     ret.ByteOffset = (uint64_t)ByteOffset;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetAddress2D_v3(struct vgb_call *c)
+static CUresult handle_cuTexRefSetAddress2D_v3(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetAddress2D_v3 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
     (void)a;
-    if (!vgb_provider.cuTexRefSetAddress2D_v3)
-        return vgb_missing(c, "cuTexRefSetAddress2D_v3");
+    if (!wrk_provider.cuTexRefSetAddress2D_v3)
+        return wrk_missing(c, "cuTexRefSetAddress2D_v3");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
     CUDA_ARRAY_DESCRIPTOR desc;
@@ -4333,94 +4568,94 @@ static CUresult handle_cuTexRefSetAddress2D_v3(struct vgb_call *c)
     desc.Height = (size_t)a->desc.Height;
     desc.Format = (CUarray_format)a->desc.Format;
     desc.NumChannels = (unsigned int)a->desc.NumChannels;
-    r = vgb_provider.cuTexRefSetAddress2D_v3(hTexRef, &desc, (CUdeviceptr)a->dptr, (size_t)a->Pitch);
+    r = wrk_provider.cuTexRefSetAddress2D_v3(hTexRef, &desc, (CUdeviceptr)a->dptr, (size_t)a->Pitch);
     return r;
 }
 
-static CUresult handle_cuTexRefGetAddress_v2(struct vgb_call *c)
+static CUresult handle_cuTexRefGetAddress_v2(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetAddress_v2 *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetAddress_v2)
-        return vgb_missing(c, "cuTexRefGetAddress_v2");
+    if (!wrk_provider.cuTexRefGetAddress_v2)
+        return wrk_missing(c, "cuTexRefGetAddress_v2");
     CUresult r;
     struct vgp_ret_cuTexRefGetAddress_v2 ret = {0};
     CUdeviceptr pdptr = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetAddress_v2(&pdptr, hTexRef);
+    r = wrk_provider.cuTexRefGetAddress_v2(&pdptr, hTexRef);
     ret.pdptr = (uint64_t)pdptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuSurfRefSetArray(struct vgb_call *c)
+static CUresult handle_cuSurfRefSetArray(struct wrk_call *c)
 {
     const struct vgp_args_cuSurfRefSetArray *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     (void)a;
-    if (!vgb_provider.cuSurfRefSetArray)
-        return vgb_missing(c, "cuSurfRefSetArray");
+    if (!wrk_provider.cuSurfRefSetArray)
+        return wrk_missing(c, "cuSurfRefSetArray");
     CUresult r;
     CUsurfref hSurfRef = NULL;
-    r = vgb_handle_get(c, a->hSurfRef, VGP_H_SURFACE, false, (void **)&hSurfRef);
+    r = wrk_handle_get(c, a->hSurfRef, VGP_H_SURFACE, false, (void **)&hSurfRef);
     if (r != CUDA_SUCCESS)
         return r;
     CUarray hArray = NULL;
-    r = vgb_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuSurfRefSetArray(hSurfRef, hArray, (unsigned int)a->Flags);
+    r = wrk_provider.cuSurfRefSetArray(hSurfRef, hArray, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuTexRefSetFormat(struct vgb_call *c)
+static CUresult handle_cuTexRefSetFormat(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetFormat *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetFormat)
-        return vgb_missing(c, "cuTexRefSetFormat");
+    if (!wrk_provider.cuTexRefSetFormat)
+        return wrk_missing(c, "cuTexRefSetFormat");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetFormat(hTexRef, (CUarray_format)a->fmt, (int)a->NumPackedComponents);
+    r = wrk_provider.cuTexRefSetFormat(hTexRef, (CUarray_format)a->fmt, (int)a->NumPackedComponents);
     return r;
 }
 
-static CUresult handle_cuTexRefGetFormat(struct vgb_call *c)
+static CUresult handle_cuTexRefGetFormat(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetFormat *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetFormat)
-        return vgb_missing(c, "cuTexRefGetFormat");
+    if (!wrk_provider.cuTexRefGetFormat)
+        return wrk_missing(c, "cuTexRefGetFormat");
     CUresult r;
     struct vgp_ret_cuTexRefGetFormat ret = {0};
     CUarray_format pFormat = 0;
     int pNumChannels = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetFormat(&pFormat, &pNumChannels, hTexRef);
+    r = wrk_provider.cuTexRefGetFormat(&pFormat, &pNumChannels, hTexRef);
     ret.pFormat = (uint32_t)pFormat;
     ret.pNumChannels = (int32_t)pNumChannels;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4428,218 +4663,218 @@ static CUresult handle_cuTexRefGetFormat(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuTexRefSetAddressMode(struct vgb_call *c)
+static CUresult handle_cuTexRefSetAddressMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetAddressMode *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetAddressMode)
-        return vgb_missing(c, "cuTexRefSetAddressMode");
+    if (!wrk_provider.cuTexRefSetAddressMode)
+        return wrk_missing(c, "cuTexRefSetAddressMode");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetAddressMode(hTexRef, (int)a->dim, (CUaddress_mode)a->am);
+    r = wrk_provider.cuTexRefSetAddressMode(hTexRef, (int)a->dim, (CUaddress_mode)a->am);
     return r;
 }
 
-static CUresult handle_cuTexRefGetAddressMode(struct vgb_call *c)
+static CUresult handle_cuTexRefGetAddressMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetAddressMode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefGetAddressMode)
-        return vgb_missing(c, "cuTexRefGetAddressMode");
+    if (!wrk_provider.cuTexRefGetAddressMode)
+        return wrk_missing(c, "cuTexRefGetAddressMode");
     CUresult r;
     struct vgp_ret_cuTexRefGetAddressMode ret = {0};
     CUaddress_mode pam = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetAddressMode(&pam, hTexRef, (int)a->dim);
+    r = wrk_provider.cuTexRefGetAddressMode(&pam, hTexRef, (int)a->dim);
     ret.pam = (uint32_t)pam;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetFilterMode(struct vgb_call *c)
+static CUresult handle_cuTexRefSetFilterMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetFilterMode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetFilterMode)
-        return vgb_missing(c, "cuTexRefSetFilterMode");
+    if (!wrk_provider.cuTexRefSetFilterMode)
+        return wrk_missing(c, "cuTexRefSetFilterMode");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetFilterMode(hTexRef, (CUfilter_mode)a->fm);
+    r = wrk_provider.cuTexRefSetFilterMode(hTexRef, (CUfilter_mode)a->fm);
     return r;
 }
 
-static CUresult handle_cuTexRefGetFilterMode(struct vgb_call *c)
+static CUresult handle_cuTexRefGetFilterMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetFilterMode *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetFilterMode)
-        return vgb_missing(c, "cuTexRefGetFilterMode");
+    if (!wrk_provider.cuTexRefGetFilterMode)
+        return wrk_missing(c, "cuTexRefGetFilterMode");
     CUresult r;
     struct vgp_ret_cuTexRefGetFilterMode ret = {0};
     CUfilter_mode pfm = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetFilterMode(&pfm, hTexRef);
+    r = wrk_provider.cuTexRefGetFilterMode(&pfm, hTexRef);
     ret.pfm = (uint32_t)pfm;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetMipmapFilterMode(struct vgb_call *c)
+static CUresult handle_cuTexRefSetMipmapFilterMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetMipmapFilterMode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetMipmapFilterMode)
-        return vgb_missing(c, "cuTexRefSetMipmapFilterMode");
+    if (!wrk_provider.cuTexRefSetMipmapFilterMode)
+        return wrk_missing(c, "cuTexRefSetMipmapFilterMode");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetMipmapFilterMode(hTexRef, (CUfilter_mode)a->fm);
+    r = wrk_provider.cuTexRefSetMipmapFilterMode(hTexRef, (CUfilter_mode)a->fm);
     return r;
 }
 
-static CUresult handle_cuTexRefGetMipmapFilterMode(struct vgb_call *c)
+static CUresult handle_cuTexRefGetMipmapFilterMode(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetMipmapFilterMode *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetMipmapFilterMode)
-        return vgb_missing(c, "cuTexRefGetMipmapFilterMode");
+    if (!wrk_provider.cuTexRefGetMipmapFilterMode)
+        return wrk_missing(c, "cuTexRefGetMipmapFilterMode");
     CUresult r;
     struct vgp_ret_cuTexRefGetMipmapFilterMode ret = {0};
     CUfilter_mode pfm = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetMipmapFilterMode(&pfm, hTexRef);
+    r = wrk_provider.cuTexRefGetMipmapFilterMode(&pfm, hTexRef);
     ret.pfm = (uint32_t)pfm;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetMipmapLevelBias(struct vgb_call *c)
+static CUresult handle_cuTexRefSetMipmapLevelBias(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetMipmapLevelBias *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetMipmapLevelBias)
-        return vgb_missing(c, "cuTexRefSetMipmapLevelBias");
+    if (!wrk_provider.cuTexRefSetMipmapLevelBias)
+        return wrk_missing(c, "cuTexRefSetMipmapLevelBias");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetMipmapLevelBias(hTexRef, (float)a->bias);
+    r = wrk_provider.cuTexRefSetMipmapLevelBias(hTexRef, (float)a->bias);
     return r;
 }
 
-static CUresult handle_cuTexRefGetMipmapLevelBias(struct vgb_call *c)
+static CUresult handle_cuTexRefGetMipmapLevelBias(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetMipmapLevelBias *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetMipmapLevelBias)
-        return vgb_missing(c, "cuTexRefGetMipmapLevelBias");
+    if (!wrk_provider.cuTexRefGetMipmapLevelBias)
+        return wrk_missing(c, "cuTexRefGetMipmapLevelBias");
     CUresult r;
     struct vgp_ret_cuTexRefGetMipmapLevelBias ret = {0};
     float pbias = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetMipmapLevelBias(&pbias, hTexRef);
+    r = wrk_provider.cuTexRefGetMipmapLevelBias(&pbias, hTexRef);
     ret.pbias = (float)pbias;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetMipmapLevelClamp(struct vgb_call *c)
+static CUresult handle_cuTexRefSetMipmapLevelClamp(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetMipmapLevelClamp *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetMipmapLevelClamp)
-        return vgb_missing(c, "cuTexRefSetMipmapLevelClamp");
+    if (!wrk_provider.cuTexRefSetMipmapLevelClamp)
+        return wrk_missing(c, "cuTexRefSetMipmapLevelClamp");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetMipmapLevelClamp(hTexRef, (float)a->minMipmapLevelClamp, (float)a->maxMipmapLevelClamp);
+    r = wrk_provider.cuTexRefSetMipmapLevelClamp(hTexRef, (float)a->minMipmapLevelClamp, (float)a->maxMipmapLevelClamp);
     return r;
 }
 
-static CUresult handle_cuTexRefGetMipmapLevelClamp(struct vgb_call *c)
+static CUresult handle_cuTexRefGetMipmapLevelClamp(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetMipmapLevelClamp *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetMipmapLevelClamp)
-        return vgb_missing(c, "cuTexRefGetMipmapLevelClamp");
+    if (!wrk_provider.cuTexRefGetMipmapLevelClamp)
+        return wrk_missing(c, "cuTexRefGetMipmapLevelClamp");
     CUresult r;
     struct vgp_ret_cuTexRefGetMipmapLevelClamp ret = {0};
     float pminMipmapLevelClamp = 0;
     float pmaxMipmapLevelClamp = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetMipmapLevelClamp(&pminMipmapLevelClamp, &pmaxMipmapLevelClamp, hTexRef);
+    r = wrk_provider.cuTexRefGetMipmapLevelClamp(&pminMipmapLevelClamp, &pmaxMipmapLevelClamp, hTexRef);
     ret.pminMipmapLevelClamp = (float)pminMipmapLevelClamp;
     ret.pmaxMipmapLevelClamp = (float)pmaxMipmapLevelClamp;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4647,133 +4882,155 @@ static CUresult handle_cuTexRefGetMipmapLevelClamp(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuTexRefSetMaxAnisotropy(struct vgb_call *c)
+static CUresult handle_cuTexRefSetMaxAnisotropy(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetMaxAnisotropy *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetMaxAnisotropy)
-        return vgb_missing(c, "cuTexRefSetMaxAnisotropy");
+    if (!wrk_provider.cuTexRefSetMaxAnisotropy)
+        return wrk_missing(c, "cuTexRefSetMaxAnisotropy");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetMaxAnisotropy(hTexRef, (unsigned int)a->maxAniso);
+    r = wrk_provider.cuTexRefSetMaxAnisotropy(hTexRef, (unsigned int)a->maxAniso);
     return r;
 }
 
-static CUresult handle_cuTexRefGetMaxAnisotropy(struct vgb_call *c)
+static CUresult handle_cuTexRefGetMaxAnisotropy(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetMaxAnisotropy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetMaxAnisotropy)
-        return vgb_missing(c, "cuTexRefGetMaxAnisotropy");
+    if (!wrk_provider.cuTexRefGetMaxAnisotropy)
+        return wrk_missing(c, "cuTexRefGetMaxAnisotropy");
     CUresult r;
     struct vgp_ret_cuTexRefGetMaxAnisotropy ret = {0};
     int pmaxAniso = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetMaxAnisotropy(&pmaxAniso, hTexRef);
+    r = wrk_provider.cuTexRefGetMaxAnisotropy(&pmaxAniso, hTexRef);
     ret.pmaxAniso = (int32_t)pmaxAniso;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_cuTexRefSetFlags(struct vgb_call *c)
+static CUresult handle_cuTexRefSetFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefSetFlags *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     (void)a;
-    if (!vgb_provider.cuTexRefSetFlags)
-        return vgb_missing(c, "cuTexRefSetFlags");
+    if (!wrk_provider.cuTexRefSetFlags)
+        return wrk_missing(c, "cuTexRefSetFlags");
     CUresult r;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefSetFlags(hTexRef, (unsigned int)a->Flags);
+    r = wrk_provider.cuTexRefSetFlags(hTexRef, (unsigned int)a->Flags);
     return r;
 }
 
-static CUresult handle_cuTexRefGetFlags(struct vgb_call *c)
+static CUresult handle_cuTexRefGetFlags(struct wrk_call *c)
 {
     const struct vgp_args_cuTexRefGetFlags *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     (void)a;
-    if (!vgb_provider.cuTexRefGetFlags)
-        return vgb_missing(c, "cuTexRefGetFlags");
+    if (!wrk_provider.cuTexRefGetFlags)
+        return wrk_missing(c, "cuTexRefGetFlags");
     CUresult r;
     struct vgp_ret_cuTexRefGetFlags ret = {0};
     unsigned int pFlags = 0;
     CUtexref hTexRef = NULL;
-    r = vgb_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
+    r = wrk_handle_get(c, a->hTexRef, VGP_H_TEXTURE, false, (void **)&hTexRef);
     if (r != CUDA_SUCCESS)
         return r;
-    r = vgb_provider.cuTexRefGetFlags(&pFlags, hTexRef);
+    r = wrk_provider.cuTexRefGetFlags(&pFlags, hTexRef);
     ret.pFlags = (uint32_t)pFlags;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpTexRefSetBorderColor(struct vgb_call *c)
+static CUresult handle_vgpTexRefSetBorderColor(struct wrk_call *c)
 {
     const struct vgp_args_vgpTexRefSetBorderColor *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpTexRefSetBorderColor(c, a);
+    CUresult r;
+    CUtexref ref = 0;
+    r = wrk_handle_get(c, a->ref, VGP_H_TEXTURE, false, (void **)&ref);
+    if (r != CUDA_SUCCESS)
+        return r;
+    float red = a->red;
+    float green = a->green;
+    float blue = a->blue;
+    float alpha = a->alpha;
+    float colour[4] = {red, green, blue, alpha};
+    if (!wrk_provider.cuTexRefSetBorderColor)
+        return wrk_missing(c, "cuTexRefSetBorderColor");
+    r = wrk_provider.cuTexRefSetBorderColor(ref, colour);
     return r;
 }
 
-static CUresult handle_vgpTexRefGetBorderColor(struct vgb_call *c)
+static CUresult handle_vgpTexRefGetBorderColor(struct wrk_call *c)
 {
     const struct vgp_args_vgpTexRefGetBorderColor *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpTexRefGetBorderColor ret = {0};
-    CUresult r = vgb_do_vgpTexRefGetBorderColor(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUtexref ref = 0;
+    r = wrk_handle_get(c, a->ref, VGP_H_TEXTURE, false, (void **)&ref);
+    if (r != CUDA_SUCCESS)
         return r;
+    float colour[4] = {0};
+    if (!wrk_provider.cuTexRefGetBorderColor)
+        return wrk_missing(c, "cuTexRefGetBorderColor");
+    r = wrk_provider.cuTexRefGetBorderColor(colour, ref);
+    ret.red = (float)colour[0];
+    ret.green = (float)colour[1];
+    ret.blue = (float)colour[2];
+    ret.alpha = (float)colour[3];
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpIpcOpenMem(struct vgb_call *c)
+static CUresult handle_vgpIpcOpenMem(struct wrk_call *c)
 {
     const struct vgp_args_vgpIpcOpenMem *a = (const void *)c->args;
     uint64_t at = 8;
     uint64_t handle_bytes = (uint64_t)a->handle_len * 1;
     if (a->handle_len > 64 || !vgp_range_ok(at, handle_bytes, c->args_size))
-        return vgb_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
+        return wrk_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
     const void *handle = (const void *)(c->args + at);
     at += vgp_round8(handle_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpIpcOpenMem ret = {0};
-    CUresult r = vgb_do_vgpIpcOpenMem(c, a, handle, &ret);
+    CUresult r = wrk_do_vgpIpcOpenMem(c, a, handle, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4781,25 +5038,25 @@ static CUresult handle_vgpIpcOpenMem(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_cuIpcCloseMemHandle(struct vgb_call *c)
+static CUresult handle_cuIpcCloseMemHandle(struct wrk_call *c)
 {
     const struct vgp_args_cuIpcCloseMemHandle *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_cuIpcCloseMemHandle(c, a);
+    CUresult r = wrk_do_cuIpcCloseMemHandle(c, a);
     return r;
 }
 
-static CUresult handle_vgpIpcGetEvent(struct vgb_call *c)
+static CUresult handle_vgpIpcGetEvent(struct wrk_call *c)
 {
     const struct vgp_args_vgpIpcGetEvent *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpIpcGetEvent ret = {0};
     static __thread struct vgp_outs_vgpIpcGetEvent o;
-    CUresult r = vgb_do_vgpIpcGetEvent(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpIpcGetEvent(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.handle_len > 64)
@@ -4810,34 +5067,34 @@ static CUresult handle_vgpIpcGetEvent(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpIpcOpenEvent(struct vgb_call *c)
+static CUresult handle_vgpIpcOpenEvent(struct wrk_call *c)
 {
     const struct vgp_args_vgpIpcOpenEvent *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t handle_bytes = (uint64_t)a->handle_len * 1;
     if (a->handle_len > 64 || !vgp_range_ok(at, handle_bytes, c->args_size))
-        return vgb_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
+        return wrk_malformed(c, "handle: %u is past its maximum or the record", a->handle_len);
     const void *handle = (const void *)(c->args + at);
     at += vgp_round8(handle_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpIpcOpenEvent(c, a, handle);
+    CUresult r = wrk_do_vgpIpcOpenEvent(c, a, handle);
     return r;
 }
 
-static CUresult handle_vgpMemExport(struct vgb_call *c)
+static CUresult handle_vgpMemExport(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemExport *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpMemExport ret = {0};
     static __thread struct vgp_outs_vgpMemExport o;
-    CUresult r = vgb_do_vgpMemExport(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpMemExport(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.token_len > 32)
@@ -4848,33 +5105,33 @@ static CUresult handle_vgpMemExport(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpMemImport(struct vgb_call *c)
+static CUresult handle_vgpMemImport(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemImport *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t token_bytes = (uint64_t)a->token_len * 1;
     if (a->token_len > 32 || !vgp_range_ok(at, token_bytes, c->args_size))
-        return vgb_malformed(c, "token: %u is past its maximum or the record", a->token_len);
+        return wrk_malformed(c, "token: %u is past its maximum or the record", a->token_len);
     const void *token = (const void *)(c->args + at);
     at += vgp_round8(token_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpMemImport(c, a, token);
+    CUresult r = wrk_do_vgpMemImport(c, a, token);
     return r;
 }
 
-static CUresult handle_vgpMemHandleTypes(struct vgb_call *c)
+static CUresult handle_vgpMemHandleTypes(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemHandleTypes *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpMemHandleTypes ret = {0};
-    CUresult r = vgb_do_vgpMemHandleTypes(c, a, &ret);
+    CUresult r = wrk_do_vgpMemHandleTypes(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4882,15 +5139,15 @@ static CUresult handle_vgpMemHandleTypes(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpMemPoolExport(struct vgb_call *c)
+static CUresult handle_vgpMemPoolExport(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolExport *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
     struct vgp_ret_vgpMemPoolExport ret = {0};
     static __thread struct vgp_outs_vgpMemPoolExport o;
-    CUresult r = vgb_do_vgpMemPoolExport(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpMemPoolExport(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.token_len > 32)
@@ -4901,61 +5158,74 @@ static CUresult handle_vgpMemPoolExport(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpMemPoolImport(struct vgb_call *c)
+static CUresult handle_vgpMemPoolImport(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolImport *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t token_bytes = (uint64_t)a->token_len * 1;
     if (a->token_len > 32 || !vgp_range_ok(at, token_bytes, c->args_size))
-        return vgb_malformed(c, "token: %u is past its maximum or the record", a->token_len);
+        return wrk_malformed(c, "token: %u is past its maximum or the record", a->token_len);
     const void *token = (const void *)(c->args + at);
     at += vgp_round8(token_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpMemPoolImport(c, a, token);
+    CUresult r = wrk_do_vgpMemPoolImport(c, a, token);
     return r;
 }
 
-static CUresult handle_vgpMemPoolExportPointer(struct vgb_call *c)
+struct vgp_outs_vgpMemPoolExportPointer {
+    uint8_t data[64] __attribute__((aligned(8)));
+};
+static CUresult handle_vgpMemPoolExportPointer(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolExportPointer *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpMemPoolExportPointer ret = {0};
     static __thread struct vgp_outs_vgpMemPoolExportPointer o;
-    CUresult r = vgb_do_vgpMemPoolExportPointer(c, a, &ret, &o);
-    if (c->malformed || c->deferred)
+    uint64_t dptr = a->dptr;
+    CUmemPoolPtrExportData data;
+    _Static_assert(sizeof(data) <= 64, "fits");
+    memset(&data, 0, sizeof(data));
+    r = wrk_share_handle_types() ? CUDA_SUCCESS : wrk_missing(c, "cuMemPoolExportPointer");
+    if (r != CUDA_SUCCESS)
         return r;
-    if (ret.data_len > 64)
-        ret.data_len = 64;
+    if (!wrk_provider.cuMemPoolExportPointer)
+        return wrk_missing(c, "cuMemPoolExportPointer");
+    r = wrk_provider.cuMemPoolExportPointer(&data, dptr);
+    if (r == CUDA_SUCCESS) {
+        memcpy(o.data, &data, sizeof(data));
+        ret.data_len = sizeof(data);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.data, (uint64_t)ret.data_len * 1);
     return r;
 }
 
-static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
+static CUresult handle_vgpMemPoolImportPointer(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemPoolImportPointer *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t data_bytes = (uint64_t)a->data_len * 1;
     if (a->data_len > 64 || !vgp_range_ok(at, data_bytes, c->args_size))
-        return vgb_malformed(c, "data: %u is past its maximum or the record", a->data_len);
+        return wrk_malformed(c, "data: %u is past its maximum or the record", a->data_len);
     const void *data = (const void *)(c->args + at);
     at += vgp_round8(data_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpMemPoolImportPointer ret = {0};
-    CUresult r = vgb_do_vgpMemPoolImportPointer(c, a, data, &ret);
+    CUresult r = wrk_do_vgpMemPoolImportPointer(c, a, data, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -4963,41 +5233,41 @@ static CUresult handle_vgpMemPoolImportPointer(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpExtSemOp(struct vgb_call *c)
+static CUresult handle_vgpExtSemOp(struct wrk_call *c)
 {
     const struct vgp_args_vgpExtSemOp *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpExtSemOp(c, a);
+    CUresult r = wrk_do_vgpExtSemOp(c, a);
     return r;
 }
 
-static CUresult handle_vgpGraphExtSemNode(struct vgb_call *c)
+static CUresult handle_vgpGraphExtSemNode(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphExtSemNode *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad44[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 56;
     uint64_t dependencies_bytes = (uint64_t)a->dependencies_len * 8;
     if (a->dependencies_len > 2048 || !vgp_range_ok(at, dependencies_bytes, c->args_size))
-        return vgb_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
+        return wrk_malformed(c, "dependencies: %u is past its maximum or the record", a->dependencies_len);
     const uint64_t *dependencies = (const void *)(c->args + at);
     at += vgp_round8(dependencies_bytes);
     uint64_t edgeData_bytes = (uint64_t)a->edgeData_len * 1;
     if (a->edgeData_len > 16384 || !vgp_range_ok(at, edgeData_bytes, c->args_size))
-        return vgb_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
+        return wrk_malformed(c, "edgeData: %u is past its maximum or the record", a->edgeData_len);
     const void *edgeData = (const void *)(c->args + at);
     at += vgp_round8(edgeData_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpGraphExtSemNode ret = {0};
-    CUresult r = vgb_do_vgpGraphExtSemNode(c, a, dependencies, edgeData, &ret);
+    CUresult r = wrk_do_vgpGraphExtSemNode(c, a, dependencies, edgeData, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -5005,17 +5275,17 @@ static CUresult handle_vgpGraphExtSemNode(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpGraphExtSemNodeGet(struct vgb_call *c)
+static CUresult handle_vgpGraphExtSemNodeGet(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphExtSemNodeGet *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
     struct vgp_ret_vgpGraphExtSemNodeGet ret = {0};
-    CUresult r = vgb_do_vgpGraphExtSemNodeGet(c, a, &ret);
+    CUresult r = wrk_do_vgpGraphExtSemNodeGet(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -5023,17 +5293,17 @@ static CUresult handle_vgpGraphExtSemNodeGet(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpDevResource(struct vgb_call *c)
+static CUresult handle_vgpDevResource(struct wrk_call *c)
 {
     const struct vgp_args_vgpDevResource *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad28[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
     struct vgp_ret_vgpDevResource ret = {0};
-    CUresult r = vgb_do_vgpDevResource(c, a, &ret);
+    CUresult r = wrk_do_vgpDevResource(c, a, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -5041,18 +5311,18 @@ static CUresult handle_vgpDevResource(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpResourceSplit(struct vgb_call *c)
+static CUresult handle_vgpResourceSplit(struct wrk_call *c)
 {
     const struct vgp_args_vgpResourceSplit *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad20[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
     struct vgp_ret_vgpResourceSplit ret = {0};
     static __thread struct vgp_outs_vgpResourceSplit o;
-    CUresult r = vgb_do_vgpResourceSplit(c, a, &ret, &o);
+    CUresult r = wrk_do_vgpResourceSplit(c, a, &ret, &o);
     if (c->malformed || c->deferred)
         return r;
     if (ret.resources_len > 257)
@@ -5072,194 +5342,228 @@ static CUresult handle_vgpResourceSplit(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpResourceDesc(struct vgb_call *c)
+static CUresult handle_vgpResourceDesc(struct wrk_call *c)
 {
     const struct vgp_args_vgpResourceDesc *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     uint64_t at = 16;
     uint64_t resources_bytes = (uint64_t)a->resources_len * 8;
     if (a->resources_len > 256 || !vgp_range_ok(at, resources_bytes, c->args_size))
-        return vgb_malformed(c, "resources: %u is past its maximum or the record", a->resources_len);
+        return wrk_malformed(c, "resources: %u is past its maximum or the record", a->resources_len);
     const uint64_t *resources = (const void *)(c->args + at);
     at += vgp_round8(resources_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = vgb_do_vgpResourceDesc(c, a, resources);
+    CUresult r = wrk_do_vgpResourceDesc(c, a, resources);
     return r;
 }
 
-static CUresult handle_vgpGreenCtxCreate(struct vgb_call *c)
+static CUresult handle_vgpGreenCtxCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpGreenCtxCreate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
-    CUresult r = vgb_do_vgpGreenCtxCreate(c, a);
+    CUresult r = wrk_do_vgpGreenCtxCreate(c, a);
     return r;
 }
 
-static CUresult handle_vgpGreenCtxDestroy(struct vgb_call *c)
+static CUresult handle_vgpGreenCtxDestroy(struct wrk_call *c)
 {
     const struct vgp_args_vgpGreenCtxDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpGreenCtxDestroy(c, a);
+    CUresult r = wrk_do_vgpGreenCtxDestroy(c, a);
     return r;
 }
 
-static CUresult handle_vgpGreenCtxStreamCreate(struct vgb_call *c)
+static CUresult handle_vgpGreenCtxStreamCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpGreenCtxStreamCreate *a = (const void *)c->args;
     if (c->args_size != vgp_round16(24))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(24));
-    CUresult r = vgb_do_vgpGreenCtxStreamCreate(c, a);
+    CUresult r = wrk_do_vgpGreenCtxStreamCreate(c, a);
     return r;
 }
 
-static CUresult handle_cuGreenCtxRecordEvent(struct vgb_call *c)
+static CUresult handle_cuGreenCtxRecordEvent(struct wrk_call *c)
 {
     const struct vgp_args_cuGreenCtxRecordEvent *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_cuGreenCtxRecordEvent(c, a);
+    CUresult r;
+    CUgreenCtx hCtx = 0;
+    r = wrk_green_object(c, a->hCtx, &hCtx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUevent hEvent = 0;
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGreenCtxRecordEvent)
+        return wrk_missing(c, "cuGreenCtxRecordEvent");
+    r = wrk_provider.cuGreenCtxRecordEvent(hCtx, hEvent);
     return r;
 }
 
-static CUresult handle_cuGreenCtxWaitEvent(struct vgb_call *c)
+static CUresult handle_cuGreenCtxWaitEvent(struct wrk_call *c)
 {
     const struct vgp_args_cuGreenCtxWaitEvent *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_cuGreenCtxWaitEvent(c, a);
+    CUresult r;
+    CUgreenCtx hCtx = 0;
+    r = wrk_green_object(c, a->hCtx, &hCtx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUevent hEvent = 0;
+    r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&hEvent);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGreenCtxWaitEvent)
+        return wrk_missing(c, "cuGreenCtxWaitEvent");
+    r = wrk_provider.cuGreenCtxWaitEvent(hCtx, hEvent);
     return r;
 }
 
-static CUresult handle_vgpMulticastGranularity(struct vgb_call *c)
+static CUresult handle_vgpMulticastGranularity(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastGranularity *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad4[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     for (unsigned i = 0; i < 4; i++)
         if (a->pad36[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
+    CUresult r;
     struct vgp_ret_vgpMulticastGranularity ret = {0};
-    CUresult r = vgb_do_vgpMulticastGranularity(c, a, &ret);
-    if (c->malformed || c->deferred)
+    uint32_t numDevices = a->numDevices;
+    uint64_t size = a->size;
+    uint64_t handleTypes = a->handleTypes;
+    uint64_t flags = a->flags;
+    uint32_t option = a->option;
+    size_t granularity = 0;
+    r = wrk_multicast_prop_check(c, handleTypes);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUmulticastObjectProp prop = wrk_multicast_prop(numDevices, size, flags);
+    if (!wrk_provider.cuMulticastGetGranularity)
+        return wrk_missing(c, "cuMulticastGetGranularity");
+    r = wrk_provider.cuMulticastGetGranularity(&granularity, &prop, option);
+    ret.granularity = (uint64_t)granularity;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpMulticastCreate(struct vgb_call *c)
+static CUresult handle_vgpMulticastCreate(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastCreate *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = vgb_do_vgpMulticastCreate(c, a);
+    CUresult r = wrk_do_vgpMulticastCreate(c, a);
     return r;
 }
 
-static CUresult handle_vgpMulticastAddDevice(struct vgb_call *c)
+static CUresult handle_vgpMulticastAddDevice(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastAddDevice *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(16))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = vgb_do_vgpMulticastAddDevice(c, a);
+    CUresult r = wrk_do_vgpMulticastAddDevice(c, a);
     return r;
 }
 
-static CUresult handle_vgpMulticastBindMem(struct vgb_call *c)
+static CUresult handle_vgpMulticastBindMem(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastBindMem *a = (const void *)c->args;
     if (c->args_size != vgp_round16(48))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(48));
-    CUresult r = vgb_do_vgpMulticastBindMem(c, a);
+    CUresult r = wrk_do_vgpMulticastBindMem(c, a);
     return r;
 }
 
-static CUresult handle_vgpMulticastBindAddr(struct vgb_call *c)
+static CUresult handle_vgpMulticastBindAddr(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastBindAddr *a = (const void *)c->args;
     if (c->args_size != vgp_round16(40))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = vgb_do_vgpMulticastBindAddr(c, a);
+    CUresult r = wrk_do_vgpMulticastBindAddr(c, a);
     return r;
 }
 
-static CUresult handle_vgpMulticastUnbind(struct vgb_call *c)
+static CUresult handle_vgpMulticastUnbind(struct wrk_call *c)
 {
     const struct vgp_args_vgpMulticastUnbind *a = (const void *)c->args;
     for (unsigned i = 0; i < 4; i++)
         if (a->pad12[i])
-            return vgb_malformed(c, "padding is not zero");
+            return wrk_malformed(c, "padding is not zero");
     if (c->args_size != vgp_round16(32))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
-    CUresult r = vgb_do_vgpMulticastUnbind(c, a);
+    CUresult r = wrk_do_vgpMulticastUnbind(c, a);
     return r;
 }
 
-static CUresult handle_vgpMemDecompress(struct vgb_call *c)
+static CUresult handle_vgpMemDecompress(struct wrk_call *c)
 {
     const struct vgp_args_vgpMemDecompress *a = (const void *)c->args;
     uint64_t at = 32;
     uint64_t srcBytes_bytes = (uint64_t)a->srcBytes_len * 8;
     if (a->srcBytes_len > 256 || !vgp_range_ok(at, srcBytes_bytes, c->args_size))
-        return vgb_malformed(c, "srcBytes: %u is past its maximum or the record", a->srcBytes_len);
+        return wrk_malformed(c, "srcBytes: %u is past its maximum or the record", a->srcBytes_len);
     const uint64_t *srcBytes = (const void *)(c->args + at);
     at += vgp_round8(srcBytes_bytes);
     uint64_t dstBytes_bytes = (uint64_t)a->dstBytes_len * 8;
     if (a->dstBytes_len > 256 || !vgp_range_ok(at, dstBytes_bytes, c->args_size))
-        return vgb_malformed(c, "dstBytes: %u is past its maximum or the record", a->dstBytes_len);
+        return wrk_malformed(c, "dstBytes: %u is past its maximum or the record", a->dstBytes_len);
     const uint64_t *dstBytes = (const void *)(c->args + at);
     at += vgp_round8(dstBytes_bytes);
     uint64_t actual_bytes = (uint64_t)a->actual_len * 8;
     if (a->actual_len > 256 || !vgp_range_ok(at, actual_bytes, c->args_size))
-        return vgb_malformed(c, "actual: %u is past its maximum or the record", a->actual_len);
+        return wrk_malformed(c, "actual: %u is past its maximum or the record", a->actual_len);
     const uint64_t *actual = (const void *)(c->args + at);
     at += vgp_round8(actual_bytes);
     uint64_t src_bytes = (uint64_t)a->src_len * 8;
     if (a->src_len > 256 || !vgp_range_ok(at, src_bytes, c->args_size))
-        return vgb_malformed(c, "src: %u is past its maximum or the record", a->src_len);
+        return wrk_malformed(c, "src: %u is past its maximum or the record", a->src_len);
     const uint64_t *src = (const void *)(c->args + at);
     at += vgp_round8(src_bytes);
     uint64_t dst_bytes = (uint64_t)a->dst_len * 8;
     if (a->dst_len > 256 || !vgp_range_ok(at, dst_bytes, c->args_size))
-        return vgb_malformed(c, "dst: %u is past its maximum or the record", a->dst_len);
+        return wrk_malformed(c, "dst: %u is past its maximum or the record", a->dst_len);
     const uint64_t *dst = (const void *)(c->args + at);
     at += vgp_round8(dst_bytes);
     uint64_t algorithms_bytes = (uint64_t)a->algorithms_len * 4;
     if (a->algorithms_len > 256 || !vgp_range_ok(at, algorithms_bytes, c->args_size))
-        return vgb_malformed(c, "algorithms: %u is past its maximum or the record", a->algorithms_len);
+        return wrk_malformed(c, "algorithms: %u is past its maximum or the record", a->algorithms_len);
     const uint32_t *algorithms = (const void *)(c->args + at);
     at += vgp_round8(algorithms_bytes);
     if (vgp_round16(at) != c->args_size)
-        return vgb_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
     struct vgp_ret_vgpMemDecompress ret = {0};
-    CUresult r = vgb_do_vgpMemDecompress(c, a, srcBytes, dstBytes, actual, src, dst, algorithms, &ret);
+    CUresult r = wrk_do_vgpMemDecompress(c, a, srcBytes, dstBytes, actual, src, dst, algorithms, &ret);
     if (c->malformed || c->deferred)
         return r;
     memcpy(c->reply, &ret, sizeof(ret));
@@ -5267,38 +5571,42 @@ static CUresult handle_vgpMemDecompress(struct vgb_call *c)
     return r;
 }
 
-static CUresult handle_vgpPointerDecompress(struct vgb_call *c)
+static CUresult handle_vgpPointerDecompress(struct wrk_call *c)
 {
     const struct vgp_args_vgpPointerDecompress *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpPointerDecompress ret = {0};
-    CUresult r = vgb_do_vgpPointerDecompress(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    uint64_t address = a->address;
+    uint64_t bits = 0;
+    if (!wrk_provider.cuPointerGetAttribute)
+        return wrk_missing(c, "cuPointerGetAttribute");
+    r = wrk_provider.cuPointerGetAttribute(&bits, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, address);
+    ret.capable = (uint32_t)(bits&0xff)!=0;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
 }
 
-static CUresult handle_vgpCopyPeer(struct vgb_call *c)
+static CUresult handle_vgpCopyPeer(struct wrk_call *c)
 {
     const struct vgp_args_vgpCopyPeer *a = (const void *)c->args;
     if (c->args_size != vgp_round16(96))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(96));
-    CUresult r = vgb_do_vgpCopyPeer(c, a);
+    CUresult r = wrk_do_vgpCopyPeer(c, a);
     return r;
 }
 
-static CUresult handle_vgpStreamThrottle(struct vgb_call *c)
+static CUresult handle_vgpStreamThrottle(struct wrk_call *c)
 {
     const struct vgp_args_vgpStreamThrottle *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
-        return vgb_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = vgb_do_vgpStreamThrottle(c, a);
+    CUresult r = wrk_do_vgpStreamThrottle(c, a);
     return r;
 }
 
@@ -5575,328 +5883,4 @@ const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)
     if (call >= sizeof(rows) / sizeof(rows[0]) || !rows[call].handler)
         return NULL;
     return &rows[call];
-}
-
-unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, const char *name), void *ctx)
-{
-    unsigned n = 0;
-    n += (p->cuArray3DCreate_v2 = (__typeof__(p->cuArray3DCreate_v2))find(ctx, "cuArray3DCreate_v2")) != NULL;
-    n += (p->cuArray3DGetDescriptor_v2 = (__typeof__(p->cuArray3DGetDescriptor_v2))find(ctx, "cuArray3DGetDescriptor_v2")) != NULL;
-    n += (p->cuArrayDestroy = (__typeof__(p->cuArrayDestroy))find(ctx, "cuArrayDestroy")) != NULL;
-    n += (p->cuArrayGetPlane = (__typeof__(p->cuArrayGetPlane))find(ctx, "cuArrayGetPlane")) != NULL;
-    n += (p->cuCtxCreate_v2 = (__typeof__(p->cuCtxCreate_v2))find(ctx, "cuCtxCreate_v2")) != NULL;
-    n += (p->cuCtxCreate_v4 = (__typeof__(p->cuCtxCreate_v4))find(ctx, "cuCtxCreate_v4")) != NULL;
-    n += (p->cuCtxDestroy_v2 = (__typeof__(p->cuCtxDestroy_v2))find(ctx, "cuCtxDestroy_v2")) != NULL;
-    n += (p->cuCtxDisablePeerAccess = (__typeof__(p->cuCtxDisablePeerAccess))find(ctx, "cuCtxDisablePeerAccess")) != NULL;
-    n += (p->cuCtxEnablePeerAccess = (__typeof__(p->cuCtxEnablePeerAccess))find(ctx, "cuCtxEnablePeerAccess")) != NULL;
-    n += (p->cuCtxFromGreenCtx = (__typeof__(p->cuCtxFromGreenCtx))find(ctx, "cuCtxFromGreenCtx")) != NULL;
-    n += (p->cuCtxGetCacheConfig = (__typeof__(p->cuCtxGetCacheConfig))find(ctx, "cuCtxGetCacheConfig")) != NULL;
-    n += (p->cuCtxGetCurrent = (__typeof__(p->cuCtxGetCurrent))find(ctx, "cuCtxGetCurrent")) != NULL;
-    n += (p->cuCtxGetDevResource = (__typeof__(p->cuCtxGetDevResource))find(ctx, "cuCtxGetDevResource")) != NULL;
-    n += (p->cuCtxGetDevice = (__typeof__(p->cuCtxGetDevice))find(ctx, "cuCtxGetDevice")) != NULL;
-    n += (p->cuCtxGetLimit = (__typeof__(p->cuCtxGetLimit))find(ctx, "cuCtxGetLimit")) != NULL;
-    n += (p->cuCtxGetSharedMemConfig = (__typeof__(p->cuCtxGetSharedMemConfig))find(ctx, "cuCtxGetSharedMemConfig")) != NULL;
-    n += (p->cuCtxGetStreamPriorityRange = (__typeof__(p->cuCtxGetStreamPriorityRange))find(ctx, "cuCtxGetStreamPriorityRange")) != NULL;
-    n += (p->cuCtxRecordEvent = (__typeof__(p->cuCtxRecordEvent))find(ctx, "cuCtxRecordEvent")) != NULL;
-    n += (p->cuCtxResetPersistingL2Cache = (__typeof__(p->cuCtxResetPersistingL2Cache))find(ctx, "cuCtxResetPersistingL2Cache")) != NULL;
-    n += (p->cuCtxSetCacheConfig = (__typeof__(p->cuCtxSetCacheConfig))find(ctx, "cuCtxSetCacheConfig")) != NULL;
-    n += (p->cuCtxSetCurrent = (__typeof__(p->cuCtxSetCurrent))find(ctx, "cuCtxSetCurrent")) != NULL;
-    n += (p->cuCtxSetLimit = (__typeof__(p->cuCtxSetLimit))find(ctx, "cuCtxSetLimit")) != NULL;
-    n += (p->cuCtxSetSharedMemConfig = (__typeof__(p->cuCtxSetSharedMemConfig))find(ctx, "cuCtxSetSharedMemConfig")) != NULL;
-    n += (p->cuCtxSynchronize = (__typeof__(p->cuCtxSynchronize))find(ctx, "cuCtxSynchronize")) != NULL;
-    n += (p->cuCtxWaitEvent = (__typeof__(p->cuCtxWaitEvent))find(ctx, "cuCtxWaitEvent")) != NULL;
-    n += (p->cuDevResourceGenerateDesc = (__typeof__(p->cuDevResourceGenerateDesc))find(ctx, "cuDevResourceGenerateDesc")) != NULL;
-    n += (p->cuDevSmResourceSplitByCount = (__typeof__(p->cuDevSmResourceSplitByCount))find(ctx, "cuDevSmResourceSplitByCount")) != NULL;
-    n += (p->cuDeviceCanAccessPeer = (__typeof__(p->cuDeviceCanAccessPeer))find(ctx, "cuDeviceCanAccessPeer")) != NULL;
-    n += (p->cuDeviceGet = (__typeof__(p->cuDeviceGet))find(ctx, "cuDeviceGet")) != NULL;
-    n += (p->cuDeviceGetAttribute = (__typeof__(p->cuDeviceGetAttribute))find(ctx, "cuDeviceGetAttribute")) != NULL;
-    n += (p->cuDeviceGetCount = (__typeof__(p->cuDeviceGetCount))find(ctx, "cuDeviceGetCount")) != NULL;
-    n += (p->cuDeviceGetDefaultMemPool = (__typeof__(p->cuDeviceGetDefaultMemPool))find(ctx, "cuDeviceGetDefaultMemPool")) != NULL;
-    n += (p->cuDeviceGetDevResource = (__typeof__(p->cuDeviceGetDevResource))find(ctx, "cuDeviceGetDevResource")) != NULL;
-    n += (p->cuDeviceGetGraphMemAttribute = (__typeof__(p->cuDeviceGetGraphMemAttribute))find(ctx, "cuDeviceGetGraphMemAttribute")) != NULL;
-    n += (p->cuDeviceGetHostAtomicCapabilities = (__typeof__(p->cuDeviceGetHostAtomicCapabilities))find(ctx, "cuDeviceGetHostAtomicCapabilities")) != NULL;
-    n += (p->cuDeviceGetName = (__typeof__(p->cuDeviceGetName))find(ctx, "cuDeviceGetName")) != NULL;
-    n += (p->cuDeviceGetP2PAtomicCapabilities = (__typeof__(p->cuDeviceGetP2PAtomicCapabilities))find(ctx, "cuDeviceGetP2PAtomicCapabilities")) != NULL;
-    n += (p->cuDeviceGetP2PAttribute = (__typeof__(p->cuDeviceGetP2PAttribute))find(ctx, "cuDeviceGetP2PAttribute")) != NULL;
-    n += (p->cuDeviceGetPCIBusId = (__typeof__(p->cuDeviceGetPCIBusId))find(ctx, "cuDeviceGetPCIBusId")) != NULL;
-    n += (p->cuDeviceGetUuid_v2 = (__typeof__(p->cuDeviceGetUuid_v2))find(ctx, "cuDeviceGetUuid_v2")) != NULL;
-    n += (p->cuDeviceGraphMemTrim = (__typeof__(p->cuDeviceGraphMemTrim))find(ctx, "cuDeviceGraphMemTrim")) != NULL;
-    n += (p->cuDevicePrimaryCtxGetState = (__typeof__(p->cuDevicePrimaryCtxGetState))find(ctx, "cuDevicePrimaryCtxGetState")) != NULL;
-    n += (p->cuDevicePrimaryCtxRelease_v2 = (__typeof__(p->cuDevicePrimaryCtxRelease_v2))find(ctx, "cuDevicePrimaryCtxRelease_v2")) != NULL;
-    n += (p->cuDevicePrimaryCtxReset_v2 = (__typeof__(p->cuDevicePrimaryCtxReset_v2))find(ctx, "cuDevicePrimaryCtxReset_v2")) != NULL;
-    n += (p->cuDevicePrimaryCtxRetain = (__typeof__(p->cuDevicePrimaryCtxRetain))find(ctx, "cuDevicePrimaryCtxRetain")) != NULL;
-    n += (p->cuDevicePrimaryCtxSetFlags_v2 = (__typeof__(p->cuDevicePrimaryCtxSetFlags_v2))find(ctx, "cuDevicePrimaryCtxSetFlags_v2")) != NULL;
-    n += (p->cuDeviceSetGraphMemAttribute = (__typeof__(p->cuDeviceSetGraphMemAttribute))find(ctx, "cuDeviceSetGraphMemAttribute")) != NULL;
-    n += (p->cuDeviceSetMemPool = (__typeof__(p->cuDeviceSetMemPool))find(ctx, "cuDeviceSetMemPool")) != NULL;
-    n += (p->cuDeviceTotalMem_v2 = (__typeof__(p->cuDeviceTotalMem_v2))find(ctx, "cuDeviceTotalMem_v2")) != NULL;
-    n += (p->cuDriverGetVersion = (__typeof__(p->cuDriverGetVersion))find(ctx, "cuDriverGetVersion")) != NULL;
-    n += (p->cuEventCreate = (__typeof__(p->cuEventCreate))find(ctx, "cuEventCreate")) != NULL;
-    n += (p->cuEventDestroy_v2 = (__typeof__(p->cuEventDestroy_v2))find(ctx, "cuEventDestroy_v2")) != NULL;
-    n += (p->cuEventElapsedTime_v2 = (__typeof__(p->cuEventElapsedTime_v2))find(ctx, "cuEventElapsedTime_v2")) != NULL;
-    n += (p->cuEventQuery = (__typeof__(p->cuEventQuery))find(ctx, "cuEventQuery")) != NULL;
-    n += (p->cuEventRecord = (__typeof__(p->cuEventRecord))find(ctx, "cuEventRecord")) != NULL;
-    n += (p->cuEventRecordWithFlags = (__typeof__(p->cuEventRecordWithFlags))find(ctx, "cuEventRecordWithFlags")) != NULL;
-    n += (p->cuEventSynchronize = (__typeof__(p->cuEventSynchronize))find(ctx, "cuEventSynchronize")) != NULL;
-    n += (p->cuFuncGetAttribute = (__typeof__(p->cuFuncGetAttribute))find(ctx, "cuFuncGetAttribute")) != NULL;
-    n += (p->cuFuncGetName = (__typeof__(p->cuFuncGetName))find(ctx, "cuFuncGetName")) != NULL;
-    n += (p->cuFuncGetParamInfo = (__typeof__(p->cuFuncGetParamInfo))find(ctx, "cuFuncGetParamInfo")) != NULL;
-    n += (p->cuFuncSetAttribute = (__typeof__(p->cuFuncSetAttribute))find(ctx, "cuFuncSetAttribute")) != NULL;
-    n += (p->cuFuncSetCacheConfig = (__typeof__(p->cuFuncSetCacheConfig))find(ctx, "cuFuncSetCacheConfig")) != NULL;
-    n += (p->cuFuncSetSharedMemConfig = (__typeof__(p->cuFuncSetSharedMemConfig))find(ctx, "cuFuncSetSharedMemConfig")) != NULL;
-    n += (p->cuGetErrorName = (__typeof__(p->cuGetErrorName))find(ctx, "cuGetErrorName")) != NULL;
-    n += (p->cuGetErrorString = (__typeof__(p->cuGetErrorString))find(ctx, "cuGetErrorString")) != NULL;
-    n += (p->cuGraphAddBatchMemOpNode = (__typeof__(p->cuGraphAddBatchMemOpNode))find(ctx, "cuGraphAddBatchMemOpNode")) != NULL;
-    n += (p->cuGraphAddChildGraphNode = (__typeof__(p->cuGraphAddChildGraphNode))find(ctx, "cuGraphAddChildGraphNode")) != NULL;
-    n += (p->cuGraphAddDependencies = (__typeof__(p->cuGraphAddDependencies))find(ctx, "cuGraphAddDependencies")) != NULL;
-    n += (p->cuGraphAddDependencies_v2 = (__typeof__(p->cuGraphAddDependencies_v2))find(ctx, "cuGraphAddDependencies_v2")) != NULL;
-    n += (p->cuGraphAddEmptyNode = (__typeof__(p->cuGraphAddEmptyNode))find(ctx, "cuGraphAddEmptyNode")) != NULL;
-    n += (p->cuGraphAddEventRecordNode = (__typeof__(p->cuGraphAddEventRecordNode))find(ctx, "cuGraphAddEventRecordNode")) != NULL;
-    n += (p->cuGraphAddEventWaitNode = (__typeof__(p->cuGraphAddEventWaitNode))find(ctx, "cuGraphAddEventWaitNode")) != NULL;
-    n += (p->cuGraphAddHostNode = (__typeof__(p->cuGraphAddHostNode))find(ctx, "cuGraphAddHostNode")) != NULL;
-    n += (p->cuGraphAddKernelNode_v2 = (__typeof__(p->cuGraphAddKernelNode_v2))find(ctx, "cuGraphAddKernelNode_v2")) != NULL;
-    n += (p->cuGraphAddMemAllocNode = (__typeof__(p->cuGraphAddMemAllocNode))find(ctx, "cuGraphAddMemAllocNode")) != NULL;
-    n += (p->cuGraphAddMemFreeNode = (__typeof__(p->cuGraphAddMemFreeNode))find(ctx, "cuGraphAddMemFreeNode")) != NULL;
-    n += (p->cuGraphAddMemcpyNode = (__typeof__(p->cuGraphAddMemcpyNode))find(ctx, "cuGraphAddMemcpyNode")) != NULL;
-    n += (p->cuGraphAddMemsetNode = (__typeof__(p->cuGraphAddMemsetNode))find(ctx, "cuGraphAddMemsetNode")) != NULL;
-    n += (p->cuGraphAddNode_v2 = (__typeof__(p->cuGraphAddNode_v2))find(ctx, "cuGraphAddNode_v2")) != NULL;
-    n += (p->cuGraphBatchMemOpNodeGetParams = (__typeof__(p->cuGraphBatchMemOpNodeGetParams))find(ctx, "cuGraphBatchMemOpNodeGetParams")) != NULL;
-    n += (p->cuGraphBatchMemOpNodeSetParams = (__typeof__(p->cuGraphBatchMemOpNodeSetParams))find(ctx, "cuGraphBatchMemOpNodeSetParams")) != NULL;
-    n += (p->cuGraphChildGraphNodeGetGraph = (__typeof__(p->cuGraphChildGraphNodeGetGraph))find(ctx, "cuGraphChildGraphNodeGetGraph")) != NULL;
-    n += (p->cuGraphClone = (__typeof__(p->cuGraphClone))find(ctx, "cuGraphClone")) != NULL;
-    n += (p->cuGraphConditionalHandleCreate = (__typeof__(p->cuGraphConditionalHandleCreate))find(ctx, "cuGraphConditionalHandleCreate")) != NULL;
-    n += (p->cuGraphCreate = (__typeof__(p->cuGraphCreate))find(ctx, "cuGraphCreate")) != NULL;
-    n += (p->cuGraphDestroy = (__typeof__(p->cuGraphDestroy))find(ctx, "cuGraphDestroy")) != NULL;
-    n += (p->cuGraphDestroyNode = (__typeof__(p->cuGraphDestroyNode))find(ctx, "cuGraphDestroyNode")) != NULL;
-    n += (p->cuGraphEventRecordNodeGetEvent = (__typeof__(p->cuGraphEventRecordNodeGetEvent))find(ctx, "cuGraphEventRecordNodeGetEvent")) != NULL;
-    n += (p->cuGraphEventRecordNodeSetEvent = (__typeof__(p->cuGraphEventRecordNodeSetEvent))find(ctx, "cuGraphEventRecordNodeSetEvent")) != NULL;
-    n += (p->cuGraphEventWaitNodeGetEvent = (__typeof__(p->cuGraphEventWaitNodeGetEvent))find(ctx, "cuGraphEventWaitNodeGetEvent")) != NULL;
-    n += (p->cuGraphEventWaitNodeSetEvent = (__typeof__(p->cuGraphEventWaitNodeSetEvent))find(ctx, "cuGraphEventWaitNodeSetEvent")) != NULL;
-    n += (p->cuGraphExecBatchMemOpNodeSetParams = (__typeof__(p->cuGraphExecBatchMemOpNodeSetParams))find(ctx, "cuGraphExecBatchMemOpNodeSetParams")) != NULL;
-    n += (p->cuGraphExecChildGraphNodeSetParams = (__typeof__(p->cuGraphExecChildGraphNodeSetParams))find(ctx, "cuGraphExecChildGraphNodeSetParams")) != NULL;
-    n += (p->cuGraphExecDestroy = (__typeof__(p->cuGraphExecDestroy))find(ctx, "cuGraphExecDestroy")) != NULL;
-    n += (p->cuGraphExecEventRecordNodeSetEvent = (__typeof__(p->cuGraphExecEventRecordNodeSetEvent))find(ctx, "cuGraphExecEventRecordNodeSetEvent")) != NULL;
-    n += (p->cuGraphExecEventWaitNodeSetEvent = (__typeof__(p->cuGraphExecEventWaitNodeSetEvent))find(ctx, "cuGraphExecEventWaitNodeSetEvent")) != NULL;
-    n += (p->cuGraphExecGetFlags = (__typeof__(p->cuGraphExecGetFlags))find(ctx, "cuGraphExecGetFlags")) != NULL;
-    n += (p->cuGraphExecHostNodeSetParams = (__typeof__(p->cuGraphExecHostNodeSetParams))find(ctx, "cuGraphExecHostNodeSetParams")) != NULL;
-    n += (p->cuGraphExecKernelNodeSetParams_v2 = (__typeof__(p->cuGraphExecKernelNodeSetParams_v2))find(ctx, "cuGraphExecKernelNodeSetParams_v2")) != NULL;
-    n += (p->cuGraphExecMemcpyNodeSetParams = (__typeof__(p->cuGraphExecMemcpyNodeSetParams))find(ctx, "cuGraphExecMemcpyNodeSetParams")) != NULL;
-    n += (p->cuGraphExecMemsetNodeSetParams = (__typeof__(p->cuGraphExecMemsetNodeSetParams))find(ctx, "cuGraphExecMemsetNodeSetParams")) != NULL;
-    n += (p->cuGraphExecUpdate_v2 = (__typeof__(p->cuGraphExecUpdate_v2))find(ctx, "cuGraphExecUpdate_v2")) != NULL;
-    n += (p->cuGraphGetEdges = (__typeof__(p->cuGraphGetEdges))find(ctx, "cuGraphGetEdges")) != NULL;
-    n += (p->cuGraphGetEdges_v2 = (__typeof__(p->cuGraphGetEdges_v2))find(ctx, "cuGraphGetEdges_v2")) != NULL;
-    n += (p->cuGraphGetNodes = (__typeof__(p->cuGraphGetNodes))find(ctx, "cuGraphGetNodes")) != NULL;
-    n += (p->cuGraphGetRootNodes = (__typeof__(p->cuGraphGetRootNodes))find(ctx, "cuGraphGetRootNodes")) != NULL;
-    n += (p->cuGraphHostNodeGetParams = (__typeof__(p->cuGraphHostNodeGetParams))find(ctx, "cuGraphHostNodeGetParams")) != NULL;
-    n += (p->cuGraphHostNodeSetParams = (__typeof__(p->cuGraphHostNodeSetParams))find(ctx, "cuGraphHostNodeSetParams")) != NULL;
-    n += (p->cuGraphInstantiateWithFlags = (__typeof__(p->cuGraphInstantiateWithFlags))find(ctx, "cuGraphInstantiateWithFlags")) != NULL;
-    n += (p->cuGraphInstantiateWithParams = (__typeof__(p->cuGraphInstantiateWithParams))find(ctx, "cuGraphInstantiateWithParams")) != NULL;
-    n += (p->cuGraphKernelNodeCopyAttributes = (__typeof__(p->cuGraphKernelNodeCopyAttributes))find(ctx, "cuGraphKernelNodeCopyAttributes")) != NULL;
-    n += (p->cuGraphKernelNodeGetAttribute = (__typeof__(p->cuGraphKernelNodeGetAttribute))find(ctx, "cuGraphKernelNodeGetAttribute")) != NULL;
-    n += (p->cuGraphKernelNodeGetParams_v2 = (__typeof__(p->cuGraphKernelNodeGetParams_v2))find(ctx, "cuGraphKernelNodeGetParams_v2")) != NULL;
-    n += (p->cuGraphKernelNodeSetAttribute = (__typeof__(p->cuGraphKernelNodeSetAttribute))find(ctx, "cuGraphKernelNodeSetAttribute")) != NULL;
-    n += (p->cuGraphKernelNodeSetParams_v2 = (__typeof__(p->cuGraphKernelNodeSetParams_v2))find(ctx, "cuGraphKernelNodeSetParams_v2")) != NULL;
-    n += (p->cuGraphLaunch = (__typeof__(p->cuGraphLaunch))find(ctx, "cuGraphLaunch")) != NULL;
-    n += (p->cuGraphMemAllocNodeGetParams = (__typeof__(p->cuGraphMemAllocNodeGetParams))find(ctx, "cuGraphMemAllocNodeGetParams")) != NULL;
-    n += (p->cuGraphMemFreeNodeGetParams = (__typeof__(p->cuGraphMemFreeNodeGetParams))find(ctx, "cuGraphMemFreeNodeGetParams")) != NULL;
-    n += (p->cuGraphMemcpyNodeGetParams = (__typeof__(p->cuGraphMemcpyNodeGetParams))find(ctx, "cuGraphMemcpyNodeGetParams")) != NULL;
-    n += (p->cuGraphMemcpyNodeSetParams = (__typeof__(p->cuGraphMemcpyNodeSetParams))find(ctx, "cuGraphMemcpyNodeSetParams")) != NULL;
-    n += (p->cuGraphMemsetNodeGetParams = (__typeof__(p->cuGraphMemsetNodeGetParams))find(ctx, "cuGraphMemsetNodeGetParams")) != NULL;
-    n += (p->cuGraphMemsetNodeSetParams = (__typeof__(p->cuGraphMemsetNodeSetParams))find(ctx, "cuGraphMemsetNodeSetParams")) != NULL;
-    n += (p->cuGraphNodeFindInClone = (__typeof__(p->cuGraphNodeFindInClone))find(ctx, "cuGraphNodeFindInClone")) != NULL;
-    n += (p->cuGraphNodeGetDependencies = (__typeof__(p->cuGraphNodeGetDependencies))find(ctx, "cuGraphNodeGetDependencies")) != NULL;
-    n += (p->cuGraphNodeGetDependencies_v2 = (__typeof__(p->cuGraphNodeGetDependencies_v2))find(ctx, "cuGraphNodeGetDependencies_v2")) != NULL;
-    n += (p->cuGraphNodeGetDependentNodes = (__typeof__(p->cuGraphNodeGetDependentNodes))find(ctx, "cuGraphNodeGetDependentNodes")) != NULL;
-    n += (p->cuGraphNodeGetDependentNodes_v2 = (__typeof__(p->cuGraphNodeGetDependentNodes_v2))find(ctx, "cuGraphNodeGetDependentNodes_v2")) != NULL;
-    n += (p->cuGraphNodeGetEnabled = (__typeof__(p->cuGraphNodeGetEnabled))find(ctx, "cuGraphNodeGetEnabled")) != NULL;
-    n += (p->cuGraphNodeGetType = (__typeof__(p->cuGraphNodeGetType))find(ctx, "cuGraphNodeGetType")) != NULL;
-    n += (p->cuGraphNodeSetEnabled = (__typeof__(p->cuGraphNodeSetEnabled))find(ctx, "cuGraphNodeSetEnabled")) != NULL;
-    n += (p->cuGraphReleaseUserObject = (__typeof__(p->cuGraphReleaseUserObject))find(ctx, "cuGraphReleaseUserObject")) != NULL;
-    n += (p->cuGraphRemoveDependencies = (__typeof__(p->cuGraphRemoveDependencies))find(ctx, "cuGraphRemoveDependencies")) != NULL;
-    n += (p->cuGraphRemoveDependencies_v2 = (__typeof__(p->cuGraphRemoveDependencies_v2))find(ctx, "cuGraphRemoveDependencies_v2")) != NULL;
-    n += (p->cuGraphRetainUserObject = (__typeof__(p->cuGraphRetainUserObject))find(ctx, "cuGraphRetainUserObject")) != NULL;
-    n += (p->cuGraphUpload = (__typeof__(p->cuGraphUpload))find(ctx, "cuGraphUpload")) != NULL;
-    n += (p->cuGreenCtxCreate = (__typeof__(p->cuGreenCtxCreate))find(ctx, "cuGreenCtxCreate")) != NULL;
-    n += (p->cuGreenCtxDestroy = (__typeof__(p->cuGreenCtxDestroy))find(ctx, "cuGreenCtxDestroy")) != NULL;
-    n += (p->cuGreenCtxGetDevResource = (__typeof__(p->cuGreenCtxGetDevResource))find(ctx, "cuGreenCtxGetDevResource")) != NULL;
-    n += (p->cuGreenCtxRecordEvent = (__typeof__(p->cuGreenCtxRecordEvent))find(ctx, "cuGreenCtxRecordEvent")) != NULL;
-    n += (p->cuGreenCtxStreamCreate = (__typeof__(p->cuGreenCtxStreamCreate))find(ctx, "cuGreenCtxStreamCreate")) != NULL;
-    n += (p->cuGreenCtxWaitEvent = (__typeof__(p->cuGreenCtxWaitEvent))find(ctx, "cuGreenCtxWaitEvent")) != NULL;
-    n += (p->cuInit = (__typeof__(p->cuInit))find(ctx, "cuInit")) != NULL;
-    n += (p->cuIpcCloseMemHandle = (__typeof__(p->cuIpcCloseMemHandle))find(ctx, "cuIpcCloseMemHandle")) != NULL;
-    n += (p->cuIpcGetEventHandle = (__typeof__(p->cuIpcGetEventHandle))find(ctx, "cuIpcGetEventHandle")) != NULL;
-    n += (p->cuIpcGetMemHandle = (__typeof__(p->cuIpcGetMemHandle))find(ctx, "cuIpcGetMemHandle")) != NULL;
-    n += (p->cuIpcOpenEventHandle = (__typeof__(p->cuIpcOpenEventHandle))find(ctx, "cuIpcOpenEventHandle")) != NULL;
-    n += (p->cuIpcOpenMemHandle_v2 = (__typeof__(p->cuIpcOpenMemHandle_v2))find(ctx, "cuIpcOpenMemHandle_v2")) != NULL;
-    n += (p->cuKernelGetAttribute = (__typeof__(p->cuKernelGetAttribute))find(ctx, "cuKernelGetAttribute")) != NULL;
-    n += (p->cuKernelGetFunction = (__typeof__(p->cuKernelGetFunction))find(ctx, "cuKernelGetFunction")) != NULL;
-    n += (p->cuKernelGetName = (__typeof__(p->cuKernelGetName))find(ctx, "cuKernelGetName")) != NULL;
-    n += (p->cuKernelGetParamInfo = (__typeof__(p->cuKernelGetParamInfo))find(ctx, "cuKernelGetParamInfo")) != NULL;
-    n += (p->cuKernelSetAttribute = (__typeof__(p->cuKernelSetAttribute))find(ctx, "cuKernelSetAttribute")) != NULL;
-    n += (p->cuLaunchCooperativeKernel = (__typeof__(p->cuLaunchCooperativeKernel))find(ctx, "cuLaunchCooperativeKernel")) != NULL;
-    n += (p->cuLaunchHostFunc = (__typeof__(p->cuLaunchHostFunc))find(ctx, "cuLaunchHostFunc")) != NULL;
-    n += (p->cuLaunchKernel = (__typeof__(p->cuLaunchKernel))find(ctx, "cuLaunchKernel")) != NULL;
-    n += (p->cuLaunchKernelEx = (__typeof__(p->cuLaunchKernelEx))find(ctx, "cuLaunchKernelEx")) != NULL;
-    n += (p->cuLibraryEnumerateKernels = (__typeof__(p->cuLibraryEnumerateKernels))find(ctx, "cuLibraryEnumerateKernels")) != NULL;
-    n += (p->cuLibraryGetGlobal = (__typeof__(p->cuLibraryGetGlobal))find(ctx, "cuLibraryGetGlobal")) != NULL;
-    n += (p->cuLibraryGetKernel = (__typeof__(p->cuLibraryGetKernel))find(ctx, "cuLibraryGetKernel")) != NULL;
-    n += (p->cuLibraryGetKernelCount = (__typeof__(p->cuLibraryGetKernelCount))find(ctx, "cuLibraryGetKernelCount")) != NULL;
-    n += (p->cuLibraryGetManaged = (__typeof__(p->cuLibraryGetManaged))find(ctx, "cuLibraryGetManaged")) != NULL;
-    n += (p->cuLibraryGetModule = (__typeof__(p->cuLibraryGetModule))find(ctx, "cuLibraryGetModule")) != NULL;
-    n += (p->cuLibraryLoadData = (__typeof__(p->cuLibraryLoadData))find(ctx, "cuLibraryLoadData")) != NULL;
-    n += (p->cuLibraryUnload = (__typeof__(p->cuLibraryUnload))find(ctx, "cuLibraryUnload")) != NULL;
-    n += (p->cuLinkAddData_v2 = (__typeof__(p->cuLinkAddData_v2))find(ctx, "cuLinkAddData_v2")) != NULL;
-    n += (p->cuLinkComplete = (__typeof__(p->cuLinkComplete))find(ctx, "cuLinkComplete")) != NULL;
-    n += (p->cuLinkCreate_v2 = (__typeof__(p->cuLinkCreate_v2))find(ctx, "cuLinkCreate_v2")) != NULL;
-    n += (p->cuLinkDestroy = (__typeof__(p->cuLinkDestroy))find(ctx, "cuLinkDestroy")) != NULL;
-    n += (p->cuMemAddressFree = (__typeof__(p->cuMemAddressFree))find(ctx, "cuMemAddressFree")) != NULL;
-    n += (p->cuMemAddressReserve = (__typeof__(p->cuMemAddressReserve))find(ctx, "cuMemAddressReserve")) != NULL;
-    n += (p->cuMemAllocAsync = (__typeof__(p->cuMemAllocAsync))find(ctx, "cuMemAllocAsync")) != NULL;
-    n += (p->cuMemAllocFromPoolAsync = (__typeof__(p->cuMemAllocFromPoolAsync))find(ctx, "cuMemAllocFromPoolAsync")) != NULL;
-    n += (p->cuMemAllocManaged = (__typeof__(p->cuMemAllocManaged))find(ctx, "cuMemAllocManaged")) != NULL;
-    n += (p->cuMemAllocPitch_v2 = (__typeof__(p->cuMemAllocPitch_v2))find(ctx, "cuMemAllocPitch_v2")) != NULL;
-    n += (p->cuMemAlloc_v2 = (__typeof__(p->cuMemAlloc_v2))find(ctx, "cuMemAlloc_v2")) != NULL;
-    n += (p->cuMemBatchDecompressAsync = (__typeof__(p->cuMemBatchDecompressAsync))find(ctx, "cuMemBatchDecompressAsync")) != NULL;
-    n += (p->cuMemCreate = (__typeof__(p->cuMemCreate))find(ctx, "cuMemCreate")) != NULL;
-    n += (p->cuMemFreeAsync = (__typeof__(p->cuMemFreeAsync))find(ctx, "cuMemFreeAsync")) != NULL;
-    n += (p->cuMemFreeHost = (__typeof__(p->cuMemFreeHost))find(ctx, "cuMemFreeHost")) != NULL;
-    n += (p->cuMemFree_v2 = (__typeof__(p->cuMemFree_v2))find(ctx, "cuMemFree_v2")) != NULL;
-    n += (p->cuMemGetAccess = (__typeof__(p->cuMemGetAccess))find(ctx, "cuMemGetAccess")) != NULL;
-    n += (p->cuMemGetAddressRange_v2 = (__typeof__(p->cuMemGetAddressRange_v2))find(ctx, "cuMemGetAddressRange_v2")) != NULL;
-    n += (p->cuMemGetAllocationGranularity = (__typeof__(p->cuMemGetAllocationGranularity))find(ctx, "cuMemGetAllocationGranularity")) != NULL;
-    n += (p->cuMemGetAllocationPropertiesFromHandle = (__typeof__(p->cuMemGetAllocationPropertiesFromHandle))find(ctx, "cuMemGetAllocationPropertiesFromHandle")) != NULL;
-    n += (p->cuMemGetInfo_v2 = (__typeof__(p->cuMemGetInfo_v2))find(ctx, "cuMemGetInfo_v2")) != NULL;
-    n += (p->cuMemHostAlloc = (__typeof__(p->cuMemHostAlloc))find(ctx, "cuMemHostAlloc")) != NULL;
-    n += (p->cuMemHostGetDevicePointer_v2 = (__typeof__(p->cuMemHostGetDevicePointer_v2))find(ctx, "cuMemHostGetDevicePointer_v2")) != NULL;
-    n += (p->cuMemHostRegister_v2 = (__typeof__(p->cuMemHostRegister_v2))find(ctx, "cuMemHostRegister_v2")) != NULL;
-    n += (p->cuMemHostUnregister = (__typeof__(p->cuMemHostUnregister))find(ctx, "cuMemHostUnregister")) != NULL;
-    n += (p->cuMemImportFromShareableHandle = (__typeof__(p->cuMemImportFromShareableHandle))find(ctx, "cuMemImportFromShareableHandle")) != NULL;
-    n += (p->cuMemMap = (__typeof__(p->cuMemMap))find(ctx, "cuMemMap")) != NULL;
-    n += (p->cuMemPoolCreate = (__typeof__(p->cuMemPoolCreate))find(ctx, "cuMemPoolCreate")) != NULL;
-    n += (p->cuMemPoolDestroy = (__typeof__(p->cuMemPoolDestroy))find(ctx, "cuMemPoolDestroy")) != NULL;
-    n += (p->cuMemPoolExportPointer = (__typeof__(p->cuMemPoolExportPointer))find(ctx, "cuMemPoolExportPointer")) != NULL;
-    n += (p->cuMemPoolGetAccess = (__typeof__(p->cuMemPoolGetAccess))find(ctx, "cuMemPoolGetAccess")) != NULL;
-    n += (p->cuMemPoolGetAttribute = (__typeof__(p->cuMemPoolGetAttribute))find(ctx, "cuMemPoolGetAttribute")) != NULL;
-    n += (p->cuMemPoolImportFromShareableHandle = (__typeof__(p->cuMemPoolImportFromShareableHandle))find(ctx, "cuMemPoolImportFromShareableHandle")) != NULL;
-    n += (p->cuMemPoolImportPointer = (__typeof__(p->cuMemPoolImportPointer))find(ctx, "cuMemPoolImportPointer")) != NULL;
-    n += (p->cuMemPoolSetAccess = (__typeof__(p->cuMemPoolSetAccess))find(ctx, "cuMemPoolSetAccess")) != NULL;
-    n += (p->cuMemPoolSetAttribute = (__typeof__(p->cuMemPoolSetAttribute))find(ctx, "cuMemPoolSetAttribute")) != NULL;
-    n += (p->cuMemPoolTrimTo = (__typeof__(p->cuMemPoolTrimTo))find(ctx, "cuMemPoolTrimTo")) != NULL;
-    n += (p->cuMemPrefetchAsync_v2 = (__typeof__(p->cuMemPrefetchAsync_v2))find(ctx, "cuMemPrefetchAsync_v2")) != NULL;
-    n += (p->cuMemRelease = (__typeof__(p->cuMemRelease))find(ctx, "cuMemRelease")) != NULL;
-    n += (p->cuMemRetainAllocationHandle = (__typeof__(p->cuMemRetainAllocationHandle))find(ctx, "cuMemRetainAllocationHandle")) != NULL;
-    n += (p->cuMemSetAccess = (__typeof__(p->cuMemSetAccess))find(ctx, "cuMemSetAccess")) != NULL;
-    n += (p->cuMemUnmap = (__typeof__(p->cuMemUnmap))find(ctx, "cuMemUnmap")) != NULL;
-    n += (p->cuMemcpy2DAsync_v2 = (__typeof__(p->cuMemcpy2DAsync_v2))find(ctx, "cuMemcpy2DAsync_v2")) != NULL;
-    n += (p->cuMemcpy3DAsync_v2 = (__typeof__(p->cuMemcpy3DAsync_v2))find(ctx, "cuMemcpy3DAsync_v2")) != NULL;
-    n += (p->cuMemcpy3DPeerAsync = (__typeof__(p->cuMemcpy3DPeerAsync))find(ctx, "cuMemcpy3DPeerAsync")) != NULL;
-    n += (p->cuMemcpyAsync = (__typeof__(p->cuMemcpyAsync))find(ctx, "cuMemcpyAsync")) != NULL;
-    n += (p->cuMemcpyDtoDAsync_v2 = (__typeof__(p->cuMemcpyDtoDAsync_v2))find(ctx, "cuMemcpyDtoDAsync_v2")) != NULL;
-    n += (p->cuMemcpyDtoHAsync_v2 = (__typeof__(p->cuMemcpyDtoHAsync_v2))find(ctx, "cuMemcpyDtoHAsync_v2")) != NULL;
-    n += (p->cuMemcpyDtoH_v2 = (__typeof__(p->cuMemcpyDtoH_v2))find(ctx, "cuMemcpyDtoH_v2")) != NULL;
-    n += (p->cuMemcpyHtoDAsync_v2 = (__typeof__(p->cuMemcpyHtoDAsync_v2))find(ctx, "cuMemcpyHtoDAsync_v2")) != NULL;
-    n += (p->cuMemcpyHtoD_v2 = (__typeof__(p->cuMemcpyHtoD_v2))find(ctx, "cuMemcpyHtoD_v2")) != NULL;
-    n += (p->cuMemcpyPeerAsync = (__typeof__(p->cuMemcpyPeerAsync))find(ctx, "cuMemcpyPeerAsync")) != NULL;
-    n += (p->cuMemsetD16Async = (__typeof__(p->cuMemsetD16Async))find(ctx, "cuMemsetD16Async")) != NULL;
-    n += (p->cuMemsetD16_v2 = (__typeof__(p->cuMemsetD16_v2))find(ctx, "cuMemsetD16_v2")) != NULL;
-    n += (p->cuMemsetD2D16Async = (__typeof__(p->cuMemsetD2D16Async))find(ctx, "cuMemsetD2D16Async")) != NULL;
-    n += (p->cuMemsetD2D16_v2 = (__typeof__(p->cuMemsetD2D16_v2))find(ctx, "cuMemsetD2D16_v2")) != NULL;
-    n += (p->cuMemsetD2D32Async = (__typeof__(p->cuMemsetD2D32Async))find(ctx, "cuMemsetD2D32Async")) != NULL;
-    n += (p->cuMemsetD2D32_v2 = (__typeof__(p->cuMemsetD2D32_v2))find(ctx, "cuMemsetD2D32_v2")) != NULL;
-    n += (p->cuMemsetD2D8Async = (__typeof__(p->cuMemsetD2D8Async))find(ctx, "cuMemsetD2D8Async")) != NULL;
-    n += (p->cuMemsetD2D8_v2 = (__typeof__(p->cuMemsetD2D8_v2))find(ctx, "cuMemsetD2D8_v2")) != NULL;
-    n += (p->cuMemsetD32Async = (__typeof__(p->cuMemsetD32Async))find(ctx, "cuMemsetD32Async")) != NULL;
-    n += (p->cuMemsetD32_v2 = (__typeof__(p->cuMemsetD32_v2))find(ctx, "cuMemsetD32_v2")) != NULL;
-    n += (p->cuMemsetD8Async = (__typeof__(p->cuMemsetD8Async))find(ctx, "cuMemsetD8Async")) != NULL;
-    n += (p->cuMemsetD8_v2 = (__typeof__(p->cuMemsetD8_v2))find(ctx, "cuMemsetD8_v2")) != NULL;
-    n += (p->cuMipmappedArrayCreate = (__typeof__(p->cuMipmappedArrayCreate))find(ctx, "cuMipmappedArrayCreate")) != NULL;
-    n += (p->cuMipmappedArrayDestroy = (__typeof__(p->cuMipmappedArrayDestroy))find(ctx, "cuMipmappedArrayDestroy")) != NULL;
-    n += (p->cuMipmappedArrayGetLevel = (__typeof__(p->cuMipmappedArrayGetLevel))find(ctx, "cuMipmappedArrayGetLevel")) != NULL;
-    n += (p->cuModuleEnumerateFunctions = (__typeof__(p->cuModuleEnumerateFunctions))find(ctx, "cuModuleEnumerateFunctions")) != NULL;
-    n += (p->cuModuleGetFunction = (__typeof__(p->cuModuleGetFunction))find(ctx, "cuModuleGetFunction")) != NULL;
-    n += (p->cuModuleGetFunctionCount = (__typeof__(p->cuModuleGetFunctionCount))find(ctx, "cuModuleGetFunctionCount")) != NULL;
-    n += (p->cuModuleGetGlobal_v2 = (__typeof__(p->cuModuleGetGlobal_v2))find(ctx, "cuModuleGetGlobal_v2")) != NULL;
-    n += (p->cuModuleGetSurfRef = (__typeof__(p->cuModuleGetSurfRef))find(ctx, "cuModuleGetSurfRef")) != NULL;
-    n += (p->cuModuleGetTexRef = (__typeof__(p->cuModuleGetTexRef))find(ctx, "cuModuleGetTexRef")) != NULL;
-    n += (p->cuModuleLoadData = (__typeof__(p->cuModuleLoadData))find(ctx, "cuModuleLoadData")) != NULL;
-    n += (p->cuModuleLoadDataEx = (__typeof__(p->cuModuleLoadDataEx))find(ctx, "cuModuleLoadDataEx")) != NULL;
-    n += (p->cuModuleUnload = (__typeof__(p->cuModuleUnload))find(ctx, "cuModuleUnload")) != NULL;
-    n += (p->cuMulticastAddDevice = (__typeof__(p->cuMulticastAddDevice))find(ctx, "cuMulticastAddDevice")) != NULL;
-    n += (p->cuMulticastBindAddr = (__typeof__(p->cuMulticastBindAddr))find(ctx, "cuMulticastBindAddr")) != NULL;
-    n += (p->cuMulticastBindMem = (__typeof__(p->cuMulticastBindMem))find(ctx, "cuMulticastBindMem")) != NULL;
-    n += (p->cuMulticastCreate = (__typeof__(p->cuMulticastCreate))find(ctx, "cuMulticastCreate")) != NULL;
-    n += (p->cuMulticastGetGranularity = (__typeof__(p->cuMulticastGetGranularity))find(ctx, "cuMulticastGetGranularity")) != NULL;
-    n += (p->cuMulticastUnbind = (__typeof__(p->cuMulticastUnbind))find(ctx, "cuMulticastUnbind")) != NULL;
-    n += (p->cuOccupancyAvailableDynamicSMemPerBlock = (__typeof__(p->cuOccupancyAvailableDynamicSMemPerBlock))find(ctx, "cuOccupancyAvailableDynamicSMemPerBlock")) != NULL;
-    n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessor = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessor))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessor")) != NULL;
-    n += (p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = (__typeof__(p->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags))find(ctx, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")) != NULL;
-    n += (p->cuOccupancyMaxActiveClusters = (__typeof__(p->cuOccupancyMaxActiveClusters))find(ctx, "cuOccupancyMaxActiveClusters")) != NULL;
-    n += (p->cuOccupancyMaxPotentialClusterSize = (__typeof__(p->cuOccupancyMaxPotentialClusterSize))find(ctx, "cuOccupancyMaxPotentialClusterSize")) != NULL;
-    n += (p->cuPointerGetAttribute = (__typeof__(p->cuPointerGetAttribute))find(ctx, "cuPointerGetAttribute")) != NULL;
-    n += (p->cuPointerSetAttribute = (__typeof__(p->cuPointerSetAttribute))find(ctx, "cuPointerSetAttribute")) != NULL;
-    n += (p->cuProfilerStart = (__typeof__(p->cuProfilerStart))find(ctx, "cuProfilerStart")) != NULL;
-    n += (p->cuProfilerStop = (__typeof__(p->cuProfilerStop))find(ctx, "cuProfilerStop")) != NULL;
-    n += (p->cuStreamBatchMemOp_v2 = (__typeof__(p->cuStreamBatchMemOp_v2))find(ctx, "cuStreamBatchMemOp_v2")) != NULL;
-    n += (p->cuStreamBeginCaptureToGraph = (__typeof__(p->cuStreamBeginCaptureToGraph))find(ctx, "cuStreamBeginCaptureToGraph")) != NULL;
-    n += (p->cuStreamBeginCapture_v2 = (__typeof__(p->cuStreamBeginCapture_v2))find(ctx, "cuStreamBeginCapture_v2")) != NULL;
-    n += (p->cuStreamCopyAttributes = (__typeof__(p->cuStreamCopyAttributes))find(ctx, "cuStreamCopyAttributes")) != NULL;
-    n += (p->cuStreamCreate = (__typeof__(p->cuStreamCreate))find(ctx, "cuStreamCreate")) != NULL;
-    n += (p->cuStreamCreateWithPriority = (__typeof__(p->cuStreamCreateWithPriority))find(ctx, "cuStreamCreateWithPriority")) != NULL;
-    n += (p->cuStreamDestroy_v2 = (__typeof__(p->cuStreamDestroy_v2))find(ctx, "cuStreamDestroy_v2")) != NULL;
-    n += (p->cuStreamEndCapture = (__typeof__(p->cuStreamEndCapture))find(ctx, "cuStreamEndCapture")) != NULL;
-    n += (p->cuStreamGetAttribute = (__typeof__(p->cuStreamGetAttribute))find(ctx, "cuStreamGetAttribute")) != NULL;
-    n += (p->cuStreamGetCaptureInfo_v2 = (__typeof__(p->cuStreamGetCaptureInfo_v2))find(ctx, "cuStreamGetCaptureInfo_v2")) != NULL;
-    n += (p->cuStreamGetCaptureInfo_v3 = (__typeof__(p->cuStreamGetCaptureInfo_v3))find(ctx, "cuStreamGetCaptureInfo_v3")) != NULL;
-    n += (p->cuStreamGetFlags = (__typeof__(p->cuStreamGetFlags))find(ctx, "cuStreamGetFlags")) != NULL;
-    n += (p->cuStreamGetId = (__typeof__(p->cuStreamGetId))find(ctx, "cuStreamGetId")) != NULL;
-    n += (p->cuStreamGetPriority = (__typeof__(p->cuStreamGetPriority))find(ctx, "cuStreamGetPriority")) != NULL;
-    n += (p->cuStreamIsCapturing = (__typeof__(p->cuStreamIsCapturing))find(ctx, "cuStreamIsCapturing")) != NULL;
-    n += (p->cuStreamQuery = (__typeof__(p->cuStreamQuery))find(ctx, "cuStreamQuery")) != NULL;
-    n += (p->cuStreamSetAttribute = (__typeof__(p->cuStreamSetAttribute))find(ctx, "cuStreamSetAttribute")) != NULL;
-    n += (p->cuStreamSynchronize = (__typeof__(p->cuStreamSynchronize))find(ctx, "cuStreamSynchronize")) != NULL;
-    n += (p->cuStreamUpdateCaptureDependencies = (__typeof__(p->cuStreamUpdateCaptureDependencies))find(ctx, "cuStreamUpdateCaptureDependencies")) != NULL;
-    n += (p->cuStreamUpdateCaptureDependencies_v2 = (__typeof__(p->cuStreamUpdateCaptureDependencies_v2))find(ctx, "cuStreamUpdateCaptureDependencies_v2")) != NULL;
-    n += (p->cuStreamWaitEvent = (__typeof__(p->cuStreamWaitEvent))find(ctx, "cuStreamWaitEvent")) != NULL;
-    n += (p->cuStreamWaitValue32_v2 = (__typeof__(p->cuStreamWaitValue32_v2))find(ctx, "cuStreamWaitValue32_v2")) != NULL;
-    n += (p->cuStreamWaitValue64_v2 = (__typeof__(p->cuStreamWaitValue64_v2))find(ctx, "cuStreamWaitValue64_v2")) != NULL;
-    n += (p->cuStreamWriteValue32_v2 = (__typeof__(p->cuStreamWriteValue32_v2))find(ctx, "cuStreamWriteValue32_v2")) != NULL;
-    n += (p->cuStreamWriteValue64_v2 = (__typeof__(p->cuStreamWriteValue64_v2))find(ctx, "cuStreamWriteValue64_v2")) != NULL;
-    n += (p->cuSurfObjectCreate = (__typeof__(p->cuSurfObjectCreate))find(ctx, "cuSurfObjectCreate")) != NULL;
-    n += (p->cuSurfObjectDestroy = (__typeof__(p->cuSurfObjectDestroy))find(ctx, "cuSurfObjectDestroy")) != NULL;
-    n += (p->cuSurfRefSetArray = (__typeof__(p->cuSurfRefSetArray))find(ctx, "cuSurfRefSetArray")) != NULL;
-    n += (p->cuTensorMapEncodeIm2col = (__typeof__(p->cuTensorMapEncodeIm2col))find(ctx, "cuTensorMapEncodeIm2col")) != NULL;
-    n += (p->cuTensorMapEncodeIm2colWide = (__typeof__(p->cuTensorMapEncodeIm2colWide))find(ctx, "cuTensorMapEncodeIm2colWide")) != NULL;
-    n += (p->cuTensorMapEncodeTiled = (__typeof__(p->cuTensorMapEncodeTiled))find(ctx, "cuTensorMapEncodeTiled")) != NULL;
-    n += (p->cuTensorMapReplaceAddress = (__typeof__(p->cuTensorMapReplaceAddress))find(ctx, "cuTensorMapReplaceAddress")) != NULL;
-    n += (p->cuTexObjectCreate = (__typeof__(p->cuTexObjectCreate))find(ctx, "cuTexObjectCreate")) != NULL;
-    n += (p->cuTexObjectDestroy = (__typeof__(p->cuTexObjectDestroy))find(ctx, "cuTexObjectDestroy")) != NULL;
-    n += (p->cuTexRefCreate = (__typeof__(p->cuTexRefCreate))find(ctx, "cuTexRefCreate")) != NULL;
-    n += (p->cuTexRefDestroy = (__typeof__(p->cuTexRefDestroy))find(ctx, "cuTexRefDestroy")) != NULL;
-    n += (p->cuTexRefGetAddressMode = (__typeof__(p->cuTexRefGetAddressMode))find(ctx, "cuTexRefGetAddressMode")) != NULL;
-    n += (p->cuTexRefGetAddress_v2 = (__typeof__(p->cuTexRefGetAddress_v2))find(ctx, "cuTexRefGetAddress_v2")) != NULL;
-    n += (p->cuTexRefGetBorderColor = (__typeof__(p->cuTexRefGetBorderColor))find(ctx, "cuTexRefGetBorderColor")) != NULL;
-    n += (p->cuTexRefGetFilterMode = (__typeof__(p->cuTexRefGetFilterMode))find(ctx, "cuTexRefGetFilterMode")) != NULL;
-    n += (p->cuTexRefGetFlags = (__typeof__(p->cuTexRefGetFlags))find(ctx, "cuTexRefGetFlags")) != NULL;
-    n += (p->cuTexRefGetFormat = (__typeof__(p->cuTexRefGetFormat))find(ctx, "cuTexRefGetFormat")) != NULL;
-    n += (p->cuTexRefGetMaxAnisotropy = (__typeof__(p->cuTexRefGetMaxAnisotropy))find(ctx, "cuTexRefGetMaxAnisotropy")) != NULL;
-    n += (p->cuTexRefGetMipmapFilterMode = (__typeof__(p->cuTexRefGetMipmapFilterMode))find(ctx, "cuTexRefGetMipmapFilterMode")) != NULL;
-    n += (p->cuTexRefGetMipmapLevelBias = (__typeof__(p->cuTexRefGetMipmapLevelBias))find(ctx, "cuTexRefGetMipmapLevelBias")) != NULL;
-    n += (p->cuTexRefGetMipmapLevelClamp = (__typeof__(p->cuTexRefGetMipmapLevelClamp))find(ctx, "cuTexRefGetMipmapLevelClamp")) != NULL;
-    n += (p->cuTexRefSetAddress2D_v3 = (__typeof__(p->cuTexRefSetAddress2D_v3))find(ctx, "cuTexRefSetAddress2D_v3")) != NULL;
-    n += (p->cuTexRefSetAddressMode = (__typeof__(p->cuTexRefSetAddressMode))find(ctx, "cuTexRefSetAddressMode")) != NULL;
-    n += (p->cuTexRefSetAddress_v2 = (__typeof__(p->cuTexRefSetAddress_v2))find(ctx, "cuTexRefSetAddress_v2")) != NULL;
-    n += (p->cuTexRefSetArray = (__typeof__(p->cuTexRefSetArray))find(ctx, "cuTexRefSetArray")) != NULL;
-    n += (p->cuTexRefSetBorderColor = (__typeof__(p->cuTexRefSetBorderColor))find(ctx, "cuTexRefSetBorderColor")) != NULL;
-    n += (p->cuTexRefSetFilterMode = (__typeof__(p->cuTexRefSetFilterMode))find(ctx, "cuTexRefSetFilterMode")) != NULL;
-    n += (p->cuTexRefSetFlags = (__typeof__(p->cuTexRefSetFlags))find(ctx, "cuTexRefSetFlags")) != NULL;
-    n += (p->cuTexRefSetFormat = (__typeof__(p->cuTexRefSetFormat))find(ctx, "cuTexRefSetFormat")) != NULL;
-    n += (p->cuTexRefSetMaxAnisotropy = (__typeof__(p->cuTexRefSetMaxAnisotropy))find(ctx, "cuTexRefSetMaxAnisotropy")) != NULL;
-    n += (p->cuTexRefSetMipmapFilterMode = (__typeof__(p->cuTexRefSetMipmapFilterMode))find(ctx, "cuTexRefSetMipmapFilterMode")) != NULL;
-    n += (p->cuTexRefSetMipmapLevelBias = (__typeof__(p->cuTexRefSetMipmapLevelBias))find(ctx, "cuTexRefSetMipmapLevelBias")) != NULL;
-    n += (p->cuTexRefSetMipmapLevelClamp = (__typeof__(p->cuTexRefSetMipmapLevelClamp))find(ctx, "cuTexRefSetMipmapLevelClamp")) != NULL;
-    n += (p->cuTexRefSetMipmappedArray = (__typeof__(p->cuTexRefSetMipmappedArray))find(ctx, "cuTexRefSetMipmappedArray")) != NULL;
-    n += (p->cuThreadExchangeStreamCaptureMode = (__typeof__(p->cuThreadExchangeStreamCaptureMode))find(ctx, "cuThreadExchangeStreamCaptureMode")) != NULL;
-    n += (p->cuUserObjectCreate = (__typeof__(p->cuUserObjectCreate))find(ctx, "cuUserObjectCreate")) != NULL;
-    n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;
-    n += (p->cuUserObjectRetain = (__typeof__(p->cuUserObjectRetain))find(ctx, "cuUserObjectRetain")) != NULL;
-    return n;
 }

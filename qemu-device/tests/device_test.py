@@ -293,6 +293,7 @@ def features_are_those_of_the_broker(env):
     env.broker()
     f = Driver(env.vm().start()).features()
     expect(f & 1, "VGPU_F_PIN")
+    expect(f & 2, "VGPU_F_PING")
     expect(f >> 32 & 1, "VERSION_1")
     expect(not f >> 40 & 1, "RING_RESET")
     expect(not f >> 33 & 1, "IOMMU_PLATFORM")
@@ -444,6 +445,29 @@ def rings_that_cannot_be_served(env):
 
 
 @test
+def rings_in_the_device_itself(env):
+    """Queues whose rings are the device's windows, doorbells, configuration or interrupt table: no access of
+    the device to itself, the broker lives, and the next driver is served."""
+    b, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    own = (d.WINDOW, d.WINDOW + d.shm[2], d.WINDOW + d.bar_size(4) - 4096, d.caps[2] & ~0xfff, d.common & ~0xfff,
+           d.caps[4] & ~0xfff, d.MSIX)
+    for rings in own:
+        d.RINGS = rings
+        d.start()
+        for queue in range(4):
+            d.doorbell(queue)
+        d.reset()
+    del d.RINGS
+    q.wait_for("connected", True)
+    d.start()
+    q.wait_for("started", True)
+    b.lines.clear()
+    d.doorbell(3)
+    b.wait("kick 3")
+    expect(b.proc.poll() is None, "the broker has ended")
+
+
+@test
 def random_register_accesses(env):
     """A guest that does anything in any order: QEMU lives, and serves a sane driver afterwards."""
     rng = random.Random(4711)
@@ -496,6 +520,55 @@ def broker_dies(env):
     said = q.output().splitlines()
     expect(len(said) < 6, "too many words: %s" % said)
     expect(any("the connection to the broker is lost" in l for l in said), str(said))
+
+
+@test
+def broker_falls_silent(env):
+    # The reset waits for the broker under the big lock: it must not wait for ever.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500",
+                         chardev="socket,id=c,path=%s,reconnect=1")
+    b.ask("deaf")
+    expect(d.reset() == 0, "status after reset")
+    q.wait_for("connected", False)
+    expect(q.qmp("query-status")["running"], "not running")
+    d.start()
+    end = time.monotonic() + 10
+    while not d.status() & S_NEEDS_RESET:
+        expect(time.monotonic() < end, "the driver is not told")
+    b.proc.kill()
+    b = env.broker()
+    b.wait("config ")
+    q.wait_for("connected", True)
+    d.start()
+    b.wait("started 5")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+    expect(len(said) < 9, "too many words: %s" % said)
+
+
+@test
+def broker_falls_silent_before_the_memory_map_changes(env):
+    # The guest moves the windows, and the broker has to confirm the new map.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500")
+    b.ask("deaf")
+    d.cfg_write(0x20, 0x80000000)
+    q.wait_for("connected", False)
+    expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
+    expect(q.qmp("query-status")["running"], "not running")
+    d.cfg_write(0x20, 0x90000000)
+    expect(d.reset() == 0, "status after reset")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+    expect(len(said) < 9, "too many words: %s" % said)
+
+
+@test
+def answer_timeout_has_a_range(env):
+    for ms in (0, 99, 3600001):
+        env.broker()
+        env.vm(device=DEVICE + ",answer-timeout=%d" % ms).refuses("answer-timeout=%d" % ms, "100 to")
 
 
 @test
@@ -556,6 +629,11 @@ def device_can_be_plugged(env):
     q = env.vm(None, options=root).start()
     q.qmp("device_add", driver="vgpu-cuda", id="x", chardev="c", bus="rp", check=False)
     b.ask("die")
+    end = time.monotonic() + 10
+    while not any(c["label"] == "c" and "disconnected" in c["filename"]
+                  for c in q.qmp("query-chardev")):
+        expect(time.monotonic() < end, "QEMU does not notice that the broker is gone")
+        time.sleep(0.05)
     before = q.fds()
     for _ in range(5):
         b = env.broker(abi=9)

@@ -14,6 +14,7 @@
  *   poke OFFSET VALUE   -> "poked"
  *   event TYPE CLIENT   puts an event on queue 1 -> "event LENGTH"
  *   messages            messages so far -> "messages last=REQUEST N"
+ *   deaf                never looks at the connection again -> "deaf"
  *   die                 exits at once, without closing anything in order
  *
  * Built with QEMU's libvhost-user.
@@ -49,6 +50,7 @@ static uint64_t window_gpa;
 static unsigned long messages;
 static int last_message;
 static bool finished;
+static bool deaf;
 
 static void say(const char *fmt, ...)
 {
@@ -90,6 +92,7 @@ static void panic(VuDev *d, const char *msg)
 static uint64_t get_features(VuDev *d)
 {
     return 1ull << VIRTIO_F_VERSION_1 | 1ull << VGPU_F_PIN |
+           1ull << VGPU_F_PING |
            1ull << VHOST_USER_F_PROTOCOL_FEATURES;
 }
 
@@ -261,6 +264,9 @@ static void command(char *line)
         say("event %d", send_event(a, b));
     } else if (!strncmp(line, "messages", 8)) {
         say("messages last=%d %lu", last_message, messages);
+    } else if (!strncmp(line, "deaf", 4)) {
+        deaf = true;
+        say("deaf");
     } else if (!strncmp(line, "die", 3)) {
         _exit(0);
     }
@@ -318,7 +324,7 @@ static void serve(int conn)
     while (!finished) {
         struct pollfd fds[MAX_WATCHES + 2] = {
             { .fd = 0, .events = POLLIN },
-            { .fd = conn, .events = POLLIN },
+            { .fd = deaf ? -1 : conn, .events = POLLIN },
         };
 
         for (int i = 0; i < MAX_WATCHES; i++) {

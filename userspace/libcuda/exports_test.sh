@@ -24,4 +24,5 @@ grep -v '^cu[A-Z]' "$out/test/exports" > "$out/test/missing"
 complain "$out/test/missing" "exported, but not a driver API name"
 readelf -d "$out/libcuda.so.1" | grep -q 'SONAME.*\[libcuda.so.1\]' || { echo "FAIL exports_test: soname"; bad=1; }
 [ $bad -eq 0 ] && echo "ok   exports_test: $(wc -l < "$out/test/exports") names"
+echo "libcuda/exports: $((1 - bad)) passed, $bad failed, 0 skipped"
 exit $bad

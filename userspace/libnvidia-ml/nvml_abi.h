@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of NVML's ABI that this library serves: numbers and layouts as NVIDIA's NVML API
- * reference documents them, declared anew. Whoever builds against NVML uses NVIDIA's own nvml.h.
+ * reference documents them, declared anew. Programs are built against NVIDIA's own nvml.h.
  */
 #ifndef NVML_ABI_H
 #define NVML_ABI_H

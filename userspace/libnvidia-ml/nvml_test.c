@@ -332,8 +332,11 @@ static void *fill_memory(void *arg)
     ok(CU(cuDevicePrimaryCtxRetain)(&ctx, 0));
     ok(CU(cuCtxSetCurrent)(ctx));
     ok(CU(cuMemAlloc_v2)(&p, (size_t)64 << 20));
-    while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE))
+    /* One at a time: of thousands that pend, the last would end long after the test. */
+    while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE)) {
         ok(CU(cuMemsetD8_v2)(p, 1, (size_t)64 << 20));
+        ok(CU(cuCtxSynchronize)());
+    }
     ok(CU(cuMemFree_v2)(p));
     return NULL;
 }

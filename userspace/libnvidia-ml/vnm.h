@@ -12,9 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../libcuda/vcu_ring.h"
-#include "../libcuda/vcu_trace.h"
-#include "../libcuda/vcu_transport.h"
+#include "../../lib/link/link.h"
 #include "nvml_abi.h"
 
 #define VNM_DEVICES_MAX 64
@@ -36,12 +34,13 @@ struct vnm_device {
 struct vnm_client {
     unsigned users; /* nvmlInit less nvmlShutdown */
     bool connected;
-    struct vcu_transport transport;
-    struct vcu_ring ring;
+    struct lnk_transport transport;
+    struct lnk_ring ring;
     int device_count;
     struct vnm_device devices[VNM_DEVICES_MAX];
     uint32_t flags; /* enum vgp_nvml_flags */
     char driver_version[80];
+    int cuda_version; /* of the host's driver: 13000 */
     char nvml_version[80];
 };
 extern struct vnm_client vnm;
@@ -69,6 +68,9 @@ nvmlReturn_t vnm_ask(const struct vnm_device *d, unsigned what, unsigned argumen
 
 /* ---- tracing: libcuda's, with NVML's names of results ---- */
 
+/* How the trace reads results of NVML (vnm_trace.c). */
+extern const struct lnk_trace_results vnm_trace_results;
+
 /* `what` is a format for the arguments, as for printf. */
 void vnm_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
@@ -86,14 +88,14 @@ const char *vnm_error_name(nvmlReturn_t r);
     VNM_EXPORT nvmlReturn_t name parameters;                                                       \
     VNM_EXPORT nvmlReturn_t name parameters                                                        \
     {                                                                                              \
-        uint64_t t0 = vcu_trace_now();                                                             \
+        uint64_t t0 = lnk_trace_now();                                                             \
         nvmlReturn_t r = vnm_enter();                                                              \
                                                                                                    \
         if (r == NVML_SUCCESS) {                                                                   \
             r = do_##name arguments;                                                               \
             vnm_leave();                                                                           \
         }                                                                                          \
-        if (__builtin_expect(vcu_trace_on, 0))                                                     \
+        if (__builtin_expect(lnk_trace_on, 0))                                                     \
             vnm_trace(#name, r, t0, __VA_ARGS__);                                                  \
         return r;                                                                                  \
     }                                                                                              \

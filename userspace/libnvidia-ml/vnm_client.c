@@ -14,8 +14,7 @@
 #include <unistd.h>
 
 #include "../../protocol/generated/vgp_guest.h"
-#include "../libcuda/vcu_trace.h"
-#include "../libcuda/vcu_version.h"
+#include "../../lib/link/link.h"
 
 struct vnm_client vnm;
 __thread int vcu_per_thread; /* of the generated code; no stream is used here */
@@ -24,24 +23,35 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 /* ---- records and replies on our ring ---- */
 
 struct submit {
-    struct vcu_call call;
+    struct lnk_call call;
 };
 _Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv too small");
 
 /* Replies are copied out of shared memory before anything decodes them. */
 static __thread uint8_t payload[VGP_REPLY_SLOT_SIZE] __attribute__((aligned(16)));
 
-static struct vcu_call *call_of(struct vgp_submit *s)
+static struct lnk_call *call_of(struct vgp_submit *s)
 {
     struct submit *p = (struct submit *)s->priv;
 
     return &p->call;
 }
 
+/* NVML shows all devices, whatever CUDA_VISIBLE_DEVICES says: its ordinals are the host's. */
+int32_t vgp_device_sent(int32_t device)
+{
+    return device;
+}
+
+int32_t vgp_device_got(int32_t device)
+{
+    return device;
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
-    CUresult res = vcu_ring_begin(&vnm.ring, call_of(s), call, bytes,
-                                  want_reply ? VCU_REPLY_WAIT : VCU_REPLY_NONE, 0, 0);
+    CUresult res = lnk_ring_begin(&vnm.ring, call_of(s), call, bytes,
+                                  want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, 0, 0);
 
     s->args = call_of(s)->args;
     return res;
@@ -49,20 +59,20 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
 
 CUresult vgp_submit_async(struct vgp_submit *s)
 {
-    vcu_ring_publish(call_of(s));
+    lnk_ring_publish(call_of(s));
     return CUDA_SUCCESS;
 }
 
 CUresult vgp_submit_publish(struct vgp_submit *s)
 {
-    vcu_ring_publish(call_of(s));
+    lnk_ring_publish(call_of(s));
     return CUDA_SUCCESS;
 }
 
 CUresult vgp_submit_collect(struct vgp_submit *s, const void **data, uint32_t *size)
 {
     const void *shared;
-    CUresult res = vcu_ring_collect(call_of(s), &shared, size);
+    CUresult res = lnk_ring_collect(call_of(s), &shared, size);
 
     if (*size > sizeof(payload)) {
         *size = 0;
@@ -76,7 +86,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **data, uint32_t *s
 
 void vgp_submit_end(struct vgp_submit *s)
 {
-    vcu_ring_end(call_of(s));
+    lnk_ring_end(call_of(s));
 }
 
 static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
@@ -167,13 +177,14 @@ static CUresult learn_versions(void)
 
     if (res != CUDA_SUCCESS)
         return res;
+    vnm.cuda_version = cuda;
     /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
     if (vnm.driver_version[0] == '\0')
         snprintf(vnm.driver_version, sizeof(vnm.driver_version), "%u.0",
-                 branch_of(vcu_driver_version()));
+                 branch_of(lnk_driver_version(cuda)));
     if (vnm.nvml_version[0] == '\0')
         snprintf(vnm.nvml_version, sizeof(vnm.nvml_version), "%d.%.60s",
-                 vcu_driver_version() / 1000, vnm.driver_version);
+                 lnk_driver_version(cuda) / 1000, vnm.driver_version);
     return CUDA_SUCCESS;
 }
 
@@ -214,13 +225,13 @@ static nvmlReturn_t connect_worker(void)
 {
     const char *why = NULL;
     nvmlReturn_t r;
-    int rc = vcu_transport_open(&vnm.transport);
+    int rc = lnk_transport_open(&vnm.transport);
 
     if (rc != 0) {
         vnm_why("nvmlInit", "%s", vnm.transport.why);
         return result_of_errno(-rc);
     }
-    rc = vcu_ring_init(&vnm.ring, &vnm.transport, on_notify, NULL, &why);
+    rc = lnk_ring_init(&vnm.ring, &vnm.transport, on_notify, NULL, &why);
     if (rc != 0) {
         vnm_why("nvmlInit", "the window of the %s transport: %s", vnm.transport.ops->name, why);
         vnm.transport.ops->close(&vnm.transport);
@@ -303,6 +314,6 @@ static void in_child(void)
 
 __attribute__((constructor)) static void library_loaded(void)
 {
-    vcu_trace_init();
+    lnk_trace_init(&vnm_trace_results);
     pthread_atfork(NULL, NULL, in_child);
 }

@@ -7,7 +7,7 @@
 
 static nvmlReturn_t refuse(const char *name)
 {
-    uint64_t t0 = vcu_trace_now();
+    uint64_t t0 = lnk_trace_now();
     nvmlReturn_t r = vnm_enter();
 
     if (r == NVML_SUCCESS) {

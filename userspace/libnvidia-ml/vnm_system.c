@@ -8,17 +8,17 @@
 #include <unistd.h>
 
 #include "vnm.h"
-#include "../libcuda/vcu_version.h"
+#include "../../lib/link/link.h"
 
 /* Init and shutdown are the only calls that do not need an initialised library. */
 #define VNM_START(name, parameters, flags)                                                         \
     VNM_EXPORT nvmlReturn_t name parameters;                                                       \
     VNM_EXPORT nvmlReturn_t name parameters                                                        \
     {                                                                                              \
-        uint64_t t0 = vcu_trace_now();                                                             \
+        uint64_t t0 = lnk_trace_now();                                                             \
         nvmlReturn_t r = vnm_init(flags);                                                          \
                                                                                                    \
-        if (__builtin_expect(vcu_trace_on, 0))                                                     \
+        if (__builtin_expect(lnk_trace_on, 0))                                                     \
             vnm_trace(#name, r, t0, "flags=%u", (unsigned)(flags));                                \
         return r;                                                                                  \
     }
@@ -31,10 +31,10 @@ VNM_START(nvmlInitWithFlags, (unsigned flags), flags)
 VNM_EXPORT nvmlReturn_t nvmlShutdown(void);
 VNM_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
-    uint64_t t0 = vcu_trace_now();
+    uint64_t t0 = lnk_trace_now();
     nvmlReturn_t r = vnm_shutdown();
 
-    if (vcu_trace_on)
+    if (lnk_trace_on)
         vnm_trace("nvmlShutdown", r, t0, "%s", "");
     return r;
 }
@@ -61,12 +61,12 @@ VNM_CALL(nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, l
     return vnm_put(version, length, vnm.nvml_version);
 }
 
-/* As libcuda says: the version that this guest's programs meet, whatever the host has. */
+/* As libcuda says: the version that this guest's programs meet. */
 static nvmlReturn_t cuda_version(int *version)
 {
     if (version == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *version = vcu_driver_version();
+    *version = lnk_driver_version(vnm.cuda_version);
     return NVML_SUCCESS;
 }
 

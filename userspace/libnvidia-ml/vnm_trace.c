@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "vnm.h"
-#include "../libcuda/vcu_trace.h"
+#include "../../lib/link/link.h"
 
 static const struct {
     nvmlReturn_t code;
@@ -65,25 +65,26 @@ VNM_EXPORT const char *nvmlErrorString(nvmlReturn_t r)
     return "Unknown Error";
 }
 
-/* What the shared part of the trace calls a result of this library. */
-const char *vcu_trace_result_name(int code)
+static const char *result_name(int code)
 {
     return vnm_error_name((nvmlReturn_t)code);
 }
 
 /* All that is no success; the software GPU leaves much unsupported. */
-bool vcu_trace_is_failure(const char *name, int result)
+static bool is_failure(const char *name, int result)
 {
     (void)name;
     return result != NVML_SUCCESS;
 }
+
+const struct lnk_trace_results vnm_trace_results = { result_name, is_failure };
 
 void vnm_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
 {
     va_list ap;
 
     va_start(ap, what);
-    vcu_trace_result(name, (int)r, t0, what, ap);
+    lnk_trace_result(name, (int)r, t0, what, ap);
     va_end(ap);
 }
 
@@ -92,15 +93,15 @@ void vnm_why(const char *name, const char *fmt, ...)
     char text[512];
     va_list ap;
 
-    if (!vcu_trace_on)
+    if (!lnk_trace_on)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    vcu_why(name, "%s", text);
+    lnk_why(name, "%s", text);
 }
 
 void vnm_refusal(const char *name)
 {
-    vcu_trace_refusal(name, "libnvidia-ml of vgpu-cuda does not serve it");
+    lnk_trace_refusal(name, "libnvidia-ml of vgpu-cuda does not serve it");
 }

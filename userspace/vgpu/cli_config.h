@@ -32,7 +32,7 @@
 #define VGPU_CLI_SANDBOX 1
 #endif
 
-#define VGPU_CLI_VERSION "0.1"
+#define VGPU_CLI_VERSION "0.1.0"
 #define VGPU_CLI_STRING_(x) #x
 #define VGPU_CLI_STRING(x) VGPU_CLI_STRING_(x)
 

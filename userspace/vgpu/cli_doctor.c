@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 #include "cli_config.h"
 #include "cli_doctor.h"
+#include "vgp_sock.h"
 #include "vgpu_cli.h"
 
 extern char **environ;
@@ -84,22 +86,52 @@ static bool pci_device_there(void)
     return found;
 }
 
-static void check_socket(struct vgpu_findings *f, const char *path)
+/* What the backend at the other end says of its workers; older ones say nothing. */
+static void ask_sandbox(struct vgpu_findings *f, int fd)
+{
+    const uint32_t type = VGP_SOCK_INFO;
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    struct vgp_sock_info m;
+
+    if (send(fd, &type, sizeof(type), MSG_NOSIGNAL) != sizeof(type) || poll(&p, 1, 2000) != 1 ||
+        recv(fd, &m, sizeof(m), MSG_DONTWAIT) != sizeof(m) || m.type != VGP_SOCK_INFO)
+        return;
+    m.sandbox[sizeof(m.sandbox) - 1] = '\0';
+    if (m.sandbox[0])
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("sandbox of the worker: %s", m.sandbox),
+                      NULL, NULL);
+}
+
+/* A connection, or -errno. */
+static int connect_to(const char *path)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err = 0;
+    int fd, err = 0;
 
     if (strlen(path) >= sizeof(a.sun_path))
-        err = ENAMETOOLONG;
-    else
-        memcpy(a.sun_path, path, strlen(path) + 1);
-    if (fd < 0 || (!err && connect(fd, (struct sockaddr *)&a, sizeof(a))))
+        return -ENAMETOOLONG;
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
         err = errno;
-    if (fd >= 0)
+    if (err)
         close(fd);
-    if (!err)
+    return err ? -err : fd;
+}
+
+static void check_socket(struct vgpu_findings *f, const char *path)
+{
+    int fd = connect_to(path), err = fd < 0 ? -fd : 0;
+
+    if (!err) {
         vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend listens on %s", path), NULL, NULL);
-    else if (err == EACCES || err == EPERM)
+        ask_sandbox(f, fd);
+        close(fd);
+        return;
+    }
+    if (err == EACCES || err == EPERM)
         vgpu_cli_find(f, VGPU_CAUSE_PERMISSION,
                       vgpu_cli_format("this user may not use the backend's socket %s", path),
                       strerror(err), "run the backend as this user, or give the user the socket's "
@@ -213,13 +245,14 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
     char *trace = vgpu_cli_format("%s/trace.json", temp), *output = vgpu_cli_format("%s/out", temp);
     struct vgpu_cli_list env = { 0 };
     struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
-    struct vgpu_cli_backend backend = { 0 };
+    struct vgpu_cli_backend backend = { .all_devices = true };
     struct vgpu_cli_events events;
     struct vgpu_ending end = { .text = "" };
     struct vgpu_ldlog log;
     bool late = false;
     char *prefix;
     pid_t pid;
+    int fd;
 
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);
@@ -229,6 +262,11 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
         vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);
         vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend with --gpu %s starts", o->gpu),
                       NULL, NULL);
+        fd = connect_to(backend.socket);
+        if (fd >= 0) {
+            ask_sandbox(f, fd);
+            close(fd);
+        }
     }
     prefix = vgpu_cli_format("%s/ld", temp);
     vgpu_cli_setenv(&env, "LD_DEBUG", "libs");

@@ -35,6 +35,7 @@ enum vgpu_cause {
     VGPU_CAUSE_KERNEL = 44,         /* the program's own kernel failed */
     VGPU_CAUSE_WORKER = 45,         /* the worker on the host ended */
     VGPU_CAUSE_CALL = 46,           /* another call failed */
+    VGPU_CAUSE_PINNED = 47,         /* RLIMIT_MEMLOCK, in a VM */
     VGPU_CAUSE_PROGRAM = 50,        /* the program failed, CUDA did not */
     VGPU_CAUSE_NOT_STARTED = 51,    /* the program could not be started */
 };
@@ -66,6 +67,7 @@ struct vgpu_ldlog {
     char *found_by;        /* how: "LD_LIBRARY_PATH", "RUNPATH of ...", "the loader's cache", ... */
     char *cudart;          /* file of a libcudart that was loaded */
     char *missing_symbol;  /* a cu* symbol that was looked up and is nowhere */
+    char *missing_library; /* one of NVIDIA's libraries that was looked for, and none of that name loaded */
 };
 void vgpu_cli_ldlog_read(struct vgpu_ldlog *log, const char *folder);
 /* Is this file our libcuda? */
@@ -77,6 +79,14 @@ struct vgpu_ending {
     int status;       /* wait status */
     const char *text; /* the end of its output; never NULL */
 };
+
+/* Verdicts on the libraries that a program loaded, or that it needs and did not get; true: one was found. */
+bool vgpu_cli_judge_loader(struct vgpu_findings *f, const struct vgpu_ldlog *log,
+                           const struct vgpu_ending *end);
+/* Why a program made no call of CUDA, or none that failed. `traced`: libcuda or libnvidia-ml wrote a trace;
+   `failed`: the program did not end well. */
+void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *log, bool traced,
+                            bool failed);
 
 /* Reads the trace and draws conclusions, in order of importance. */
 void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *events,

@@ -62,6 +62,47 @@ static void note_search(char how[256], const char *text)
         snprintf(how, 256, "a folder that was used before");
 }
 
+/* NVIDIA's libraries that programs load with dlopen() and do without when they are not there. */
+static const char *const stems[] = { "libcudart.so.",   "libcublas.so.",    "libcublasLt.so.",
+                                     "libcudnn.so.",    "libcufft.so.",     "libcurand.so.",
+                                     "libcusolver.so.", "libcusparse.so.",  "libnvrtc.so.",
+                                     "libnccl.so.",     "libnvJitLink.so.", "libcupti.so." };
+#define STEMS (sizeof(stems) / sizeof(stems[0]))
+
+static struct {
+    char *name; /* the last one that was looked for */
+    bool loaded;
+} asked[STEMS];
+
+/* The index in stems of a file name, or -1. */
+static int stem_of(const char *name)
+{
+    for (size_t i = 0; i < STEMS; i++) {
+        if (strncmp(name, stems[i], strlen(stems[i])) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+static void note_asked(const char *name)
+{
+    int i = stem_of(name);
+
+    if (i < 0)
+        return;
+    free(asked[i].name);
+    asked[i].name = vgpu_cli_format("%.*s", (int)strcspn(name, " \t[;"), name);
+}
+
+/* Programs try several versions of a library: one that was found is enough. */
+static void note_missing(struct vgpu_ldlog *log)
+{
+    for (size_t i = 0; i < STEMS; i++) {
+        if (asked[i].name && !asked[i].loaded && !log->missing_library)
+            log->missing_library = asked[i].name;
+    }
+}
+
 static void read_one(struct vgpu_ldlog *log, FILE *f)
 {
     char *line = NULL, how[256] = "an absolute path", libcuda_how[256] = "";
@@ -81,11 +122,14 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
             looking_for_it = strncmp(text + 13, "libcuda.so", 10) == 0;
             log->wanted_libcuda |= looking_for_it;
             log->wanted_cudart |= strncmp(text + 13, "libcudart.so", 12) == 0;
+            note_asked(text + 13);
         } else if (looking_for_it && strncmp(text, "trying file=", 12) == 0) {
             snprintf(libcuda_how, sizeof(libcuda_how), "%s", how);
         } else if (strncmp(text, "calling init: ", 14) == 0) {
             const char *base = strrchr(text, '/');
 
+            if (base && stem_of(base + 1) >= 0)
+                asked[stem_of(base + 1)].loaded = true;
             if (base && strncmp(base, "/libcuda.so", 11) == 0 && !log->libcuda) {
                 log->libcuda = copy(text + 14, strlen(text + 14));
                 log->found_by = copy(*libcuda_how ? libcuda_how : "an absolute path", 250);
@@ -123,4 +167,5 @@ void vgpu_cli_ldlog_read(struct vgpu_ldlog *log, const char *folder)
     }
     if (d)
         closedir(d);
+    note_missing(log);
 }

@@ -139,6 +139,8 @@ static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_
         if (s->keep_fd[i] >= 0)
             fcntl(s->keep_fd[i], F_SETFD, 0);
     }
+    if (s->prepare)
+        s->prepare(s->prepare_arg);
     execvpe(s->argv[0], s->argv, s->env ? s->env : environ);
     err = errno;
     if (write(report, &err, sizeof(err)) < 0)
@@ -187,6 +189,25 @@ static bool reap(pid_t pid, int wait_ms)
     }
 }
 
+static void forget(pid_t pid)
+{
+    for (int i = 0; i < CHILDREN_MAX; i++) {
+        if (children[i] == pid)
+            children[i] = 0;
+    }
+}
+
+bool vgpu_cli_reap(pid_t pid, int *status)
+{
+    pid_t r;
+
+    do {
+        r = waitpid(pid, status, 0);
+    } while (r < 0 && errno == EINTR);
+    forget(pid);
+    return r == pid;
+}
+
 void vgpu_cli_stop(pid_t *pid, int grace_ms)
 {
     if (*pid <= 0)
@@ -198,10 +219,7 @@ void vgpu_cli_stop(pid_t *pid, int grace_ms)
             waitpid(*pid, NULL, 0);
         }
     }
-    for (int i = 0; i < CHILDREN_MAX; i++) {
-        if (children[i] == *pid)
-            children[i] = 0;
-    }
+    forget(*pid);
     *pid = 0;
 }
 

@@ -25,11 +25,18 @@ static char *escape(const char *text)
     return out;
 }
 
+static char *share_option(const char *tag, const char *path, bool readonly)
+{
+    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag,
+                           escape(path), readonly ? ",readonly=on" : "");
+}
+
+/* security_model=none: files in shared folders are the user's, as a program on the host would leave them;
+ * set-id bits and device nodes are forbidden to QEMU's process (cli_confine.c). */
 static void add_share(struct vgpu_cli_list *a, const char *tag, const char *path, bool readonly)
 {
     vgpu_cli_add(a, "-fsdev");
-    vgpu_cli_add(a, "local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag, escape(path),
-                 readonly ? ",readonly=on" : "");
+    vgpu_cli_add(a, "%s", share_option(tag, path, readonly));
     vgpu_cli_add(a, "-device");
     vgpu_cli_add(a, "virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag);
 }
@@ -60,7 +67,9 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
     vgpu_cli_add(a, "%s", vgpu_cli_path(VGPU_PART_INITRD));
     vgpu_cli_add(a, "-append");
     /* Each line on the emulated serial port costs time: without a reader only errors go there. */
-    vgpu_cli_add(a, "console=ttyS0 panic=-1 random.trust_cpu=on %s",
+    /* An emulated processor on a busy host may miss the ticks that the kernel waits for when it tests the timer's
+     * interrupt; the kernel panics then. On KVM it skips that test by itself. */
+    vgpu_cli_add(a, "console=ttyS0 panic=-1 random.trust_cpu=on %s%s", kvm ? "" : "no_timer_check ",
                  talkative ? "loglevel=7" : "quiet loglevel=4");
     vgpu_cli_add(a, "-serial");
     vgpu_cli_add(a, "file:%s", escape(vm->console));
@@ -70,11 +79,20 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 {
     struct vgpu_cli_list a = { 0 };
     struct vgpu_cli_spawn spawn = { .log = vm->qemu_log, .keep_fd = { -1, -1 } };
+    struct vgpu_cli_confine confine = { .say = fcntl(2, F_DUPFD_CLOEXEC, 10) };
+    size_t root_at;
     int pair[2];
 
+    confine.root = vgpu_cli_format("%s/root", vgpu_cli_temp_dir());
+    if (mkdir(confine.root, 0700) && errno != EEXIST)
+        vgpu_cli_die("%s: %s", confine.root, strerror(errno));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
         vgpu_cli_die("socketpair: %s", strerror(errno));
     vgpu_cli_add(&a, "%s", vgpu_cli_path(VGPU_PART_QEMU));
+    if (vgpu_cli_qemu_has_sandbox(vgpu_cli_path(VGPU_PART_QEMU))) {
+        vgpu_cli_add(&a, "-sandbox");
+        vgpu_cli_add(&a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    }
     machine_options(&a, vm, accel == VGPU_ACCEL_KVM);
     vgpu_cli_add(&a, "-device");
     vgpu_cli_add(&a, "virtio-serial-pci,max_ports=2");
@@ -82,7 +100,9 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
     vgpu_cli_add(&a, "socket,id=channel,fd=%d", pair[1]);
     vgpu_cli_add(&a, "-device");
     vgpu_cli_add(&a, "virtserialport,chardev=channel,name=" VGPU_CHANNEL_NAME);
-    add_share(&a, "root", "/", true);
+    root_at = a.count + 1;
+    add_share(&a, "root", confine.root, true);
+    confine.fallback = share_option("root", "/", true);
     for (size_t i = 0; i < vm->shares.count; i++) {
         char tag[32];
 
@@ -101,12 +121,17 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
             fprintf(stderr, strchr(a.items[i], ' ') ? " '%s'" : " %s", a.items[i]);
         fprintf(stderr, "\n");
     }
+    confine.option = &a.items[root_at];
+    spawn.prepare = vgpu_cli_confine;
+    spawn.prepare_arg = &confine;
     spawn.argv = a.items;
     spawn.keep_fd[0] = pair[1];
     vm->qemu = vgpu_cli_spawn(&spawn);
     if (vm->qemu < 0)
         vgpu_cli_die("cannot run QEMU (%s): %s", a.items[0], strerror(-vm->qemu));
     close(pair[1]);
+    if (confine.say >= 0)
+        close(confine.say);
     vm->channel = pair[0];
 }
 

@@ -78,7 +78,7 @@ int vgpu_cli_run(int argc, char **argv)
 {
     const char *gpu = VGPU_CLI_GPU, *trace = NULL;
     struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
-    struct vgpu_cli_backend backend = { 0 };
+    struct vgpu_cli_backend backend = { .all_devices = true };
     struct vgpu_cli_list env = { 0 };
     int option, signals;
     pid_t program;
@@ -118,6 +118,7 @@ int vgpu_cli_run(int argc, char **argv)
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);
     vgpu_cli_guest_env(&env, trace);
+    vgpu_cli_soft_env(&env, gpu, argv[optind]);
     signals = vgpu_cli_signals();
     vgpu_cli_backend_start(&backend, "--listen", gpu);
     vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);

@@ -37,6 +37,8 @@ static void help(void)
            "  --gpu soft|nvidia|auto  start a backend with this GPU, as `vgpu run` does. Without it\n"
            "                          a GPU of ours that is there (VGPU_SOCKET, /dev/vgpu0) is used,\n"
            "                          and where there is none, --gpu " VGPU_CLI_GPU "\n"
+           "  --host                  on a host: its backends, their workers, and the processes in guests that they\n"
+           "                          serve; those of other users are shown to root alone\n"
            "  -h, --help              this text\n"
            "\n"
            "What the GPU does not say is N/A. Exit status: 0; 2 wrong use; 6 no such GPU; 9 no driver\n"
@@ -75,7 +77,7 @@ static int again_under_run(const char *gpu, int argc, char **argv)
     vgpu_cli_exit_as(vgpu_cli_wait(pid, signals));
 }
 
-enum { OPT_QUERY_GPU = 1000, OPT_QUERY_APPS, OPT_FORMAT, OPT_HELP_GPU, OPT_HELP_APPS, OPT_MS, OPT_GPU };
+enum { OPT_QUERY_GPU = 1000, OPT_QUERY_APPS, OPT_FORMAT, OPT_HELP_GPU, OPT_HELP_APPS, OPT_MS, OPT_GPU, OPT_HOST };
 static const struct option options[] = {
     { "list-gpus", no_argument, NULL, 'L' },
     { "query", no_argument, NULL, 'q' },
@@ -89,6 +91,7 @@ static const struct option options[] = {
     { "loop", required_argument, NULL, 'l' },
     { "loop-ms", required_argument, NULL, OPT_MS },
     { "gpu", required_argument, NULL, OPT_GPU },
+    { "host", no_argument, NULL, OPT_HOST },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
 };
@@ -171,6 +174,8 @@ static int take_option(struct choice *o, int option)
     case OPT_HELP_APPS:
         smi_query_help(option == OPT_HELP_APPS);
         return 1;
+    case OPT_HOST:
+        return 1 + smi_host();
     case OPT_GPU:
         vgpu_cli_check_gpu(optarg, false);
         o->gpu = optarg;

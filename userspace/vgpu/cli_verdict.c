@@ -42,6 +42,7 @@ static const struct {
     { VGPU_CAUSE_KERNEL, "kernel-failed" },
     { VGPU_CAUSE_WORKER, "worker-ended" },
     { VGPU_CAUSE_CALL, "call-failed" },
+    { VGPU_CAUSE_PINNED, "pinned-memory-limit" },
     { VGPU_CAUSE_PROGRAM, "program-failed" },
     { VGPU_CAUSE_NOT_STARTED, "program-not-started" },
 };
@@ -64,6 +65,10 @@ void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, c
                                                  seen ? vgpu_cli_format("%s", seen) : NULL,
                                                  remedy ? vgpu_cli_format("%s", remedy) : NULL };
 }
+
+#define PINNED_REMEDY                                                                              \
+    "raise the limit of locked memory of the guest's users: `ulimit -l unlimited` as root, a file in "         \
+    "/etc/security/limits.d (`* - memlock unlimited`), LimitMEMLOCK=infinity for a systemd service"
 
 struct view {
     const struct vgpu_cli_events *ev;
@@ -111,6 +116,9 @@ static const struct {
     enum vgpu_cause cause;
     const char *what, *remedy;
 } ways[] = {
+    { "CUDA_VISIBLE_DEVICES", VGPU_CAUSE_NO_DEVICES,
+      "CUDA_VISIBLE_DEVICES hides all devices from the program",
+      "unset CUDA_VISIBLE_DEVICES, or name devices that `vgpu smi` lists: numbers from 0 on, or UUIDs" },
     { "no GPU found", VGPU_CAUSE_NO_DEVICE, "there is neither a device nor a backend of vgpu-cuda",
       "in a VM: give it -device vgpu-cuda and load vgpu_drv; without one: use `vgpu run`, or start "
       "vgpu-backend --listen and set VGPU_SOCKET" },
@@ -121,6 +129,10 @@ static const struct {
       "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user" },
     { "connect to", VGPU_CAUSE_NO_BACKEND, "nobody answers on the socket of the backend",
       "start one with `vgpu-backend --listen PATH`, or unset VGPU_SOCKET" },
+    { "all client slots are taken", VGPU_CAUSE_CONNECT, "the VM has as many clients as it may have",
+      "end one, or raise the property clients of -device vgpu-cuda and --max-clients of vgpu-backend" },
+    { "raise --max-clients", VGPU_CAUSE_CONNECT, "the backend serves as many clients as it may",
+      "end one, or start vgpu-backend with a larger --max-clients" },
     { "the backend refuses", VGPU_CAUSE_CONNECT, "the backend does not take this process",
       "the text says which limit; see the log of vgpu-backend" },
     { "protocol has another major version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
@@ -165,6 +177,7 @@ static const char *const table_names[][2] = {
     { "42d85a81", "TOOLS_TLS" },              { "c693336e", "CONTEXT_LOCAL_STORAGE" },
     { "263e8860", "CONTEXT_CHECKS" },         { "d4082055", "INTEGRITY_CHECK" },
     { "21318c60", "TOOLS_CONTEXT (cuBLAS)" }, { "1734dc26", "of cublasLt" },
+    { "6e163fbe", "TOOLS_MODULE (cuFFT)" },  { "f8cff951", "of the runtime's log" },
 };
 
 static const char *table_name(const char *why)
@@ -207,8 +220,8 @@ static bool judge_version(struct vgpu_findings *f, const struct view *v, bool in
                   vgpu_cli_format("the driver version %ld is too old for the program's runtime",
                                   version),
                   said ? said : "the runtime asked for the version and stopped",
-                  "unset VGPU_DRIVER_VERSION; else use a libcuda of vgpu-cuda that is as new as the "
-                  "program's libcudart, or a program built with an older toolkit");
+                  "unset VGPU_DRIVER_VERSION; else the host needs a driver of the major version of the "
+                  "program's libcudart (any 13.x runs with a driver 13.0), or the program an older toolkit");
     return true;
 }
 
@@ -240,7 +253,7 @@ static bool judge_lookups(struct vgpu_findings *f, const struct view *v)
                           vgpu_cli_format("the runtime needs %.*s and does not get it",
                                           (int)strcspn(e->text, ":"), e->text),
                           e->text, "use the libcuda of this version of vgpu-cuda; a runtime newer "
-                                   "than CUDA 13.0 may ask for names that it has not");
+                                   "than CUDA 13.5 may ask for names that this libcuda does not have");
             return true;
         }
     }
@@ -256,8 +269,8 @@ static void found_table(struct vgpu_findings *f, const struct view *v, size_t i)
                                   "stops there",
                                   table_name(why)),
                   why ? why : show(at(v, i)),
-                  "a runtime newer than CUDA 13.0, or a tool (profiler, debugger): use CUDA 13.0's; "
-                  "tables that are served are in userspace/libcuda/vcu_export_table.c");
+                  "a runtime newer than CUDA 13.5, or a tool (profiler, debugger): use a runtime of 11.8 "
+                  "to 13.5; tables that are served are in userspace/libcuda/entry/export_table.c");
 }
 
 static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
@@ -294,6 +307,47 @@ static bool is_probe(const struct vgpu_cli_event *e)
            (strncmp(e->call, "cuGetProcAddress", 16) == 0 && strncmp(e->text, "symbol= ", 8) == 0);
 }
 
+/* A slot of an export table that libcuda does not serve: the caller's error does not say so itself. */
+static bool judge_slots(struct vgpu_findings *f, const struct view *v)
+{
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type != VGPU_EVENT_WHY || !strstr(e->text, "of the export table") ||
+            !strstr(e->text, "not served"))
+            continue;
+        vgpu_cli_find(f, v->failed ? VGPU_CAUSE_TABLE_EMPTY : VGPU_CAUSE_NONE,
+                      vgpu_cli_format("%.*s", (int)strcspn(e->text, ","), e->text), e->text,
+                      v->failed ? "a runtime or a tool that uses more of libcuda than is served: use a "
+                                  "runtime of CUDA 11.8 to 13.5, no profiler, and keep the trace"
+                                : NULL);
+        return v->failed;
+    }
+    return false;
+}
+
+/* What the environment or a limit changes is worth knowing, whatever the program's end was. */
+static void note_surroundings(struct vgpu_findings *f, const struct view *v)
+{
+    bool staged = false;
+
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type == VGPU_EVENT_WHY && strstr(e->text, "are not pinned, copies") && !staged) {
+            vgpu_cli_find(f, VGPU_CAUSE_NONE,
+                          vgpu_cli_format("pinned memory beyond the limit is staged: slower copies, and none "
+                                          "for kernels"),
+                          e->text, PINNED_REMEDY);
+            staged = true;
+        }
+        if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuInit") == 0 &&
+            strncmp(e->text, "CUDA_VISIBLE_DEVICES", 20) == 0 && strstr(e->text, " shows ")) {
+            vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("%s", e->text), NULL, NULL);
+        }
+    }
+}
+
 /* From cuInit to the first use: where did it stop? True: it did, and why was found. */
 static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t init)
 {
@@ -328,7 +382,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
     }
     if (!v->failed)
         return false;
-    if (judge_lookups(f, v))
+    if (judge_lookups(f, v) || judge_slots(f, v))
         return true;
     if (crashed(v)) {
         vgpu_cli_find(f, VGPU_CAUSE_TABLE_EMPTY,
@@ -336,7 +390,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
                                       WTERMSIG(v->end->status)),
                       last ? show(at(v, last)) : NULL,
                       "an export table that it relies on is incomplete: unset VGPU_FAULT; else use "
-                      "CUDA 13.0's runtime, and keep the trace");
+                      "a runtime of CUDA 11.8 to 13.5, and keep the trace");
         return true;
     }
     if (checks >= 3 && last && is_call(at(v, last), "validity check")) {
@@ -344,8 +398,8 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
                       vgpu_cli_format("the runtime stopped after its validity check: it did not like "
                                       "the answer (cudaError 103)"),
                       show(at(v, last)),
-                      "unset VGPU_FAULT; do not wrap or copy libcuda's tables; a newer runtime may "
-                      "ask for another answer: use CUDA 13.0's");
+                      "unset VGPU_FAULT; do not wrap or copy libcuda's tables; a runtime newer than CUDA "
+                      "13.5 may ask for another answer: use an older one");
         return true;
     }
     return false;
@@ -357,7 +411,7 @@ static enum vgpu_cause cause_of(int code, const char *why)
 {
     switch (code) {
     case 2:
-        return VGPU_CAUSE_MEMORY;
+        return why && strstr(why, "RLIMIT_MEMLOCK") ? VGPU_CAUSE_PINNED : VGPU_CAUSE_MEMORY;
     case 200: /* INVALID_IMAGE */
     case 209: /* NO_BINARY_FOR_GPU */
         return VGPU_CAUSE_IMAGE;
@@ -369,6 +423,8 @@ static enum vgpu_cause cause_of(int code, const char *why)
     case 702: case 719: case 46:
         return why && strstr(why, "worker") ? VGPU_CAUSE_WORKER : VGPU_CAUSE_KERNEL;
     case 801:
+        if (why && strstr(why, "RLIMIT_MEMLOCK"))
+            return VGPU_CAUSE_PINNED;
         /* An older host: libcuda does not send what the worker does not know. */
         return why && strstr(why, "the worker speaks") ? VGPU_CAUSE_MISMATCH : VGPU_CAUSE_REFUSED;
     default:
@@ -384,7 +440,8 @@ static const char *remedy_of(enum vgpu_cause cause)
                "vgpu-backend); `vgpu smi` shows who uses it";
     case VGPU_CAUSE_IMAGE:
         return "build the program with PTX for this compute capability (nvcc -gencode "
-               "arch=compute_80,code=compute_80): the software GPU executes PTX, no machine code";
+               "arch=compute_80,code=compute_80): the software GPU executes PTX, no machine code; docs/results/clients.md has "
+               "the switches of just-in-time compilers";
     case VGPU_CAUSE_PTX:
         return "build with the host driver's toolkit version, or update the host's driver";
     case VGPU_CAUSE_REFUSED:
@@ -393,6 +450,8 @@ static const char *remedy_of(enum vgpu_cause cause)
         return "the host's vgpu-backend and vgpu-worker are older than libcuda: update them";
     case VGPU_CAUSE_KERNEL:
         return "the program's own kernel: look at it as on any GPU (compute-sanitizer on a real one)";
+    case VGPU_CAUSE_PINNED:
+        return PINNED_REMEDY;
     case VGPU_CAUSE_WORKER:
         return "see the log of vgpu-backend (`vgpu run --verbose`)";
     default:
@@ -421,7 +480,7 @@ static bool works_again(const struct view *v, size_t i)
     return false;
 }
 
-/* A call that had returned already, and the worker's end, are told by why lines only. */
+/* A call that had already returned, and the worker's end, show in why lines only. */
 static bool judge_late(struct vgpu_findings *f, const struct view *v)
 {
     static const struct {
@@ -483,61 +542,6 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
     return verdict;
 }
 
-/* ---- the loader ---- */
-
-static bool judge_loader(struct vgpu_findings *f, const struct view *v)
-{
-    const struct vgpu_ldlog *log = v->log;
-    const char *lib = strstr(v->end->text, "error while loading shared libraries: ");
-
-    if (lib && !strstr(lib, "libcuda.so")) {
-        vgpu_cli_find(f, VGPU_CAUSE_LIBRARY, vgpu_cli_format("the program lacks a library"),
-                      vgpu_cli_format("%.*s", (int)strcspn(lib, "\n"), lib),
-                      "install it, or put its folder into LD_LIBRARY_PATH");
-        return true;
-    }
-    if (log->libcuda && !vgpu_cli_is_our_libcuda(log->libcuda)) {
-        vgpu_cli_find(f, VGPU_CAUSE_OTHER_LIBCUDA,
-                      vgpu_cli_format("the program loads another libcuda: %s", log->libcuda),
-                      vgpu_cli_format("found by %s", log->found_by),
-                      "put the folder of vgpu's libcuda.so.1 in front of it in LD_LIBRARY_PATH; a "
-                      "DT_RPATH of the program comes first even then: remove it (patchelf); the "
-                      "loader's cache: a file in /etc/ld.so.conf.d and ldconfig");
-        return true;
-    }
-    if ((log->wanted_libcuda && !log->libcuda) || (lib && strstr(lib, "libcuda.so"))) {
-        vgpu_cli_find(f, VGPU_CAUSE_NO_LIBCUDA,
-                      vgpu_cli_format("the loader finds no libcuda.so.1"), NULL,
-                      "put the folder of vgpu's libcuda.so.1 into LD_LIBRARY_PATH or "
-                      "/etc/ld.so.conf.d, or use `vgpu run`");
-        return true;
-    }
-    return false;
-}
-
-static void judge_no_calls(struct vgpu_findings *f, const struct view *v)
-{
-    const struct vgpu_ldlog *log = v->log;
-
-    if (log->libcuda && log->missing_symbol) {
-        vgpu_cli_find(f, VGPU_CAUSE_SYMBOL,
-                      vgpu_cli_format("the program looks up %s, which libcuda does not export",
-                                      log->missing_symbol),
-                      log->libcuda, "a program for a newer CUDA than 13.0, or for a private entry "
-                                    "point: docs/calls.md lists what is exported");
-    } else if (!log->wanted_libcuda && !v->ev->count) {
-        vgpu_cli_find(f, VGPU_CAUSE_NO_CUDA,
-                      vgpu_cli_format("the program never asked for libcuda.so.1"),
-                      log->wanted_cudart ? "it did look for a libcudart" : NULL,
-                      "it ends before that, or is built without CUDA, or is told not to use it "
-                      "(CUDA_VISIBLE_DEVICES, an option), or is statically linked");
-    } else if (v->failed) {
-        vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
-                      vgpu_cli_format("the program failed and made no call of CUDA"), NULL,
-                      "look at the program's own messages");
-    }
-}
-
 void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *events,
                     const struct vgpu_ldlog *log, const struct vgpu_ending *end)
 {
@@ -551,19 +555,22 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
         calls += events->list[i].type == VGPU_EVENT_CALL &&
                  strncmp(events->list[i].call, "nvml", 4) != 0;
     }
-    if (judge_loader(f, &v))
+    if (vgpu_cli_judge_loader(f, log, end))
         return;
     if (!calls) {
-        judge_no_calls(f, &v);
+        vgpu_cli_judge_silence(f, log, events->count != 0, v.failed);
         return;
     }
+    note_surroundings(f, &v);
     sure = judge_version(f, &v, init < events->count);
     if (!sure && init < events->count)
         sure = judge_init(f, &v, init) || judge_start(f, &v, init);
     if (!sure)
         sure = judge_late(f, &v) | judge_calls(f, &v);
-    if (!sure && v.failed && log->missing_symbol) {
-        judge_no_calls(f, &v);
+    if (!sure)
+        sure = judge_slots(f, &v);
+    if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {
+        vgpu_cli_judge_silence(f, log, true, true);
     } else if (!sure && v.failed && !judge_lookups(f, &v)) {
         vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
                       WIFSIGNALED(end->status)

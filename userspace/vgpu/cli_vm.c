@@ -187,8 +187,10 @@ static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel acce
     enum vgpu_cli_hello how;
     int stop = 0;
 
-    if (strcmp(vm->gpu, "none") != 0)
+    if (strcmp(vm->gpu, "none") != 0) {
+        vm->backend.all_devices = true; /* the guest gets the environment */
         vgpu_cli_backend_start(&vm->backend, "--vhost-user", vm->gpu);
+    }
     vgpu_cli_qemu_start(vm, accel);
     how = vgpu_cli_wait_hello(vm, timeout_ms, &stop);
     if (how == VGPU_HELLO_STOPPED)
@@ -250,8 +252,10 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
         add_share(vm, cwd);
     /* Parents before what lies in them: later mounts cover earlier ones. */
     qsort(vm->shares.items, vm->shares.count, sizeof(char *), by_name);
-    if (strcmp(vm->gpu, "none") != 0)
+    if (strcmp(vm->gpu, "none") != 0) {
         vgpu_cli_guest_env(&vm->env, trace);
+        vgpu_cli_soft_env(&vm->env, vm->gpu, vm->args.items[0]);
+    }
     vm->signals = vgpu_cli_signals();
     vm->console = vm->keep_log ? vgpu_cli_format("%s", vm->keep_log)
                   : vgpu_cli_verbose ? vgpu_cli_format("/dev/stderr")

@@ -15,9 +15,9 @@
 #include "../../protocol/generated/vgp_calls.h"
 #include "../../protocol/vgp_fields.h"
 #include "../../protocol/vgp_recording.h"
-#include "../libcuda/vcu_ring.h"
+#include "../../lib/link/link.h"
 
-#define RP_SLOTS VCU_MAX_SLOTS
+#define RP_SLOTS LNK_MAX_SLOTS
 #define RP_REGIONS 4096 /* registered at a time */
 
 /* ---- rp_file.c: the file ---------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ void rp_print(struct rp_run *r);
 /* ---- rp_run.c ----------------------------------------------------------------------------------- */
 
 struct rp_region {
-    struct vcu_shared_memory memory;
+    struct lnk_shared_memory memory;
     uint32_t recorded;
     uint64_t recorded_va;
     uint8_t *known; /* the bytes as they were when their writer was last known for sure */
@@ -189,10 +189,10 @@ struct rp_run {
     struct rp_options options;
     struct rp_totals totals;
     struct rp_map map;
-    struct vcu_transport transport;
-    struct vcu_ring ring;
+    struct lnk_transport transport;
+    struct lnk_ring ring;
     struct rp_call {
-        struct vcu_call call;
+        struct lnk_call call;
         uint64_t serial;
         bool used;
         uint8_t fixed[128]; /* the recorded arguments' start */

@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "../libcuda/vcu_ring_int.h"
 #include "replay.h"
 #include "vgpu_cli.h"
 
@@ -88,6 +88,14 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     }
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 static int64_t deadline(const struct rp_run *r)
 {
     return (int64_t)now_ns() + r->options.timeout_ms * 1000000;
@@ -96,36 +104,36 @@ static int64_t deadline(const struct rp_run *r)
 /* One bounded sleep while something is awaited; false: the time is up or the worker is gone. */
 static bool rest(struct rp_run *r, uint64_t seen, int64_t until)
 {
-    if (vcu_ring_notified(&r->ring)) {
-        vcu_ring_drain(&r->ring);
+    if (lnk_ring_notified(&r->ring)) {
+        lnk_ring_drain(&r->ring);
         return true;
     }
-    if ((int64_t)now_ns() >= until || vcu_ring_dead(&r->ring) != CUDA_SUCCESS)
+    if ((int64_t)now_ns() >= until || lnk_ring_dead(&r->ring) != CUDA_SUCCESS)
         return false;
-    vcu_ring_sleep(&r->ring, seen, 100000000);
+    lnk_ring_sleep(&r->ring, seen, 100000000);
     /* Bounded, and only so that a stuck kernel goes on: what the result is does not depend on it. */
     if (r->either != NULL && until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
         rp_host_apply(r);
     return true;
 }
 
-static bool wait_reply(struct rp_run *r, struct vcu_call *c)
+static bool wait_reply(struct rp_run *r, struct lnk_call *c)
 {
     int64_t until = deadline(r);
 
     for (int i = 0; i < 2000; i++) {
-        if (vcu_ring_ready(c))
+        if (lnk_ring_ready(c))
             return true;
         if (i % 16 == 15)
             sched_yield();
     }
     for (;;) {
-        uint64_t seen = vcu_ring_announce_sleep(&r->ring);
+        uint64_t seen = lnk_ring_announce_sleep(&r->ring);
 
-        if (vcu_ring_ready(c))
+        if (lnk_ring_ready(c))
             return true;
         if (!rest(r, seen, until))
-            return vcu_ring_ready(c);
+            return lnk_ring_ready(c);
     }
 }
 
@@ -203,23 +211,23 @@ static void forget(struct rp_run *r, struct rp_call *c)
         return;
     r->totals.unseen++;
     if (wait_reply(r, &c->call))
-        vcu_ring_collect(&c->call, &payload, &size);
-    vcu_ring_end(&c->call);
+        lnk_ring_collect(&c->call, &payload, &size);
+    lnk_ring_end(&c->call);
     c->used = false;
 }
 
-static CUresult send(struct rp_run *r, struct vcu_call *c, const struct vgp_record *record,
+static CUresult send(struct rp_run *r, struct lnk_call *c, const struct vgp_record *record,
                      const uint8_t *args)
 {
     uint32_t size = record->size - (uint32_t)sizeof(*record);
-    CUresult res = vcu_ring_begin(&r->ring, c, record->call, size,
-                                  record->reply_slot == VGP_NO_REPLY ? VCU_REPLY_NONE : VCU_REPLY_WAIT,
+    CUresult res = lnk_ring_begin(&r->ring, c, record->call, size,
+                                  record->reply_slot == VGP_NO_REPLY ? LNK_REPLY_NONE : LNK_REPLY_WAIT,
                                   record->context, record->thread);
 
     if (res != CUDA_SUCCESS)
         return res;
     memcpy(c->args, args, size);
-    vcu_ring_publish(c);
+    lnk_ring_publish(c);
     return CUDA_SUCCESS;
 }
 
@@ -230,7 +238,7 @@ static void move_first(struct rp_run *r, const struct vgp_record *record)
                               .context = record->context, .thread = record->thread };
     uint64_t args[2] = { r->options.move, 0 };
     const void *payload;
-    struct vcu_call c;
+    struct lnk_call c;
     uint32_t size;
 
     if (r->options.move == 0 || record->context == 0 ||
@@ -241,9 +249,9 @@ static void move_first(struct rp_run *r, const struct vgp_record *record)
     r->options.move = 0;
     if (send(r, &c, &own, (uint8_t *)args) != CUDA_SUCCESS)
         return;
-    if (!wait_reply(r, &c) || vcu_ring_collect(&c, &payload, &size) != CUDA_SUCCESS)
+    if (!wait_reply(r, &c) || lnk_ring_collect(&c, &payload, &size) != CUDA_SUCCESS)
         vgpu_cli_say("--move: the GPU does not give that much memory: nothing is moved");
-    vcu_ring_end(&c);
+    lnk_ring_end(&c);
 }
 
 static bool skip(struct rp_run *r, const struct rp_event *e, const char *why)
@@ -303,7 +311,7 @@ static CUresult ask_again(struct rp_run *r, const struct rp_event *e, CUresult r
     rp_patch(r, e->call->call, (uint8_t *)args);
     while (res == CUDA_ERROR_NOT_READY && (int64_t)now_ns() < until) {
         const void *payload;
-        struct vcu_call again;
+        struct lnk_call again;
         uint32_t size;
 
         sched_yield();
@@ -311,8 +319,8 @@ static CUresult ask_again(struct rp_run *r, const struct rp_event *e, CUresult r
             rp_host_apply(r);
         res = send(r, &again, e->call, (uint8_t *)args);
         if (res == CUDA_SUCCESS && wait_reply(r, &again))
-            res = vcu_ring_collect(&again, &payload, &size);
-        vcu_ring_end(&again);
+            res = lnk_ring_collect(&again, &payload, &size);
+        lnk_ring_end(&again);
     }
     return res;
 }
@@ -357,7 +365,7 @@ static bool on_reply(struct rp_run *r, const struct rp_event *e)
                    (long long)r->options.timeout_ms);
         return false;
     }
-    res = vcu_ring_collect(&c->call, &payload, &size);
+    res = lnk_ring_collect(&c->call, &payload, &size);
     c->used = false;
     if (is_query(e->call->call) && e->reply->result == CUDA_ERROR_NOT_READY &&
         (res == CUDA_SUCCESS || res == CUDA_ERROR_NOT_READY)) {
@@ -369,7 +377,7 @@ static bool on_reply(struct rp_run *r, const struct rp_event *e)
         if (e->data_size != 0 && res == CUDA_SUCCESS && r->totals.equal != before)
             compare_data(r, e);
     }
-    vcu_ring_end(&c->call);
+    lnk_ring_end(&c->call);
     if (e->call->call == VGP_vgpRegionUnregister)
         rp_region_end(r, ((const struct vgp_args_vgpRegionUnregister *)(const void *)c->fixed)->region);
     return true;
@@ -401,7 +409,7 @@ static bool on_notified(struct rp_run *r, const struct rp_event *e)
     if (e->notify->type != VGP_NOTIFY_HOST_FUNC && !released)
         return true;
     while ((run = find_asked(r, e->notify->cookie, released)) == NULL) {
-        uint64_t seen = vcu_ring_announce_sleep(&r->ring);
+        uint64_t seen = lnk_ring_announce_sleep(&r->ring);
 
         if (!rest(r, seen, until) && find_asked(r, e->notify->cookie, released) == NULL) {
             rp_differs(r, 0, released ? VGP_vgpUserObjectDrop : VGP_vgpLaunchHostFunc,
@@ -472,7 +480,7 @@ static int walk(struct rp_run *r, bool check)
             break;
         }
         /* A worker that ended when it was recorded, too, has nothing more to say. */
-        if (vcu_ring_dead(&r->ring) != CUDA_SUCCESS && e.type == VGP_EVENT_REPLY && e.reply->dead)
+        if (lnk_ring_dead(&r->ring) != CUDA_SUCCESS && e.type == VGP_EVENT_REPLY && e.reply->dead)
             return 0;
     }
     if (!go && r->totals.different == 0)
@@ -495,11 +503,11 @@ int rp_run(struct rp_run *r)
         vgpu_cli_say("%s: cannot be read twice", r->file.path);
         return -1;
     }
-    if (vcu_transport_open(&r->transport) != 0) {
+    if (lnk_transport_open(&r->transport) != 0) {
         vgpu_cli_say("%s", r->transport.why);
         return -1;
     }
-    if (vcu_ring_init(&r->ring, &r->transport, on_notify, r, &why) != 0) {
+    if (lnk_ring_init(&r->ring, &r->transport, on_notify, r, &why) != 0) {
         vgpu_cli_say("the window of the %s transport: %s", r->transport.ops->name, why);
         return -1;
     }
@@ -516,8 +524,8 @@ int rp_run(struct rp_run *r)
         return -1;
     for (unsigned i = 0; i < RP_SLOTS; i++)
         forget(r, &r->open[i]);
-    if (vcu_ring_notified(&r->ring))
-        vcu_ring_drain(&r->ring);
+    if (lnk_ring_notified(&r->ring))
+        lnk_ring_drain(&r->ring);
     rp_print(r);
     r->transport.ops->close(&r->transport);
     return r->totals.different != 0;

@@ -79,10 +79,14 @@ struct vgpu_cli_spawn {
     char **env;          /* NULL: ours */
     const char *log;     /* standard output and error go to this file; NULL: ours */
     int keep_fd[2];      /* descriptors that it inherits under the same number; -1: none */
+    void (*prepare)(void *arg); /* in the new process, before exec; NULL: nothing */
+    void *prepare_arg;
     bool foreground;     /* keeps our standard input and process group: the user's own program */
 };
 /* Starts a process that the kernel kills when vgpu ends. Returns its pid, or -errno of exec. */
 pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s);
+/* Waits for the end of a short one. False: it is not ours. */
+bool vgpu_cli_reap(pid_t pid, int *status);
 /* Ends the process with SIGTERM, after grace_ms with SIGKILL, and reaps it. */
 void vgpu_cli_stop(pid_t *pid, int grace_ms);
 /* Ends every process started and removes the temporary folder. Idempotent. */
@@ -90,8 +94,21 @@ void vgpu_cli_cleanup(void);
 /* Ends vgpu as the program ended: with its status, or by its signal. */
 void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
 
+/* cli_confine.c: what the guest cannot do with the host's files */
+struct vgpu_cli_confine {
+    const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
+    char **option;    /* of QEMU that names `root`; replaced by `fallback` where that cannot be had */
+    char *fallback;
+    int say;          /* descriptor for warnings */
+};
+/* To be called in QEMU's process before it is QEMU. */
+void vgpu_cli_confine(void *arg);
+/* Whether this QEMU can filter its own system calls. */
+bool vgpu_cli_qemu_has_sandbox(const char *qemu);
+
 /* cli_backend.c */
 struct vgpu_cli_backend {
+    bool all_devices; /* to be set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
     pid_t pid;
     char *socket;
     char *log; /* NULL: it writes to our standard error */
@@ -104,6 +121,9 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
 /* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
  * standard error, else a file. */
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
+/* Where `gpu` means the software GPU: sets the variables with which just-in-time compilers hand over PTX, but for those
+ * that the user has set, and says so where `program` looks like one of Python's. */
+void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
 
 /* cli_run.c, cli_vm.c */
 int vgpu_cli_run(int argc, char **argv);

@@ -3,7 +3,7 @@
 #
 # Tests of the vgpu command: vgpu_test.sh O (the folder with the built vgpu and guest-init).
 # The backend is a script here, so that nothing but the command itself is needed; the tests that
-# boot a guest use one without a vgpu-cuda device.
+# boot a guest use one without a vgpu-cuda device. VGPU_TEST_NO_GUEST=1: without those.
 
 set -u
 out=$(cd "$1" && pwd)
@@ -158,6 +158,11 @@ case $($run printenv VGPU_SOCKET) in
 "$work"/tmp/vgpu-run.*/backend.sock) ok "socket in the private folder" ;;
 *) bad "socket in the private folder" ;;
 esac
+same "CuPy is asked for PTX" "1" "$($run printenv CUPY_COMPILE_WITH_PTX)"
+same "unless the user has said otherwise" "0" "$(CUPY_COMPILE_WITH_PTX=0 $run printenv CUPY_COMPILE_WITH_PTX)"
+printf '#!/bin/sh\nprintenv CUPY_COMPILE_WITH_PTX\n' > "$work/program.py"
+chmod +x "$work/program.py"
+says "a program of Python's: it says so" 0 "CUPY_COMPILE_WITH_PTX=1" $run "$work/program.py"
 same "trace to standard error" 1 "$($run --trace printenv VGPU_TRACE)"
 same "trace to a file" t.txt "$($run --trace=t.txt printenv VGPU_TRACE)"
 $vgpu run --gpu nvidia true
@@ -191,7 +196,10 @@ missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
     [ -e "$file" ] || missing="$missing $file"
 done
-if [ -n "$missing" ]; then
+if [ "${VGPU_TEST_NO_GUEST:-0}" = 1 ]; then
+    skipped=$((skipped + 1))
+    echo "not run: vm: make check boots no guest (make test does)"
+elif [ -n "$missing" ]; then
     skipped=$((skipped + 1))
     echo "not run: vm: there is no$missing (make qemu-device guest)"
 else

@@ -33,6 +33,32 @@ same "vm: and nothing of that reaches the host" 0 $?
 same "vm: no device with --gpu none" "none" "$(cat device)"
 same "vm: nothing is left in the temporary folder" "" "$(ls "$work/tmp")"
 
+# A guest that is not trusted: no set-id file on the host, nothing of the host's processes.
+$vm --share "$work/share" sh -c '
+    cd "$0"
+    touch plain && chmod 750 plain && mkdir folder && chmod 700 folder || exit 1
+    for mode in 4755 2755 6000; do
+        touch "m$mode" && chmod "$mode" "m$mode" 2> /dev/null && exit 2
+    done
+    mkdir -m 2755 setgid 2> /dev/null && exit 3
+    cp --preserve=mode /usr/bin/passwd . 2> /dev/null
+    [ "$(id -u)" != 0 ] || ! mknod node c 1 3 2> /dev/null || exit 4
+    mkdir /tmp/lower-tree
+    if mount --bind / /tmp/lower-tree 2> /dev/null; then
+        ls -A /tmp/lower-tree/proc /tmp/lower-tree/sys > "$0/seen"
+    fi
+    exit 0' "$work/share" > /dev/null 2>&1
+same "vm: a guest cannot make set-id files or device nodes" 0 $?
+same "vm: none is there" "" "$(find "$work/share" -perm /6000 -o -type c)"
+same "vm: other modes are kept" "750 700" "$(echo $(stat -c %a "$work/share/plain" "$work/share/folder"))"
+if [ -e "$work/share/seen" ]; then
+    same "vm: /proc and /sys of the host are hidden" 0 \
+        "$(grep -c -v -e '^$' -e '/proc:$' -e '/sys:$' "$work/share/seen")"
+else
+    skipped=$((skipped + 1))
+    echo "not run: vm: /proc and /sys of the host are hidden: needs root"
+fi
+
 head -c 3000000 /dev/urandom > bytes
 same "vm: 3 MB through the program and both streams" "$(md5sum < bytes)" \
     "$($vm sh -c 'tee copy' < bytes | md5sum)"
@@ -90,6 +116,7 @@ says "vm: QEMU's own error is shown" 125 "kernel too old" \
 # A QEMU that hangs with KVM, as on machines where /dev/kvm is there and does not work.
 cat > "$work/qemu" <<END
 #!/bin/bash
+case "\$*" in *-version*) exit 1 ;; esac
 echo qemu >> "$work/qemu.calls"
 case "\$*" in *accel=kvm*) exec sleep 600 ;; esac
 exec "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}" "\$@"

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "vgb_fd.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -142,4 +144,13 @@ bool vgb_exe_dir(char *buf, size_t size)
         return false;
     *slash = '\0';
     return true;
+}
+
+uint32_t vgb_fd_page_size(int fd)
+{
+    struct statfs s;
+
+    if (fstatfs(fd, &s) || s.f_type != HUGETLBFS_MAGIC || s.f_bsize < 4096 || s.f_bsize > 1 << 30)
+        return 4096;
+    return (uint32_t)s.f_bsize;
 }

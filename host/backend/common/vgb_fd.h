@@ -31,4 +31,8 @@ bool vgb_set_nonblock(int fd);
 /* The directory of the running executable, no trailing slash. False when it does not fit. */
 bool vgb_exe_dir(char *buf, size_t size);
 
+/* Bytes of a page of a file in memory: 4096 but for files in huge pages, which can be mapped in whole
+ * ones only. */
+uint32_t vgb_fd_page_size(int fd);
+
 #endif

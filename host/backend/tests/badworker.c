@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A worker that was taken over: says it is ready, then what $BADWORKER asks for. */
+/* A worker that was taken over: says it is ready, then what $VGPU_TEST_BADWORKER asks for. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,9 +22,51 @@ static void say(uint32_t type, uint64_t value)
         _exit(0);
 }
 
+/* Killed, this process cannot be reaped: a debugger has it. That is as near as a test comes to one that
+ * is stuck in a driver. The debugger goes by itself after a time. */
+static void be_held(void)
+{
+    pid_t self = getpid();
+    char c;
+    int p[2];
+
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (pipe(p))
+        _exit(1);
+    if (!fork()) {
+        setsid();
+        for (int i = 0; i < 3; i++) /* the broker shall see the end of the worker's socket */
+            close(i);
+        close(3);
+        close(p[0]);
+        c = ptrace(PTRACE_SEIZE, self, 0, 0) ? 'n' : 'y';
+        if (write(p[1], &c, 1) < 0)
+            _exit(1);
+        alarm(100);
+        for (;;)
+            pause();
+    }
+    close(p[1]);
+    if (read(p[0], &c, 1) != 1 || c != 'y')
+        _exit(1);
+    close(p[0]);
+}
+
+static void *read_all(void *arg)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    do {
+        nfds = VGB_MSG_FDS;
+    } while (vgb_msg_recv(3, &m, fds, &nfds, 0) == 1);
+    return arg;
+}
+
 int main(void)
 {
-    const char *what = getenv("BADWORKER");
+    const char *what = getenv("VGPU_TEST_BADWORKER");
     char junk[64] = "junk";
     struct vgb_msg m;
     int fds[VGB_MSG_FDS];
@@ -28,6 +75,9 @@ int main(void)
 
     if (!what)
         return 1;
+    say(VGB_M_SANDBOX, 0);
+    if (!strcmp(what, "twice"))
+        say(VGB_M_SANDBOX, 0);
     say(VGB_M_READY, 1);
     vgb_msg_recv(3, &m, fds, &nfds, 0); /* START */
     if (!strcmp(what, "short"))
@@ -40,6 +90,8 @@ int main(void)
         say(VGB_M_MAPPED, 0x1000);
     else if (!strcmp(what, "ready"))
         say(VGB_M_READY, 1);
+    else if (!strcmp(what, "layers"))
+        say(VGB_M_SANDBOX, 0);
     else if (!strcmp(what, "dead"))
         say(VGB_M_DEAD, 0);
     else if (!strcmp(what, "serving")) {
@@ -49,6 +101,20 @@ int main(void)
         say(VGB_M_SERVING, 0);
         for (;;)
             say(VGB_M_RESERVE, UINT64_MAX); /* and never reads the answers */
+    } else if (!strcmp(what, "flood")) {
+        pthread_t t;
+
+        pthread_create(&t, NULL, read_all, NULL);
+        say(VGB_M_SERVING, 0);
+        for (;;)
+            say(VGB_M_ASK_USAGE, 0);
+    } else if (!strcmp(what, "held")) {
+        be_held();
+        say(VGB_M_SERVING, 0);
+    } else if (!strcmp(what, "held-silent")) {
+        be_held();
+    } else if (!strcmp(what, "leaves")) {
+        return 0;
     }
     pause();
     return 0;

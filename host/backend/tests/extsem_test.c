@@ -12,6 +12,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "testprov.h"
 #include "vgp_calls.h"
 
 static void begin(struct broker *b, struct guest *g)
@@ -61,15 +62,12 @@ static int info(struct guest *g, uint64_t node, uint32_t what, uint64_t *cookie)
 
 static void test_asked(void **state)
 {
-    struct vgp_args_vgpHostFuncFinished f = {.slot = 511, .sequence = 77};
     uint64_t cookie = 0;
     struct broker b;
     struct guest g;
 
     (void)state;
     begin(&b, &g);
-    /* The end of what nobody has asked for is the end of nothing. */
-    guest_submit(&g, VGP_vgpHostFuncFinished, VGP_NO_REPLY, &f, sizeof(f), NULL, 0);
     assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 41), 0);
     assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
     assert_int_equal(cookie, 41);
@@ -79,6 +77,115 @@ static void test_asked(void **state)
     /* Not a stream that captures. */
     assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 1, 43), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     guest_close(&g); /* with the wait outstanding */
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static int ping(struct guest *g)
+{
+    struct vgp_args_vgpPing a = {.value = 1};
+
+    return guest_call(g, VGP_vgpPing, &a, sizeof(a), NULL, NULL);
+}
+
+static void finished(struct guest *g, uint32_t slot, uint32_t sequence)
+{
+    struct vgp_args_vgpHostFuncFinished f = {.slot = slot, .sequence = sequence};
+
+    guest_submit(g, VGP_vgpHostFuncFinished, VGP_NO_REPLY, &f, sizeof(f), NULL, 0);
+}
+
+/*
+ * Slots and sequence numbers are counted from 0 and 1, so a guest can answer what it was not asked yet.
+ * Such an answer must not free what the provider still holds: it ends the client.
+ */
+static void test_answers(void **state)
+{
+    const struct vgp_args_vgpHostFuncDone done = {.cookie = 41};
+    uint64_t cookie = 0;
+    struct broker b;
+    struct guest g, bad;
+
+    (void)state;
+    begin(&b, &g);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(guest_connect(&bad, b.sock, "bad"), 0);
+        assert_int_equal(guest_context(&bad), 0);
+        if (i < 3) /* the provider holds it while the stream is busy */
+            assert_int_equal(guest_memset(&bad, 0, VALUE_BUSY, 30000, 0), 0);
+        assert_int_equal(op(&bad, VGP_EXTSEM_WAIT, 0, 41), 0);
+        if (i >= 3)
+            assert_true(guest_notification(&bad, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+        switch (i) {
+        case 0: /* asked for, but not yet of the guest */
+            finished(&bad, 0, 1);
+            break;
+        case 1: /* the way of protocol 1.0 */
+            guest_submit(&bad, VGP_vgpHostFuncDone, VGP_NO_REPLY, &done, sizeof(done), NULL, 0);
+            break;
+        case 2: /* never given out, in time or in number */
+            finished(&bad, 0, 2);
+            break;
+        case 3: /* another slot */
+            finished(&bad, 1, 1);
+            break;
+        case 4:
+            finished(&bad, VGP_HOST_RUNS, 1);
+            break;
+        case 5:
+            finished(&bad, 0, 0);
+            break;
+        case 6: /* twice */
+            finished(&bad, 0, 1);
+            finished(&bad, 0, 1);
+            break;
+        case 7: /* in both ways */
+            finished(&bad, 0, 1);
+            guest_submit(&bad, VGP_vgpHostFuncDone, VGP_NO_REPLY, &done, sizeof(done), NULL, 0);
+            break;
+        }
+        if (!guest_wait_dead(&bad, 5000))
+            fail_msg("case %d: the client lives on", i);
+        assert_int_equal(bad.s->dead_reason, 2 /* VGPU_DEAD_PROTOCOL */);
+        guest_close(&bad);
+        assert_int_equal(ping(&g), 0);
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* The word of the window may be seen before the record, and a context may end before the question. */
+static void test_answers_late(void **state)
+{
+    const struct vgp_args_vgpLaunchHostFunc launch = {.cookie = 5};
+    struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    uint64_t cookie = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    guest_submit(&g, VGP_vgpLaunchHostFunc, VGP_NO_REPLY, &launch, sizeof(launch), NULL, 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    __atomic_store_n(&g.s->host_done[0], 1, __ATOMIC_RELEASE);
+    for (int i = 2; i < 6; i++) { /* each ends by its word, in whatever slot it has */
+        guest_submit(&g, VGP_vgpLaunchHostFunc, VGP_NO_REPLY, &launch, sizeof(launch), NULL, 0);
+        assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+        for (unsigned slot = 0; slot < 6; slot++)
+            __atomic_store_n(&g.s->host_done[slot], i, __ATOMIC_RELEASE);
+    }
+    finished(&g, 0, 1);
+    assert_int_equal(ping(&g), 0);
+    /* The provider holds two; the context goes, and then it asks for them. */
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 200, 0), 0);
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 41), 0);
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 42), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
+    assert_false(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 400));
+    assert_int_equal(ping(&g), 0);
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 43), 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 43);
+    guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
 
@@ -186,6 +293,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_answers_late),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_malformed),

@@ -140,11 +140,96 @@ static void test_idle_gives_back(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+static int set_limit(struct guest *g, CUlimit limit, uint64_t value)
+{
+    struct vgp_args_cuCtxSetLimit a = {.limit = limit, .value = value};
+
+    return guest_call(g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL);
+}
+
+/* An allocation counts what a driver takes for it, and limits count. */
+static void test_rounding_and_limits(void **state)
+{
+    enum { M = 1 << 20 };
+    static const char *const extra[] = {"--vram-quota", "8M", NULL};
+    struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    struct broker b = {0};
+    struct guest g;
+    uint64_t p, q;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "one"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 3 * M + 1, &p), 0);
+    assert_int_equal(guest_alloc(&g, 3 * M + 1, &q), 0);
+    assert_int_equal(g.s->memory_used, 8 * M);
+    assert_int_equal(guest_alloc(&g, 1, &q), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_free(&g, p), 0);
+    assert_int_equal(guest_alloc(&g, 1, &p), 0);
+    assert_int_equal(g.s->memory_used, 4 * M + 512);
+    assert_int_equal(set_limit(&g, CU_LIMIT_MALLOC_HEAP_SIZE, 5 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_limit(&g, CU_LIMIT_MALLOC_HEAP_SIZE, UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_limit(&g, CU_LIMIT_STACK_SIZE, UINT64_MAX / 2), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_limit(&g, (CUlimit)0x7fffffff, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    assert_int_equal(set_limit(&g, CU_LIMIT_MALLOC_HEAP_SIZE, 3 * M), 0);
+    assert_int_equal(set_limit(&g, CU_LIMIT_PRINTF_FIFO_SIZE, 1 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_limit(&g, CU_LIMIT_MALLOC_HEAP_SIZE, 2 * M), 0);
+    assert_int_equal(set_limit(&g, CU_LIMIT_PRINTF_FIFO_SIZE, 1 * M), 0);
+    assert_int_equal(g.s->memory_used, 7 * M + 512);
+    assert_int_equal(set_limit(&g, CU_LIMIT_PRINTF_FIFO_SIZE, BAD_LIMIT), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(g.s->memory_used, 7 * M + 512);
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
+    assert_int_equal(g.s->memory_used, 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* What NVML knows of the worker beyond what was counted counts too, not only for the one that has it. */
+static void test_nvml(void **state)
+{
+    enum { M = 1 << 20 };
+    static const char *const extra[] = {"--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    struct guest g1, g2;
+    uint64_t p;
+    int r = 0;
+
+    (void)state;
+    setenv("VGPU_TEST_NVML", "1", 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    unsetenv("VGPU_TEST_NVML");
+    assert_int_equal(guest_connect(&g1, b.sock, "one"), 0);
+    assert_int_equal(guest_connect(&g2, b.sock, "two"), 0);
+    assert_int_equal(guest_context(&g1), 0);
+    assert_int_equal(guest_context(&g2), 0);
+    assert_int_equal(guest_memset(&g1, 0, VALUE_NVML, 10, 0), 0);
+    for (int i = 0; i < 500 && r == 0; i++) { /* NVML is asked now and then only */
+        usleep(10000);
+        r = guest_alloc(&g1, 8 * M, &p);
+        if (r == 0)
+            assert_int_equal(guest_free(&g1, p), 0);
+    }
+    assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g1, 4 * M, &p), 0);
+    assert_int_equal(guest_alloc(&g2, 2 * M, &p), CUDA_ERROR_OUT_OF_MEMORY); /* 14 of 16, and 1 of its own */
+    assert_int_equal(guest_memset(&g1, 0, VALUE_NVML, 17, 0), 0);
+    /* A second context would be one too many already: nobody has room for it. */
+    struct vgp_args_vgpPrimaryCtxRelease release = {.device = 0};
+    assert_int_equal(guest_call(&g1, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL), 0);
+    assert_int_equal(guest_context(&g1), CUDA_ERROR_OUT_OF_MEMORY);
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vmm_quota),
         cmocka_unit_test(test_idle_gives_back),
+        cmocka_unit_test(test_rounding_and_limits),
+        cmocka_unit_test(test_nvml),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,10 +111,10 @@ pid_t worker_of_client(pid_t broker)
         char path[64], line[400];
         bool found = false;
 
-        snprintf(path, sizeof(path), "/proc/%d/maps", (int)list[i]);
+        snprintf(path, sizeof(path), "/proc/%d/comm", (int)list[i]);
         FILE *f = fopen(path, "r");
         while (f && fgets(line, sizeof(line), f))
-            found |= strstr(line, "memfd:vgpu-window") != NULL;
+            found |= strncmp(line, "vgpu-worker:", 12) == 0;
         if (f)
             fclose(f);
         if (found)

@@ -330,7 +330,8 @@ static void test_map(void **state)
     int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     assert_int_equal(ftruncate(fd, (off_t)size), 0);
-    char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    /* Where the kernel puts neither this process's mappings nor the worker's: both are random. */
+    char *p = mmap((void *)0x123400000000, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_int_equal(guest_connect(&g, b->sock, "map"), 0);
     assert_int_equal(guest_context(&g), 0);
     /* Not sealed against shrinking: refused. */
@@ -365,11 +366,11 @@ static void test_map(void **state)
     assert_int_equal(m.status, 0);
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL),
                      CUDA_ERROR_INVALID_VALUE);
-    /* An address that the worker needs itself: another one, and it works. */
-    assert_int_equal(request(&g, VGP_SOCK_MAP, 2, (void *)0x400000, size, fd, &m), 0);
+    /* An address that cannot be had: another one, and it works. */
+    assert_int_equal(request(&g, VGP_SOCK_MAP, 2, (void *)0x1000, size, fd, &m), 0);
     assert_int_equal(m.status, 0);
-    assert_int_not_equal(m.worker_va, 0x400000);
-    back.dst = 0x400000 + 300;
+    assert_int_not_equal(m.worker_va, 0x1000);
+    back.dst = 0x1000 + 300;
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL), 0);
     assert_string_equal(p + 300, "in place");
     guest_close(&g);
@@ -420,7 +421,7 @@ static void test_quotas(void **state)
 static void test_hostile_worker(void **state)
 {
     static const char *const what[] = {"short", "fd", "type", "mapped", "ready", "dead", "serving",
-                                       "reserve"};
+                                       "reserve", "layers"};
     char path[600];
     const char *extra[] = {"--worker", path, "--log", "/dev/null", "--vram-quota", "1G", NULL};
 
@@ -431,7 +432,7 @@ static void test_hostile_worker(void **state)
         struct guest g;
         struct pollfd p;
 
-        setenv("BADWORKER", what[i], 1);
+        setenv("VGPU_TEST_BADWORKER", what[i], 1);
         assert_int_equal(broker_start(&b, extra), 0);
         /* Refused, or welcomed (without a window header) and then ended. */
         assert_int_equal(guest_connect(&g, b.sock, what[i]), -1);
@@ -441,7 +442,18 @@ static void test_hostile_worker(void **state)
         assert_int_equal(kill(b.pid, 0), 0);
         assert_int_equal(broker_stop(&b), 0);
     }
-    unsetenv("BADWORKER");
+    /* Its layers a second time, before it is ready: it never is. */
+    struct broker b = {0};
+    int status = 0;
+
+    setenv("VGPU_TEST_BADWORKER", "twice", 1);
+    assert_int_equal(broker_start(&b, extra), -1);
+    waitpid(b.pid, &status, 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 3);
+    b.pid = 0;
+    broker_stop(&b);
 }
 
 static void test_broken_provider(void **state)
@@ -450,11 +462,11 @@ static void test_broken_provider(void **state)
     struct broker b = {0};
 
     (void)state;
-    setenv("TESTPROV_BROKEN", "1", 1);
+    setenv("VGPU_TEST_BROKEN", "100", 1);
     assert_int_equal(broker_start(&b, extra), -1); /* never ready */
     int status = 0;
     waitpid(b.pid, &status, 0);
-    unsetenv("TESTPROV_BROKEN");
+    unsetenv("VGPU_TEST_BROKEN");
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 3);
     b.pid = 0;
@@ -470,6 +482,13 @@ static void test_bad_options(void **state)
                                            {"--window-size", "5000000", NULL},
                                            {"--vram-quota", "1X", NULL},
                                            {"--protocol-minor", "99", NULL},
+                                           {"--client-threads", "3", NULL},
+                                           {"--client-memory", "1M", NULL},
+                                           {"--client-streams", "-1", NULL},
+                                           {"--client-handles", "many", NULL},
+                                           {"--client-printf", "1", NULL},
+                                           {"--blob-quota", "1X", NULL},
+                                           {"--start-rate", "20000", NULL},
                                            {"--log-level", "loud", NULL}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

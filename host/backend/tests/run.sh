@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs cmocka programs one after the other and sums their results.
+# VGPU_TEST_PRELOAD: a library that selects tests (tests/runner/filter.c).
 passed=0 failed=0 skipped=0
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 for t in "$@"; do
-    timeout 120 "$t" >"$out" 2>&1
+    timeout 120 ${VGPU_TEST_PRELOAD:+env "LD_PRELOAD=$VGPU_TEST_PRELOAD" ASAN_OPTIONS=verify_asan_link_order=0} "$t" >"$out" 2>&1
     status=$?
     grep -E '^\[(       OK |  SKIPPED |  ERROR   |   LINE   )\]|^not run:' "$out"
     grep -E '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u

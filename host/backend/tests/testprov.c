@@ -6,15 +6,27 @@
  *   VALUE_CRASH   writes through a null pointer
  *   VALUE_SYSCALL makes a system call that every sandbox forbids
  *   VALUE_FAULT   every call gives CUDA_ERROR_ILLEGAL_ADDRESS from now on
+ *   VALUE_RELEASE ends what is long (testprov_long.c)
+ *   VALUE_NVML    NVML says from now on that this process has n MiB; with $VGPU_TEST_NVML only
  *   VALUE_PRINT   prints to standard output, as device printf does
+ *   VALUE_ASSERT  prints to standard error, as a failed device assert does
+ *   VALUE_SHM     makes or opens a file in /dev/shm: how often that was done is what is printed
+ *   VALUE_CACHE   uses the folder for compiled code (testprov_cache.c)
+ *   VALUE_ENVIRON prints the names of the environment's variables, a line each
+ *
+ * VGPU_TEST_HMM in the environment: kernels reach all memory of the process (testprov_green.c).
+ * VGPU_TEST_NO_PIN in the environment: no memory can be registered.
+ * VGPU_TEST_VERSION in the environment: the version of the driver (13000: 13.0).
  */
 #define _GNU_SOURCE
 #include <cuda.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +40,15 @@ struct stream {
 };
 struct event {
     uint64_t at;
+    bool ended; /* its memory is kept, so that a stale use is seen for sure */
 };
+
+static struct event *event_of(CUevent e)
+{
+    if (((struct event *)e)->ended)
+        abort();
+    return (struct event *)e;
+}
 
 static struct stream legacy;
 static volatile uintptr_t nowhere = 8; /* a variable, so that the compiler does not know */
@@ -59,18 +79,22 @@ static struct stream *stream_of(CUstream s)
 CUresult cuInit(unsigned flags)
 {
     (void)flags;
-    return getenv("TESTPROV_BROKEN") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    const char *code = getenv("VGPU_TEST_BROKEN");
+
+    return code ? (CUresult)atoi(code) : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *v)
 {
-    *v = 13000;
+    const char *version = getenv("VGPU_TEST_VERSION"); /* an older or newer driver */
+
+    *v = version ? atoi(version) : 13000;
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *n)
 {
-    *n = getenv("TESTPROV_TWO") ? 2 : 1;
+    *n = getenv("VGPU_TEST_TWO") ? 2 : 1;
     return CUDA_SUCCESS;
 }
 
@@ -106,6 +130,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 {
     (void)d;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
+{
+    (void)d;
+    testprov_context_ends();
     return CUDA_SUCCESS;
 }
 
@@ -150,13 +181,13 @@ CUresult cuEventCreate(CUevent *e, unsigned flags)
 
 CUresult cuEventDestroy_v2(CUevent e)
 {
-    free(e);
+    event_of(e)->ended = true;
     return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
-    ((struct event *)e)->at = stream_of(s)->until;
+    event_of(e)->at = stream_of(s)->until;
     return fault;
 }
 
@@ -164,12 +195,13 @@ CUresult cuEventQuery(CUevent e)
 {
     if (fault)
         return fault;
-    return now_ns() < ((struct event *)e)->at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return now_ns() < event_of(e)->at ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent e)
 {
-    sleep_until(((struct event *)e)->at);
+    sleep_until(event_of(e)->at);
+    event_of(e);
     return fault;
 }
 
@@ -309,6 +341,22 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream st)
     return fault;
 }
 
+static CUresult count_in_shm(void)
+{
+    int fd = shm_open("/vgpu-test", O_RDWR | O_CREAT, 0600);
+    char c = '1';
+
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    if (read(fd, &c, 1) == 1)
+        c++;
+    if (pwrite(fd, &c, 1, 0) == 1)
+        printf("shm %c\n", c);
+    fflush(stdout);
+    close(fd);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs)
 {
     switch (value) {
@@ -323,8 +371,26 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
     case VALUE_FAULT:
         fault = CUDA_ERROR_ILLEGAL_ADDRESS;
         return fault;
+    case VALUE_NVML:
+        testprov_nvml_bytes = n << 20;
+        return CUDA_SUCCESS;
+    case VALUE_RELEASE:
+        return testprov_release() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case VALUE_PRINT:
         printf("hello from the device\n");
+        fflush(stdout);
+        return CUDA_SUCCESS;
+    case VALUE_ASSERT:
+        fprintf(stderr, "assertion failed on the device\n");
+        return CUDA_SUCCESS;
+    case VALUE_SHM:
+        return count_in_shm();
+    case VALUE_CACHE:
+        return testprov_cache((unsigned)n) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+    case VALUE_ENVIRON:
+        for (char **e = environ; *e; e++)
+            printf("%.*s\n", (int)strcspn(*e, "="), *e);
+        printf("(end)\n");
         fflush(stdout);
         return CUDA_SUCCESS;
     default:
@@ -336,6 +402,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
 struct host_func {
     CUhostFn fn;
     void *data;
+    uint64_t at; /* when what was issued before it is complete */
 };
 
 static void *run_host_func(void *arg)
@@ -343,6 +410,7 @@ static void *run_host_func(void *arg)
     struct host_func f = *(struct host_func *)arg;
 
     free(arg);
+    sleep_until(f.at);
     f.fn(f.data);
     return NULL;
 }
@@ -352,9 +420,9 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
     struct host_func *f = malloc(sizeof(*f));
     pthread_t t;
 
-    (void)s;
     f->fn = fn;
     f->data = data;
+    f->at = stream_of(s)->until;
     if (pthread_create(&t, NULL, run_host_func, f))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_detach(t);

@@ -7,8 +7,33 @@
 #define VALUE_SYSCALL 0xb3
 #define VALUE_FAULT 0xb4
 #define VALUE_PRINT 0xb5
+#define VALUE_ASSERT 0xb6
+#define VALUE_SHM 0xb7
+#define VALUE_ENVIRON 0xb8
 
 /* Every byte of a handle that only drivers may see. */
 #define IPC_MARK 0xa7
+
+#define VALUE_NVML 0xb9 /* NVML says that this process has n MiB */
+#define VALUE_RELEASE 0xba /* what is long ends; INVALID_VALUE: nothing was */
+#define LONG_BYTES (5u * 4096u) /* of a registration or a limit that takes long */
+#define VALUE_CACHE 0xbb   /* the folder for compiled code, testprov_cache.c: n is one of */
+#define CACHE_COUNT 0u     /* print how often this was done in the folder */
+#define CACHE_OTHER 1u     /* print whether that of $VGPU_TEST_OTHER_CACHE can be read, written, removed */
+#define CACHE_FLOOD 2u     /* write 3 MiB, folders without rights, and folders in folders */
+#define BAD_LIMIT 12345u        /* a limit that the provider refuses */
+
+/* testprov_cache.c */
+int testprov_cache(unsigned what);
+
+/* testprov_host.c */
+extern unsigned long long testprov_nvml_bytes;
+
+/* testprov_long.c */
+void testprov_long(void);
+unsigned testprov_release(void);
+
+/* testprov_obj.c */
+void testprov_context_ends(void);
 
 #endif

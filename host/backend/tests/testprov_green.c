@@ -162,12 +162,14 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx g, CUevent e)
 
 /* ---- multicast objects ---- */
 
-/* All else is 0 here. */
+/* All else is 0 here, unless VGPU_TEST_HMM is set: then kernels reach all memory of the process. */
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 {
     (void)d;
     *v = a == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED ||
-         a == CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK;
+         a == CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK ||
+         a == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED ||
+         (a == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS && getenv("VGPU_TEST_HMM"));
     return CUDA_SUCCESS;
 }
 

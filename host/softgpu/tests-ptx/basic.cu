@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ordinary kernels, compiled by nvcc -ptx in the tests (sg_exec_nvcc_test.c). */
+/* Ordinary kernels, compiled by nvcc -ptx in the tests (exec/nvcc_test.c). */
 #include <stdio.h>
 #include <assert.h>
 

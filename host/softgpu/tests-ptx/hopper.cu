@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What nvcc emits from sm_90 on for ordinary CUDA C++ (sg_exec_bulk_test.c).
+// What nvcc emits from sm_90 on for ordinary CUDA C++ (exec/ops/bulk_test.c).
 #include <cooperative_groups.h>
 #include <cuda/barrier>
 

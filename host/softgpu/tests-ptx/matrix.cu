@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix instructions as libraries use them: ldmatrix, then mma.sync (sg_exec_nvcc_test.c). */
+/* Matrix instructions as libraries use them: ldmatrix, then mma.sync (exec/nvcc_test.c). */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>

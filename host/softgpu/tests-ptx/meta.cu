@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compiled to SASS only: what is read out of cubins (sg_sass_test.c, sg_drv_test_module.c).
+// Compiled to SASS only: what is read out of cubins (ptx/cubin_test.c, api/code/module_test.c).
 __device__ int filled[4] = {1, 2, 3, 4};
 __device__ float zero[100];
 __constant__ int constant[3] = {7, 8, 9};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Matrix instructions that are rare (sg_exec_mma2_test.c): f64 by wmma and mma, 4 bits, 1 bit.
+// Matrix instructions that are rare (exec/ops/mma_rare_test.c): f64 by wmma and mma, 4 bits, 1 bit.
 #include <mma.h>
 using namespace nvcuda;
 

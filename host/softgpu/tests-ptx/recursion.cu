@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions that call themselves, each other, and through pointers (sg_exec_call_test.c).
+// Functions that call themselves, each other, and through pointers (exec/call_test.c).
 extern "C" {
 
 __device__ __noinline__ int fib(int n)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every form of texture fetch and surface access that nvcc emits, for sg_tex_test.c. A sample is
+// Every form of texture fetch and surface access that nvcc emits, for api/code/texture_fetch_test.c. A sample is
 // (x, y, z, w); what w is depends on the kernel: a layer or a level of detail.
 #include <cuda_runtime.h>
 

@@ -54,6 +54,7 @@ void test_slot_reuse(void);
 void test_mmap(void);
 void test_fork(void);
 void test_sent_file(void);
+void test_owner_ends(void);
 
 /* selftest_pin.c */
 void test_pin_fields(void);
@@ -64,6 +65,7 @@ void test_pin_scattered(void);
 
 /* selftest_wait.c */
 void test_wait(void);
+void test_wait_time_namespace(void);
 void test_wait_signals(void);
 void test_wait_signals_restart(void);
 void test_wait_threads(void);

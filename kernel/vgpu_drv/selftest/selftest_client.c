@@ -22,7 +22,7 @@ void test_query(void)
 	CHECK(q.abi_version == VGPU_IOCTL_ABI_VERSION);
 	CHECK(q.max_clients >= 1 && q.max_clients <= 256);
 	CHECK(q.window_size >= 4u << 20 && !(q.window_size & (q.window_size - 1)));
-	CHECK(!(q.features & ~1ull));
+	CHECK(!(q.features & ~3ull));
 	CHECK(!q.reserved[0] && !q.reserved[1] && !q.reserved[2]);
 	close(fd);
 }
@@ -305,6 +305,55 @@ void test_fork(void)
 	CHECK(w[c.window_size - 1] == 1); /* the parent's is as it was */
 	w[c.window_size - 1] = 0;
 	munmap(w, c.window_size);
+	close(fd);
+}
+
+/* One process after another takes a slot and leaves its file to a child that lives on. */
+static void leave_to_child(int end)
+{
+	struct vgpu_create_client c;
+	char none;
+
+	if (st_client(&c) < 0)
+		_exit(1);
+	if (!fork()) {
+		while (read(end, &none, 1) < 0 && errno == EINTR)
+			;
+		_exit(0);
+	}
+	_exit(0);
+}
+
+/*
+ * A client ends with its process, also when a child has inherited the file: as many processes as
+ * there are slots, and one more, find one.
+ */
+void test_owner_ends(void)
+{
+	struct vgpu_query q = { 0 };
+	int fd = st_open(), ends[2], status, tries;
+	unsigned int i;
+	pid_t pid;
+
+	CHECK(fd >= 0 && !ioctl(fd, VGPU_IOCTL_QUERY, &q));
+	CHECK(!pipe(ends));
+	fflush(stdout);
+	for (i = 0; st_ok && i <= q.max_clients; i++) {
+		/* The slot is free when the worker is gone, soon after the process. */
+		for (tries = 0, status = 1; status && tries < 100; tries++) {
+			pid = fork();
+			if (!pid) {
+				close(ends[1]);
+				leave_to_child(ends[0]);
+			}
+			waitpid(pid, &status, 0);
+			if (status)
+				usleep(100000);
+		}
+		CHECK(status == 0);
+	}
+	close(ends[1]); /* ends the children */
+	close(ends[0]);
 	close(fd);
 }
 

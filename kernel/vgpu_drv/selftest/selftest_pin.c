@@ -142,13 +142,13 @@ void test_pin_rlimit(void)
 			_exit(77);
 		CHECK(!setrlimit(RLIMIT_MEMLOCK, &small));
 		CHECK(!setuid(65534));
-		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOMEM);
+		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
 		pin.length = 16 * PAGE;
 		CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
 		unpin.region = pin.region;
 		pin.addr += 16 * PAGE;
 		pin.length = PAGE;
-		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOMEM);
+		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
 		CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
 		CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
 		fflush(stdout);

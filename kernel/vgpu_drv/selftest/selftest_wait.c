@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,6 +44,53 @@ void test_wait(void)
 	CHECK(!ioctl(fd, VGPU_IOCTL_WAIT, &wait));
 	CHECK(wait.seq == wait.seen + 1);
 	close(fd);
+}
+
+/* Deadlines are those of the caller's clock, which a time namespace moves. */
+void test_wait_time_namespace(void)
+{
+	struct vgpu_create_client c;
+	struct vgpu_wait wait = { 0 };
+	int status = 0, fd, offsets;
+	int64_t start;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) { /* unshare() changes what the children of this process get */
+		static const char text[] = "monotonic 100000 0\n";
+
+		if (unshare(0x80 /* CLONE_NEWTIME */))
+			_exit(77);
+		offsets = open("/proc/self/timens_offsets", O_WRONLY);
+		if (offsets < 0 || write(offsets, text, sizeof(text) - 1) < 0)
+			_exit(77);
+		close(offsets);
+		pid = fork();
+		if (pid) {
+			waitpid(pid, &status, 0);
+			_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+		}
+		st_ok = true;
+		fd = st_client(&c);
+		if (fd < 0)
+			_exit(1);
+		alarm(20); /* without the conversion this sleeps for a day */
+		wait = (struct vgpu_wait){ .seen = c.wake_seq, .deadline_ns = 0 };
+		while (!ioctl(fd, VGPU_IOCTL_WAIT, &wait))
+			wait.seen = wait.seq;
+		start = st_now_ns();
+		wait.deadline_ns = start + 50 * 1000000ll;
+		REFUSED(fd, VGPU_IOCTL_WAIT, &wait, ETIMEDOUT);
+		CHECK(st_now_ns() - start >= 50 * 1000000ll);
+		fflush(stdout);
+		_exit(st_ok ? 0 : 1);
+	}
+	waitpid(pid, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		st_skip_why = "no time namespaces, or no right to make one";
+	else
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static volatile sig_atomic_t ticks;

@@ -10,16 +10,9 @@
 #ifndef VGPU_DEVICE_H
 #define VGPU_DEVICE_H
 
-#ifdef __KERNEL__
 #include <linux/types.h>
-#else
+#ifndef __KERNEL__
 #include <stdint.h>
-#if !defined(_LINUX_TYPES_H) && !defined(VGPU_HAVE_LE_TYPES)
-typedef uint16_t __le16;
-typedef uint32_t __le32;
-typedef uint64_t __le64;
-typedef uint8_t __u8;
-#endif
 #endif
 
 /* Virtio device id. Linux' virtio-pci binds PCI device ids 0x1040..0x107f, so 63 is the last. */
@@ -43,12 +36,14 @@ typedef uint8_t __u8;
 
 /* Feature bits (device specific, 0..23). */
 #define VGPU_F_PIN 0 /* VGPU_CMD_PIN and VGPU_CMD_UNPIN are served */
+#define VGPU_F_PING 1 /* VGPU_CMD_PING is served */
 
 #define VGPU_DEVICE_ABI_VERSION 1
 #define VGPU_CONFIG_MAGIC 0x55504756 /* "VGPU" */
 
 #define VGPU_MAX_CLIENTS 256	/* slots; vhost-user's 8-bit queue index allows 254 */
 #define VGPU_MAX_PIN_RUNS 4096	/* per request: 64 KiB of runs */
+#define VGPU_MAX_REGIONS 4096	/* pinned regions of one client at a time */
 #define VGPU_LABEL_LEN 32
 
 /*
@@ -73,6 +68,7 @@ enum vgpu_cmd_type {
 	VGPU_CMD_PIN = 3,
 	VGPU_CMD_UNPIN = 4,
 	/* 5, 6: dma-buf export and import */
+	VGPU_CMD_PING = 7,
 };
 
 /* Status of a response. */
@@ -85,6 +81,11 @@ enum vgpu_status {
 	VGPU_S_QUOTA = 5,	/* over a quota of the VM */
 	VGPU_S_WORKER = 6,	/* the worker could not be started or has died */
 	VGPU_S_UNSUPPORTED = 7,	/* unknown request type */
+	/*
+	 * The worker was killed and does not end (it is stuck in a driver of the host): its
+	 * slot, its window and its pages stay in use. CLIENT_DESTROY may be asked again.
+	 */
+	VGPU_S_STUCK = 8,
 };
 
 struct vgpu_cmd_hdr {
@@ -109,8 +110,8 @@ struct vgpu_cmd_client_create {
 };
 
 /*
- * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor a guest page.
- * Response: struct vgpu_resp_hdr.
+ * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor a guest
+ * page, or with VGPU_S_STUCK after a time. Response: struct vgpu_resp_hdr.
  */
 struct vgpu_cmd_client_destroy {
 	struct vgpu_cmd_hdr hdr;
@@ -149,6 +150,15 @@ struct vgpu_cmd_unpin {
 	struct vgpu_cmd_hdr hdr;
 	__le32 region;
 	__le32 padding;
+};
+
+/*
+ * PING: is the device alive? Answered at once, whatever the workers do. client is 0. A request of
+ * another type that is silent says something about its own client only; silence about a PING means
+ * that the device is lost. Response: struct vgpu_resp_hdr.
+ */
+struct vgpu_cmd_ping {
+	struct vgpu_cmd_hdr hdr;
 };
 
 /* Events: the driver keeps writable buffers of sizeof(struct vgpu_event) on queue 1. */

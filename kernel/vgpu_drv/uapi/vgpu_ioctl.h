@@ -5,7 +5,7 @@
  * Rules: 64-bit aligned structures with explicit padding that must be zero (-EINVAL); unknown flags
  * are -EINVAL; append only; an open file is one client, bound to the address space that opened it
  * (-EPERM from another one); WAIT may be interrupted and called again, the others only by fatal
- * signals; times are absolute CLOCK_MONOTONIC nanoseconds.
+ * signals; times are absolute CLOCK_MONOTONIC nanoseconds, as the caller's time namespace has them.
  */
 #ifndef VGPU_IOCTL_H
 #define VGPU_IOCTL_H
@@ -48,7 +48,9 @@ struct vgpu_query {
  * @wake_seq: out: first value for struct vgpu_wait
  * @reserved: must be zero
  *
- * Errors: -ENODEV device gone, -ENOSPC no free slot, -EAGAIN the host could not start a worker.
+ * Errors: -ENODEV device gone, -ENOSPC no free slot, -EUSERS this user has as many clients as it
+ * may (module parameter clients_per_user), -EAGAIN the host could not start a worker, -ETIMEDOUT
+ * the host has not answered for a long time (the file can only be closed then).
  */
 struct vgpu_create_client {
 	__u32 flags;
@@ -73,8 +75,10 @@ struct vgpu_create_client {
  * @worker_va: out: address of the region in the worker; equals @addr when that was free there
  * @reserved: must be zero
  *
- * Counted against RLIMIT_MEMLOCK. Errors: -ENOMEM limit or host memory, -EDQUOT quota of the VM,
- * -EFAULT not mapped, -EINVAL alignment, -ENODEV worker or device gone.
+ * Counted against RLIMIT_MEMLOCK. Errors: -ENOBUFS over RLIMIT_MEMLOCK: no fault of the memory or
+ * the host, the caller may stage the data in less memory; -ENOMEM guest or host memory, -EDQUOT
+ * quota of the VM, -EMFILE VGPU_MAX_REGIONS regions are pinned, -EFAULT not mapped, -EINVAL
+ * alignment, -ENODEV worker or device gone, -ETIMEDOUT as in struct vgpu_create_client.
  */
 struct vgpu_pin {
 	__u64 addr;

@@ -66,14 +66,14 @@ def trace(sym, params):
 def wrapper(sym, name, params, twin, caller):
     call = f'body_{name}({", ".join(n for _, n in params)})'
     o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
-         '    uint64_t t0 = __builtin_expect(vcu_trace_on, 0) ? vcu_trace_now() : 0;']
+         '    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;']
     if caller:
         o.append('    vcu_caller = __builtin_return_address(0);')
     if twin:
         o += ['    vcu_per_thread++;', f'    CUresult r = {call};', '    vcu_per_thread--;']
     else:
         o.append(f'    CUresult r = {call};')
-    o += ['    if (__builtin_expect(vcu_trace_on, 0))'] + trace(sym, params)
+    o += ['    if (__builtin_expect(lnk_trace_on, 0))'] + trace(sym, params)
     o += ['    if (__builtin_expect(r != CUDA_SUCCESS, 0))', f'        vcu_logs_failure("{sym}", r);']
     return o + ['    return r;', '}', '']
 
@@ -117,6 +117,28 @@ def forward_body(c):
             + [f'    return vgp_call_{c.name}({", ".join(args)});', '}', ''])
 
 
+def with_bodies(expression):
+    """Another entry point's body, hand-written or generated, instead of its export."""
+    return re.sub(r'\bvcu_(cu\w+)\(', r'body_\1(', expression)
+
+
+def steps_body(x, params):
+    o = [f'static CUresult body_{x.name}({plist(params)})', '{']
+    text = ' '.join(s.text for s in x.steps)
+    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
+    entered = False
+    for s in x.steps:
+        expr = with_bodies(s.text)
+        if s.kind == 'enter':
+            o.append(f'    {"" if entered else "CUresult "}r = {expr};')
+            o += ['    if (r != CUDA_SUCCESS)', '        return r;']
+            entered = True
+        elif s.kind == 'refuse':
+            o += [f'    if ({expr})', f'        return {s.result};']
+        else:
+            o.append(f'    return {expr};')
+    return o + ['}', '']
+
 
 def exports(d):
     """(name, params, twin, supported) of every exported function with a known signature."""
@@ -134,17 +156,25 @@ def render_h(d):
          '/* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the',
          ' * generated exports, which trace. A twin calls the same body with vcu_per_thread set. */']
     for name, params, _, x in exports(d):
-        if getattr(x, 'entry', 'custom') == 'custom':
+        if x.entry == 'custom':
             o.append(f'CUresult vcu_{name}({plist(params)});')
+    o += ['', '/* What the generated entry points call in the library around them. */']
+    o += [f'{p};' for p in d.guest]
     return '\n'.join(o + ['', '#endif', ''])
 
 
 def render_c(d):
     o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '']
-    for name, params, twin, x in exports(d):
-        if getattr(x, 'entry', 'custom') == 'custom':
+    for name, params, _, x in exports(d):
+        if x.entry == 'custom':
             o.append(f'#define body_{name} vcu_{name}')
         else:
+            o.append(f'static CUresult body_{name}({plist(params)});')
+    o.append('')
+    for name, params, twin, x in exports(d):
+        if x.entry == 'steps':
+            o += steps_body(x, params)
+        elif x.entry == 'forward':
             o += forward_body(x)
         caller = getattr(x, 'caller', False)
         o += wrapper(name, name, params, False, caller)
@@ -157,12 +187,12 @@ def render_unsupported(d):
     o = [BANNER, '/* Exported names that this version refuses; each says so once on the trace.',
          ' * cuda.h is not included: the parameters do not matter here. */',
          '#define CUDA_ERROR_NOT_INITIALIZED 3', '#define CUDA_ERROR_NOT_SUPPORTED 801', '',
-         'void vcu_trace_refusal(const char *name, const char *why);', 'int vcu_check_init(void);',
+         'void lnk_trace_refusal(const char *name, const char *why);', 'int vcu_check_init(void);',
          'void vcu_logs_reason(const char *call, const char *fmt, ...);',
          'void vcu_logs_failure(const char *call, int result);',
          '', '/* As with any call, before cuInit the answer is NOT_INITIALIZED. */',
          'static int refuse(const char *name, const char *why)', '{',
-         '    int r = vcu_check_init();', '    if (r == 0) {', '        vcu_trace_refusal(name, why);',
+         '    int r = vcu_check_init();', '    if (r == 0) {', '        lnk_trace_refusal(name, why);',
          '        vcu_logs_reason(name, "%s", why);', '        r = CUDA_ERROR_NOT_SUPPORTED;', '    }',
          '    vcu_logs_failure(name, r);', '    return r;', '}', '']
     for k, text in d.reasons.items():

@@ -3,8 +3,19 @@
 from templates.common import (BANNER, HANDLES, SCALARS, array_struct, elem_ctype, enc_params,
                               plist)
 
+LOCATION_ID = ('CUmemLocation', 'id')  # an ordinal, where the location is a device
+
+
+def ordinal(p, verb, value, kind):
+    """The ordinal of a device on the other side; `kind` is the C expression of its location type."""
+    if kind is True:
+        return f'vgp_device_{verb}({value})'
+    return f'vgp_location_{verb}({kind}, {value})'
+
 
 def cast_int(p):
+    if 'device' in p.attrs:
+        return ordinal(p, 'sent', p.name, p.attrs['device'])
     if p.ctype.endswith('*') or p.type == 'handle':
         return f'(uint64_t)(uintptr_t){p.name}'
     return f'({SCALARS[p.type][1]}){p.name}'
@@ -52,7 +63,10 @@ def encode(c, d):
         elif p.type == 'struct':
             acc = f'{p.name}.' if 'value' in p.attrs else f'{p.name}->'
             for wt, n, _ in d.structs[p.sub].fields:
-                o.append(f'    a->{p.name}.{n} = ({SCALARS[wt][1]}){acc}{n};')
+                value = f'({SCALARS[wt][1]}){acc}{n}'
+                if (p.sub, n) == LOCATION_ID:
+                    value = f'vgp_location_sent((uint32_t){acc}type, {acc}id)'
+                o.append(f'    a->{p.name}.{n} = {value};')
     if c.var_in:
         o.append(f'    uint8_t *v = (uint8_t *)s->args + {c.args.size};')
     for i, p in enumerate(c.var_in):
@@ -67,6 +81,11 @@ def encode(c, d):
             for wt, n, _ in d.structs[array_struct(p)].fields:
                 o.append(f'        e->{n} = ({SCALARS[wt][1]}){p.name}[i].{n};')
             o.append('    }')
+        elif 'device' in p.attrs:
+            t = p.attrs['device']
+            kind = t if t is True else f'i < {t}_count ? {t}[i] : 0'
+            o += [f'    for (uint32_t i = 0; i < {p.name}_count; i++)',
+                  f'        ((int32_t *)v)[i] = {ordinal(p, "sent", p.name + "[i]", kind)};']
         else:
             o += [f'    if ({p.name}_bytes)', f'        memcpy(v, {p.name}, {p.name}_bytes);']
         if p.type == 'str':
@@ -91,11 +110,18 @@ def decode(c, d):
         if p.type == 'struct':
             o.append(f'        if (r == CUDA_SUCCESS && {p.name}) {{')
             for _, n, ct in d.structs[p.sub].fields:
-                o.append(f'            {p.name}->{n} = ({ct})ret->{p.name}.{n};')
+                value = f'({ct})ret->{p.name}.{n}'
+                if (p.sub, n) == LOCATION_ID:
+                    value = f'vgp_location_got(ret->{p.name}.type, ret->{p.name}.id)'
+                o.append(f'            {p.name}->{n} = {value};')
             o.append('        }')
             continue
+        value = f'({t})ret->{p.name}'
+        if 'device' in p.attrs:
+            kind = p.attrs['device']
+            value = ordinal(p, 'got', f'ret->{p.name}', kind if kind is True else f'ret->{kind}')
         o += [f'        if (r == CUDA_SUCCESS && {p.name})',
-              f'            *{p.name} = ({t})ret->{p.name};']
+              f'            *{p.name} = {value};']
     if c.var_out:
         o.append('        const uint8_t *q = (const uint8_t *)(ret + 1);')
         o.append('        uint64_t left = n - sizeof(*ret);')
@@ -112,7 +138,13 @@ def decode(c, d):
                   f'            uint64_t k = {p.name}_bytes / {el} < *{p.name}_len ? '
                   f'{p.name}_bytes / {el} : *{p.name}_len;',
                   f'            memcpy({p.name}, q, k * {el});',
-                  f'            *{p.name}_len = (uint32_t)k;', '        }']
+                  f'            *{p.name}_len = (uint32_t)k;']
+            if 'device' in p.attrs:
+                t = p.attrs['device']
+                kind = t if t is True else f'{t} && i < *{t}_len ? {t}[i] : 0'
+                o += ['            for (uint32_t i = 0; i < k; i++)',
+                      f'                {p.name}[i] = {ordinal(p, "got", p.name + "[i]", kind)};']
+            o.append('        }')
         o += [f'        q += {p.name}_bytes < left ? vgp_pad8({p.name}_bytes) : {p.name}_bytes;',
               f'        left -= vgp_pad8({p.name}_bytes) < left ? vgp_pad8({p.name}_bytes) : left;']
     o.append('    }')

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Test code, made anew for each run: for every call a case that encodes random arguments, decodes
 them with the worker's decoder, compares, and sends random results back the same way."""
+import re
+
+from parse import split_cparams
 from templates.common import BANNER, HANDLES, SCALARS, elem_ctype, enc_params
-from templates.worker import custom_proto, provider_names
+from templates.worker import custom_proto, provider_calls
 
 
 def fill_in(c, d):
@@ -49,7 +52,9 @@ def fill_in(c, d):
         else:
             el = 'uint8_t' if p.type == 'blob' else elem_ctype(p)
             o.append(f'    static {el} in_{p.name}[{p.max}];')
-            o.append(f'    uint32_t in_{p.name}_len = pick_len({p.max});')
+            # Bytes of a C type have its length, or the worker refuses them.
+            length = f'sizeof({p.attrs["as"]})' if 'as' in p.attrs else f'pick_len({p.max})'
+            o.append(f'    uint32_t in_{p.name}_len = {length};')
             if p.type == 'str':
                 o.append(f'    in_{p.name}_len = in_{p.name}_len ? in_{p.name}_len : 1;')
                 o.append(f'    rnd_text(in_{p.name}, in_{p.name}_len);')
@@ -181,12 +186,32 @@ def fake_forward(c, d):
         '    return next_result();', '}', '']
 
 
+def fake_host(proto):
+    """What the steps of handlers call in the worker: nothing but a result of its type."""
+    m = re.match(r'^(.*?)(\w+)\((.*)\)$', proto)
+    kind = m[1].strip()
+    o = [proto, '{'] + [f'    (void){n};' for _, n in split_cparams(m[3])]
+    if kind in ('bool', 'uint32_t'):
+        o.append('    return 1;')
+    elif kind != 'void':
+        o += [f'    static {kind} none;', '    return none;']
+    return o + ['}', '']
+
+
 def render(d):
     o = [BANNER]
     for c in d.calls:
-        o += fake_custom(c) if c.worker == 'custom' else fake_forward(c, d)
+        if c.worker != 'steps':
+            o += fake_custom(c) if c.worker == 'custom' else fake_forward(c, d)
+    for p in d.host:
+        o += fake_host(p)
+    stepped = sorted({n for c in d.calls for n in provider_calls(c)} - {c.name for c in d.calls if c.worker == 'forward'})
+    if stepped:
+        o += ['/* Its arguments do not matter: it fills nothing. */', 'static CUresult fake_step(void)', '{',
+              '    return next_result();', '}', '']
     o += ['static void fake_provider(void)', '{']
-    o += [f'    vgb_provider.{c.name} = fake_{c.name};' for c in d.calls if c.worker == 'forward']
+    o += [f'    wrk_provider.{c.name} = fake_{c.name};' for c in d.calls if c.worker == 'forward']
+    o += [f'    wrk_provider.{n} = (__typeof__(wrk_provider.{n}))(void *)fake_step;' for n in stepped]
     o += ['}', '']
     for c in d.calls:
         o += case(c, d)

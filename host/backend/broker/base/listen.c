@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Listening unix sockets. */
+#define _GNU_SOURCE
+#include "base.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+int brk_listen_unix(const char *path, int type)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd, probe;
+
+    if (strlen(path) >= sizeof(a.sun_path))
+        return -ENAMETOOLONG;
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    probe = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    if (probe < 0)
+        return -errno;
+    /* A socket file that nobody listens on is what an earlier broker left. */
+    if (!connect(probe, (struct sockaddr *)&a, sizeof(a))) {
+        close(probe);
+        return -EADDRINUSE;
+    }
+    if (errno == ECONNREFUSED)
+        unlink(path);
+    close(probe);
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    mode_t old = umask(0177); /* its owner only; who else may use the GPU is the owner's decision */
+    int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
+    umask(old);
+    if (r) {
+        close(fd);
+        return r;
+    }
+    return fd;
+}

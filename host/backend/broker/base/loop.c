@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "base.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static int epoll_fd = -1;
+static bool stopped;
+static struct brk_source signals;
+
+static void on_signal(struct brk_source *s, uint32_t events)
+{
+    struct signalfd_siginfo info;
+
+    (void)events;
+    if (read(s->fd, &info, sizeof(info)) == sizeof(info))
+        vgb_log(VGB_INFO, "signal %u: ending", info.ssi_signo);
+    stopped = true;
+}
+
+int brk_loop_init(void)
+{
+    sigset_t set;
+
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll_fd < 0)
+        return -errno;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored by our parent, workers would vanish before we look at them */
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    signals.ready = on_signal;
+    return signals.fd < 0 ? -errno : brk_loop_add(&signals, EPOLLIN);
+}
+
+int brk_loop_add(struct brk_source *s, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = s};
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, s->fd, &e) ? -errno : 0;
+}
+
+void brk_loop_change(struct brk_source *s, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = s};
+
+    epoll_ctl(epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
+}
+
+void brk_loop_del(struct brk_source *s)
+{
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+}
+
+bool brk_loop_once(int timeout_ms)
+{
+    struct epoll_event e;
+
+    /* One event at a time: a handler may free any source, so no second one may be in hand. */
+    int n = epoll_wait(epoll_fd, &e, 1, timeout_ms);
+    if (n == 1) {
+        struct brk_source *s = e.data.ptr;
+
+        s->ready(s, e.events);
+    }
+    return !stopped;
+}
+
+void brk_loop_stop(void)
+{
+    stopped = true;
+}

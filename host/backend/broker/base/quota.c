@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "base.h"
+
+struct brk_quota_pool brk_vram, brk_pins, brk_blobs;
+
+bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
+{
+    uint64_t others = q->used - from; /* from is part of used: our own bookkeeping */
+
+    if (q->limit && to > from && !vgp_range_ok(others, to, q->limit))
+        return false;
+    if (to > UINT64_MAX - others)
+        return false;
+    q->used = others + to;
+    return true;
+}
+
+void brk_quota_force(struct brk_quota_pool *q, uint64_t from, uint64_t to)
+{
+    q->used = q->used - from + to;
+}
+
+void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst)
+{
+    b->rate = rate;
+    b->burst = burst ? burst : 1;
+    b->at_ns = 0;
+    b->tokens = rate ? b->burst * (UINT64_C(1000000000) / rate) : 0;
+}
+
+uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns)
+{
+    if (!b->rate)
+        return 0;
+    uint64_t one = UINT64_C(1000000000) / b->rate, full = one * b->burst;
+    uint64_t passed = b->at_ns && now_ns > b->at_ns ? now_ns - b->at_ns : 0;
+
+    b->at_ns = now_ns;
+    b->tokens = passed > full - b->tokens ? full : b->tokens + passed;
+    if (b->tokens < one)
+        return one - b->tokens;
+    b->tokens -= one;
+    return 0;
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients: one guest process each, whatever the transport. */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+
+#define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+#define TRIES_MAX 3u      /* workers for one client: a spare one may be killed while it is handed out */
+
+static struct brk_client *clients, **clients_tail = &clients;
+static unsigned nclients;
+static struct vgb_ratelimit limit;
+
+static void grant_waiting(void);
+
+/* Clients that are there for others: not those whose worker was killed and is not reaped yet. */
+static unsigned living(void)
+{
+    unsigned n = 0;
+
+    for (struct brk_client *c = clients; c; c = c->next)
+        n += c->state != BRK_C_ENDING;
+    return n;
+}
+
+unsigned brk_client_count(void)
+{
+    return nclients;
+}
+
+struct brk_client *brk_client_first(void)
+{
+    return clients;
+}
+
+struct brk_client *brk_client_waiting(void)
+{
+    for (struct brk_client *c = clients; c; c = c->next) {
+        if (c->state == BRK_C_WAITING)
+            return c;
+    }
+    return NULL;
+}
+
+static void release_quotas(struct brk_client *c)
+{
+    brk_share_client_gone(c);
+    brk_quota_move(&brk_vram, c->vram, 0);
+    brk_quota_move(&brk_pins, c->pinned, 0);
+    brk_quota_move(&brk_blobs, c->blobs, 0);
+    c->vram = c->pinned = c->wants = c->blobs = 0;
+    while (c->regions) {
+        struct brk_client_region *r = c->regions;
+
+        c->regions = r->next;
+        free(r);
+    }
+    c->nregions = 0;
+    grant_waiting();
+}
+
+/* The window slice as zeroes: nothing of an earlier client is left in it. */
+static bool clear_window(const struct brk_client *c)
+{
+    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   (off_t)c->window_offset, (off_t)c->window_size))
+        return true;
+    void *p = mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
+                   (off_t)c->window_offset);
+    if (p == MAP_FAILED)
+        return false;
+    memset(p, 0, c->window_size);
+    munmap(p, c->window_size);
+    return true;
+}
+
+/* Gives back everything but the structure itself, which its transport may still look at. */
+static void retire(struct brk_client *c)
+{
+    for (struct brk_client **at = &clients; *at; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            if (!*at)
+                clients_tail = at;
+            nclients--;
+            break;
+        }
+    }
+    release_quotas(c);
+    if (c->shared)
+        munmap(c->shared, VGP_PAGE);
+    if (c->wake.fd >= 0)
+        brk_loop_del(&c->wake);
+    vgb_close(&c->wake.fd);
+    /* A slot of the VM's window memory: clear it and give the memory back. A socket client's window
+     * is its own file, and may still be read there for the reason of its death. */
+    if (c->window_fd >= 0 && c->slice)
+        clear_window(c);
+    vgb_close(&c->window_fd);
+    vgb_close(&c->doorbell);
+}
+
+static void on_wake(struct brk_source *s, uint32_t events)
+{
+    struct brk_client *c = (void *)((char *)s - offsetof(struct brk_client, wake));
+
+    (void)events;
+    vgb_eventfd_clear(s->fd);
+    c->ops->wake(c);
+}
+
+static void send_start(struct brk_client *c)
+{
+    struct vgb_msg m = {.type = VGB_M_START,
+                        .offset = c->window_offset,
+                        .length = c->window_size,
+                        .value = brk_vram.limit};
+    int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
+
+    memcpy(m.text, c->label, sizeof(c->label));
+    m.limits = brk_opt.limits;
+    c->state = BRK_C_STARTING;
+    c->tries++;
+    brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
+}
+
+struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status)
+{
+    *status = VGPU_S_QUOTA;
+    /* One that has ended does not count, but may not pile up either. */
+    if (living() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
+        vgb_log_limited(&limit, VGB_WARN, "a client is refused: %u are served, the limit is --max-clients",
+                        living());
+        return NULL;
+    }
+    *status = VGPU_S_NO_MEMORY;
+    struct brk_client *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->ops = s->ops;
+    c->transport = s->transport;
+    c->slot = s->slot;
+    c->impatient = s->impatient;
+    c->window_offset = s->window_offset;
+    c->window_size = s->window_size;
+    c->slice = s->events;
+    c->wake.fd = -1;
+    memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
+    c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);
+    c->doorbell = fcntl(s->doorbell, F_DUPFD_CLOEXEC, 3);
+    *clients_tail = c;
+    clients_tail = &c->next;
+    nclients++;
+    if (c->window_fd < 0 || c->doorbell < 0 || !clear_window(c))
+        goto fail;
+    void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
+                   (off_t)c->window_offset);
+    if (p == MAP_FAILED)
+        goto fail;
+    c->shared = p;
+    if (s->events) {
+        c->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        c->wake.ready = on_wake;
+        if (c->wake.fd < 0 || brk_loop_add(&c->wake, EPOLLIN))
+            goto fail;
+    }
+    *status = VGPU_S_OK;
+    c->state = BRK_C_WAITING;
+    c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
+    c->proc = brk_pool_take(c);
+    if (c->proc)
+        send_start(c);
+    return c;
+fail:
+    retire(c);
+    free(c);
+    return NULL;
+}
+
+void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p)
+{
+    c->proc = p;
+    send_start(c);
+}
+
+static void end(struct brk_client *c)
+{
+    retire(c); /* first: what ops->ended() answers promises that all of this is done */
+    c->ops->ended(c);
+    free(c);
+}
+
+void brk_client_destroy(struct brk_client *c)
+{
+    bool gone = !c->proc;
+
+    c->state = BRK_C_ENDING;
+    c->ending_ns = vgb_now_ns();
+    if (!gone) {
+        /* The program has exited: what it shared cannot be opened any more. Its device memory is free once
+         * the worker is reaped; until then, allocations that need it wait. */
+        brk_share_client_gone(c);
+        brk_quota_move(&brk_pins, c->pinned, 0);
+        c->pinned = c->wants = 0;
+        brk_proc_kill(c->proc);
+        if (c->stuck)
+            c->ops->stuck(c);
+        return; /* brk_client_worker_gone() goes on */
+    }
+    end(c);
+}
+
+/* Tells the guest through the window: it may sleep on it, and looks at it when it wakes. */
+static void mark_dead(struct brk_client *c, uint32_t reason, const char *text)
+{
+    struct vgp_window_shared *s = c->shared;
+
+    strncpy(s->dead_text, text, sizeof(s->dead_text) - 1);
+    s->dead_text[sizeof(s->dead_text) - 1] = '\0';
+    s->dead_reason = reason;
+    __atomic_store_n(&s->worker_state, VGP_WORKER_DEAD, __ATOMIC_SEQ_CST);
+    __atomic_exchange_n(&s->guest_sleeps, 0, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&s->wake_seq, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &s->wake_seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void brk_client_stuck(struct brk_client *c)
+{
+    enum brk_client_state was = c->state;
+
+    c->stuck = true;
+    if (was == BRK_C_SERVING) {
+        c->state = BRK_C_DEAD;
+        mark_dead(c, VGPU_DEAD_KILLED, "the worker was killed, and the host cannot end it");
+    } else {
+        c->state = BRK_C_ENDING; /* a client that was never there for its transport */
+    }
+    c->ops->stuck(c);
+    if (was == BRK_C_SERVING)
+        c->ops->dead(c, VGPU_DEAD_KILLED);
+    grant_waiting(); /* its memory does not come back soon */
+}
+
+bool brk_client_expire(uint64_t now_ns)
+{
+    struct brk_client *next;
+    bool wait = false;
+
+    for (struct brk_client *c = clients; c; c = next) {
+        next = c->next;
+        if (c->state != BRK_C_WAITING)
+            continue;
+        if (now_ns <= c->patience_ns) {
+            wait = true;
+            continue;
+        }
+        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): no worker was ready in time", c->slot,
+                        c->label);
+        retire(c);
+        c->ops->created(c, VGPU_S_WORKER);
+        free(c);
+    }
+    return wait;
+}
+
+void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *text, bool said)
+{
+    enum brk_client_state was = c->state;
+
+    c->proc = NULL;
+    if (was == BRK_C_ENDING) {
+        end(c);
+        return;
+    }
+    vgb_log_limited(&limit, VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
+    if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
+        c->stuck = false;
+        release_quotas(c);
+        return;
+    }
+    /* It had no part in the client yet: another one will do, unless there was a reason. */
+    if (was == BRK_C_STARTING && !said && c->tries < TRIES_MAX && vgb_now_ns() < c->patience_ns &&
+        clear_window(c)) {
+        c->state = BRK_C_WAITING;
+        c->proc = brk_pool_take(c);
+        if (c->proc)
+            send_start(c);
+        return;
+    }
+    if (was == BRK_C_STARTING) {
+        retire(c);
+        c->ops->created(c, VGPU_S_WORKER);
+        free(c);
+        return;
+    }
+    c->state = BRK_C_DEAD;
+    release_quotas(c);
+    mark_dead(c, reason, text);
+    c->ops->dead(c, reason);
+}
+
+/* ---- memory of the client, shared with its worker ---- */
+
+static void asked(struct brk_client *c)
+{
+    if (!c->asked++)
+        c->asked_ns = vgb_now_ns();
+}
+
+static void answered(struct brk_client *c)
+{
+    if (c->asked)
+        c->asked--;
+    c->asked_ns = vgb_now_ns();
+}
+
+static struct brk_client_region *find(struct brk_client *c, uint32_t id)
+{
+    for (struct brk_client_region *r = c->regions; r; r = r->next) {
+        if (r->id == id)
+            return r;
+    }
+    return NULL;
+}
+
+static void drop_region(struct brk_client *c, struct brk_client_region *r)
+{
+    for (struct brk_client_region **at = &c->regions; *at; at = &(*at)->next) {
+        if (*at == r) {
+            *at = r->next;
+            c->nregions--;
+            break;
+        }
+    }
+    brk_quota_move(&brk_pins, c->pinned, c->pinned - r->length);
+    c->pinned -= r->length;
+    free(r);
+}
+
+static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
+{
+    struct brk_client_region *r;
+
+    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE ||
+        m->length > UINT64_MAX - m->va)
+        return VGPU_S_INVALID;
+    if (c->nregions == REGIONS_MAX || m->length > UINT64_MAX - c->pinned)
+        return VGPU_S_QUOTA;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return VGPU_S_NO_MEMORY;
+    if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
+        free(r);
+        return VGPU_S_QUOTA;
+    }
+    c->pinned += m->length;
+    r->id = m->region;
+    r->va = m->va;
+    r->length = m->length;
+    r->flags = m->flags & VGB_MAP_READONLY;
+    r->next = c->regions;
+    c->regions = r;
+    c->nregions++;
+    return VGPU_S_OK;
+}
+
+/* Sends the runs in as many messages as it takes. */
+static void send_runs(struct brk_client *c, const struct brk_map *m)
+{
+    struct vgb_msg msg;
+    int fds[VGB_MSG_FDS];
+    unsigned i = 0;
+    uint64_t at = m->offset;
+
+    while (i < m->nruns) {
+        unsigned nfds = 0;
+
+        memset(&msg, 0, sizeof(msg));
+        msg.type = VGB_M_MAP;
+        msg.region = m->region;
+        msg.flags = m->flags;
+        msg.va = m->va;
+        msg.length = m->length;
+        msg.offset = at;
+        for (; i < m->nruns && msg.nruns < VGB_MSG_RUNS; i++) {
+            const struct brk_map_run *run = &m->runs[i];
+            unsigned f = 0;
+
+            while (f < nfds && fds[f] != run->fd)
+                f++;
+            if (f == VGB_MSG_FDS)
+                break;
+            if (f == nfds)
+                fds[nfds++] = run->fd;
+            msg.runs[msg.nruns].fd = f;
+            msg.runs[msg.nruns].page = vgb_fd_page_size(run->fd);
+            msg.runs[msg.nruns].offset = run->offset;
+            msg.runs[msg.nruns++].length = run->length;
+            at += run->length;
+        }
+        if (i < m->nruns)
+            msg.flags |= VGB_MAP_MORE;
+        brk_proc_send(c->proc, &msg, fds, nfds);
+    }
+}
+
+uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
+{
+    struct brk_client_region *r = find(c, m->region);
+    uint64_t sum = 0;
+    bool last = !(m->flags & VGB_MAP_MORE);
+
+    if (c->state != BRK_C_SERVING)
+        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!m->nruns)
+        return VGPU_S_INVALID;
+    for (unsigned i = 0; i < m->nruns; i++) {
+        if (!m->runs[i].length || m->runs[i].length % VGP_PAGE || m->runs[i].offset % VGP_PAGE ||
+            m->runs[i].length > UINT64_MAX - sum)
+            return VGPU_S_INVALID;
+        sum += m->runs[i].length;
+    }
+    if (!vgp_range_ok(m->offset, sum, m->length) || (last && m->offset + sum != m->length))
+        return VGPU_S_INVALID;
+    if (!r) {
+        uint32_t status = new_region(c, m);
+
+        if (status)
+            return status;
+        r = find(c, m->region);
+    } else if (r->complete || r->unmapping) {
+        return VGPU_S_BUSY;
+    } else if (r->va != m->va || r->length != m->length || r->done != m->offset ||
+               r->flags != (m->flags & VGB_MAP_READONLY)) {
+        return VGPU_S_INVALID;
+    }
+    r->done += sum;
+    r->complete = last;
+    if (last)
+        asked(c);
+    send_runs(c, m);
+    return VGPU_S_OK;
+}
+
+uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
+{
+    struct vgb_msg m = {.type = VGB_M_UNMAP, .region = region};
+    struct brk_client_region *r = find(c, region);
+
+    if (c->state != BRK_C_SERVING)
+        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!r || r->unmapping)
+        return VGPU_S_INVALID;
+    r->unmapping = true;
+    asked(c);
+    brk_proc_send(c->proc, &m, NULL, 0);
+    return VGPU_S_OK;
+}
+
+void brk_client_new_doorbell(struct brk_client *c, int fd)
+{
+    struct vgb_msg m = {.type = VGB_M_DOORBELL};
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+    if (copy < 0)
+        return;
+    vgb_close(&c->doorbell);
+    c->doorbell = copy;
+    if (c->proc && c->state != BRK_C_WAITING)
+        brk_proc_send(c->proc, &m, &copy, 1);
+}
+
+/* ---- what the worker says; believed only where its state allows it ---- */
+
+/* Answers a RESERVE of room for images. */
+static void reserve_blobs(struct brk_client *c, uint64_t share)
+{
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
+
+    if (brk_quota_move(&brk_blobs, c->blobs, share)) {
+        c->blobs = share;
+        a.status = VGPU_S_OK;
+    } else {
+        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): images of %llu bytes are on their way, no "
+                        "more may be: the limit is --blob-quota", c->slot, c->label,
+                        (unsigned long long)brk_blobs.used);
+    }
+    a.value = c->blobs;
+    brk_proc_send(c->proc, &a, NULL, 0);
+}
+
+/* Answers a RESERVE, unless memory is about to come back: then when it has. */
+static void reserve(struct brk_client *c, uint64_t share)
+{
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
+    bool ok = brk_quota_move(&brk_vram, c->vram, share);
+
+    c->wants = 0;
+    for (struct brk_client *e = clients; e && !ok; e = e->next) {
+        if (e->state == BRK_C_ENDING && e->vram && !e->stuck) {
+            c->wants = share;
+            return;
+        }
+    }
+    if (ok) {
+        c->vram = share;
+        a.status = VGPU_S_OK;
+    }
+    a.value = c->vram;
+    brk_proc_send(c->proc, &a, NULL, 0);
+}
+
+static void grant_waiting(void)
+{
+    for (struct brk_client *c = clients; c; c = c->next) {
+        if (c->wants && c->state == BRK_C_SERVING)
+            reserve(c, c->wants);
+    }
+}
+
+void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    struct brk_client_region *r = find(c, m->region);
+
+    if (m->type == VGB_M_SERVING && c->state == BRK_C_STARTING) {
+        c->state = BRK_C_SERVING;
+        c->ops->created(c, VGPU_S_OK);
+    } else if (c->state != BRK_C_SERVING) {
+        if (c->state != BRK_C_ENDING && c->state != BRK_C_DEAD)
+            brk_proc_kill(c->proc);
+    } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_BLOBS) {
+        reserve_blobs(c, m->value);
+    } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
+        reserve(c, m->value);
+    } else if (m->type == VGB_M_ASK_USAGE) {
+        brk_usage_answer(c->proc, clients);
+    } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP &&
+               brk_share_message(c, m)) {
+        return;
+    } else if (m->type == VGB_M_MAPPED && r && r->complete) {
+        uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
+
+        answered(c);
+        if (status && !r->unmapping)
+            drop_region(c, r);
+        c->ops->mapped(c, m->region, status, status ? 0 : m->va);
+    } else if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
+        answered(c);
+        drop_region(c, r);
+        c->ops->unmapped(c, m->region, VGPU_S_OK);
+    } else {
+        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot,
+                        m->type);
+        brk_proc_kill(c->proc);
+    }
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients: their life, their share of the quotas, what they share with each other. */
+#ifndef BRK_CLIENTS_H
+#define BRK_CLIENTS_H
+
+#include "workers/workers.h"
+
+/* ---- client.c ---- */
+
+enum brk_client_state {
+    BRK_C_WAITING,  /* for a worker of the pool */
+    BRK_C_STARTING, /* START was sent */
+    BRK_C_SERVING,
+    BRK_C_DEAD,     /* the worker is gone; only destruction is left */
+    BRK_C_ENDING,   /* destruction was asked for */
+};
+
+struct brk_client;
+/* Callbacks into the transport of a client. None of them may be NULL. */
+struct brk_client_ops {
+    void (*created)(struct brk_client *c, uint32_t status); /* status != OK: the client is freed */
+    void (*mapped)(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va);
+    void (*unmapped)(struct brk_client *c, uint32_t region, uint32_t status);
+    void (*wake)(struct brk_client *c);
+    void (*dead)(struct brk_client *c, uint32_t reason);
+    /* The worker was killed and does not end: requests are answered, `ended` or nothing comes later. */
+    void (*stuck)(struct brk_client *c);
+    void (*ended)(struct brk_client *c); /* the worker is reaped; the client is freed after this */
+};
+
+struct brk_client_region {
+    struct brk_client_region *next;
+    uint32_t id;
+    uint32_t flags;
+    uint64_t va, length, done;
+    bool complete, unmapping;
+};
+
+struct brk_client {
+    struct brk_client *next;
+    unsigned asked;        /* region requests that the worker has not answered */
+    uint64_t asked_ns;     /* since when there are any, or the last answer */
+    const struct brk_client_ops *ops;
+    void *transport;
+    unsigned slot;
+    char label[VGPU_LABEL_LEN + 1];
+    enum brk_client_state state;
+    bool impatient;          /* its driver takes silence for the end of the device, and has no PING */
+    bool stuck;              /* its worker was killed and does not end */
+    unsigned tries;          /* workers that were started for it */
+    uint64_t patience_ns;    /* until then it has a serving worker, or is refused */
+    uint64_t ending_ns;      /* of brk_client_destroy() */
+    struct brk_proc *proc;
+    int window_fd, doorbell; /* own duplicates */
+    struct brk_source wake;  /* eventfd; fd -1 = the worker wakes by futex */
+    uint64_t window_offset, window_size;
+    bool slice;              /* the file holds the windows of other clients too */
+    struct vgp_window_shared *shared; /* mapping of the header page */
+    struct brk_client_region *regions;
+    unsigned nregions;
+    uint64_t vram, pinned;   /* shares of the quotas */
+    uint64_t blobs;          /* share of the quota of images */
+    uint64_t wants;          /* share of vram that its worker waits for, 0: none */
+    uint32_t holder;         /* number among holders of shared events, 0: none yet */
+    unsigned nshares;        /* that it has made */
+    unsigned nholds;         /* of what others have made */
+    uint64_t shared_bytes;   /* of what it has made */
+};
+
+struct brk_client_setup {
+    const struct brk_client_ops *ops;
+    void *transport;
+    unsigned slot;
+    const char *label; /* at most VGPU_LABEL_LEN bytes, need not be terminated */
+    int window_fd;     /* duplicated */
+    uint64_t window_offset, window_size;
+    int doorbell;      /* duplicated */
+    bool events;       /* a slot of a VM: wake through ops->wake instead of a futex */
+    bool impatient;    /* as in struct brk_client */
+    unsigned create_ms; /* deadline for `created` */
+};
+/* NULL: *status says why; no callback comes then. */
+struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status);
+/* ops->ended comes when the worker is gone, perhaps before this returns. */
+void brk_client_destroy(struct brk_client *c);
+
+struct brk_map {
+    uint32_t region, flags; /* BRK_MAP_* */
+    uint64_t va, length, offset;
+    const struct brk_map_run *runs;
+    unsigned nruns;
+};
+struct brk_map_run {
+    int fd;
+    uint64_t offset, length;
+};
+/* VGPU_S_OK: handed to the worker; ops->mapped comes unless VGB_MAP_MORE is set. */
+uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m);
+/* VGPU_S_OK: ops->unmapped comes. */
+uint32_t brk_client_unmap(struct brk_client *c, uint32_t region);
+void brk_client_new_doorbell(struct brk_client *c, int fd);
+
+unsigned brk_client_count(void);
+
+/* What the pool calls. */
+extern const struct brk_pool_users brk_client_users;
+
+/* ---- for watch.c ---- */
+
+void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p);
+void brk_client_message(struct brk_client *c, const struct vgb_msg *m);
+/* `said`: the reason is the worker's own. */
+void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *text, bool said);
+/* Its worker was killed and does not end in time. */
+void brk_client_stuck(struct brk_client *c);
+/* Refuses those that waited too long for a worker; true while others wait. */
+bool brk_client_expire(uint64_t now_ns);
+/* The longest-waiting client without a worker, or NULL. */
+struct brk_client *brk_client_waiting(void);
+/* The list of all clients, by `next`. */
+struct brk_client *brk_client_first(void);
+
+/* ---- share.c: what one worker has made and others may open ---- */
+
+/* SHARE_NEW, SHARE_OPEN, SHARE_DROP. False: no honest worker says this. */
+bool brk_share_message(struct brk_client *c, const struct vgb_msg *m);
+/* The client's worker has ended: it holds nothing any more. */
+void brk_share_client_gone(struct brk_client *c);
+unsigned brk_share_count(void);
+
+/* ---- usage.c ---- */
+
+/* Tells a worker about the clients in the list. */
+void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
+
+/* ---- status.c ---- */
+
+#define BRK_STATUS_NAME "vgpu-backend.status." /* and the process id */
+#define BRK_STATUS_MAX 65536u
+/* Lists the clients for the broker's user and root: "backend PID SOCKET", then "client WORKER-PID GUEST-PID
+ * BYTES LABEL" for each client that is served, a line each. A failure is logged; all else works without it. */
+void brk_status_start(void);
+void brk_status_stop(void);
+
+#endif

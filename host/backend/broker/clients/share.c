@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What one worker has made and others of the same VM (or of the same session of the host) may open:
+ * memory and events that processes of the guest share. The broker gives out tokens of 256 random
+ * bits, and makes the memory itself, sealed in its length: so it takes no descriptor from a worker,
+ * and a worker that opens something knows what it gets.
+ *
+ * Quota: the maker has reserved the bytes before. When it gives them up and others still hold the
+ * memory, they count here until the last one has gone.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define MADE_MAX 1024u  /* things that one client has made and not given up */
+#define HOLDS_MAX 4096u /* of others', that it has opened */
+#define TOTAL_MAX 8192u /* of all clients; each may take a descriptor */
+#define BYTES_MAX (UINT64_C(1) << 46)
+/* The most that the provider may add to the reserved bytes: rounding to a page, and a page of its own. */
+#define ROUNDING (2 * (uint64_t)VGP_PAGE)
+
+struct hold {
+    struct hold *next;
+    struct brk_client *client;
+    unsigned count;
+};
+
+struct share {
+    struct share *next;
+    struct vgb_share_words words;
+    enum vgb_share_kind kind;
+    uint64_t length;
+    uint64_t charged; /* bytes that count here */
+    int fd;           /* -1: PAYLOAD */
+    const struct brk_client_ops *domain; /* transport of the maker: the VM, or the host's programs */
+    struct brk_client *maker;            /* NULL: has given it up, or gone */
+    struct hold *holds;
+};
+
+static struct share *shares;
+static unsigned nshares;
+static uint32_t last_holder;
+
+unsigned brk_share_count(void)
+{
+    return nshares;
+}
+
+/* Takes the same time wherever a guess goes wrong. */
+static bool same_token(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t differ = 0;
+
+    for (unsigned i = 0; i < VGB_TOKEN; i++)
+        differ |= a[i] ^ b[i];
+    return !differ;
+}
+
+static struct share *find(const uint8_t *token)
+{
+    struct share *s = shares;
+
+    while (s && !same_token(s->words.token, token))
+        s = s->next;
+    return s;
+}
+
+static struct hold **hold_of(struct share *s, const struct brk_client *c)
+{
+    struct hold **at = &s->holds;
+
+    while (*at && (*at)->client != c)
+        at = &(*at)->next;
+    return at;
+}
+
+static bool take_hold(struct share *s, struct brk_client *c)
+{
+    struct hold *h = *hold_of(s, c);
+
+    if (!h) {
+        h = calloc(1, sizeof(*h));
+        if (!h)
+            return false;
+        h->client = c;
+        h->next = s->holds;
+        s->holds = h;
+    }
+    h->count++;
+    return true;
+}
+
+static void share_free(struct share *s)
+{
+    for (struct share **at = &shares; *at; at = &(*at)->next) {
+        if (*at == s) {
+            *at = s->next;
+            nshares--;
+            break;
+        }
+    }
+    brk_quota_force(&brk_vram, s->charged, 0);
+    vgb_close(&s->fd);
+    free(s);
+}
+
+static uint64_t beyond_rounding(const struct share *s)
+{
+    return s->length > ROUNDING ? s->length - ROUNDING : 0;
+}
+
+/* The maker has given it up. What others still have counts as theirs together. */
+static void maker_leaves(struct share *s)
+{
+    s->maker->nshares--;
+    s->maker->shared_bytes -= beyond_rounding(s);
+    s->maker = NULL;
+    if (s->holds && (s->kind == VGB_SHARE_MEMORY || s->kind == VGB_SHARE_FD ||
+                     s->kind == VGB_SHARE_PAYLOAD)) {
+        s->charged = s->length;
+        brk_quota_force(&brk_vram, 0, s->charged);
+    }
+}
+
+/* The page may be anything that its holders have made of it: it is written, nothing of it followed. */
+static void leave_event(struct share *s, uint32_t holder)
+{
+    struct vgb_event_head *head =
+        mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+
+    if (head == MAP_FAILED)
+        return; /* those who wait for it wait on: logged by nobody, as memory is short anyway */
+    for (unsigned i = 0; i < sizeof(head->holders) / sizeof(head->holders[0]); i++) {
+        uint32_t expected = holder;
+
+        __atomic_compare_exchange_n(&head->holders[i], &expected, 0, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
+    }
+    __atomic_fetch_add(&head->wake, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &head->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    munmap(head, VGP_PAGE);
+}
+
+static void drop_hold(struct share *s, struct hold **at)
+{
+    struct hold *h = *at;
+
+    if (s->maker == h->client)
+        maker_leaves(s);
+    else
+        h->client->nholds--;
+    *at = h->next;
+    free(h);
+    if (!s->holds)
+        share_free(s);
+}
+
+void brk_share_client_gone(struct brk_client *c)
+{
+    for (struct share *s = shares, *next; s; s = next) {
+        struct hold **at = hold_of(s, c);
+
+        next = s->next;
+        if (!*at)
+            continue;
+        if (s->kind == VGB_SHARE_EVENT)
+            leave_event(s, c->holder);
+        drop_hold(s, at);
+    }
+}
+
+static int memory(uint64_t length, bool now)
+{
+    int fd = memfd_create("vgpu-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    /* now: the broker itself will write to it, which must not fail then. */
+    if (fd >= 0 && (ftruncate(fd, (off_t)length) || (now && fallocate(fd, 0, 0, (off_t)length)) ||
+                    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)))
+        vgb_close(&fd);
+    return fd;
+}
+
+static void answer(struct brk_client *c, const struct share *s, uint32_t status)
+{
+    struct vgb_msg a = {.type = VGB_M_SHARED, .status = status};
+
+    if (s) {
+        a.length = s->length;
+        a.value = c->holder;
+        a.share = s->words;
+    }
+    brk_proc_send(c->proc, &a, s ? &s->fd : NULL, s && s->fd >= 0 ? 1 : 0);
+}
+
+static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct share **out)
+{
+    struct share *s;
+    bool paged = m->flags != VGB_SHARE_PAYLOAD;
+
+    if (c->nshares >= MADE_MAX || nshares >= TOTAL_MAX)
+        return VGPU_S_QUOTA;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return VGPU_S_NO_MEMORY;
+    s->kind = (enum vgb_share_kind)m->flags;
+    s->length = m->length;
+    s->domain = c->ops;
+    s->fd = paged ? memory(m->length, m->flags == VGB_SHARE_EVENT) : -1;
+    memcpy(s->words.payload, m->share.payload, VGB_PAYLOAD);
+    if (brk_vram.limit && !vgp_range_ok(c->shared_bytes, beyond_rounding(s), c->vram)) {
+        vgb_close(&s->fd);
+        free(s);
+        return VGPU_S_QUOTA; /* more than it has reserved */
+    }
+    if ((paged && s->fd < 0) ||
+        getrandom(s->words.token, VGB_TOKEN, 0) != VGB_TOKEN || !take_hold(s, c)) {
+        vgb_close(&s->fd);
+        free(s);
+        return VGPU_S_NO_MEMORY;
+    }
+    s->maker = c;
+    c->nshares++;
+    c->shared_bytes += beyond_rounding(s);
+    s->next = shares;
+    shares = s;
+    nshares++;
+    *out = s;
+    return VGPU_S_OK;
+}
+
+/* Objects of another VM, or of another kind, do not exist here. */
+static uint32_t open_one(struct brk_client *c, const struct vgb_msg *m, struct share **out)
+{
+    struct share *s = find(m->share.token);
+    bool more;
+
+    if (!s || s->domain != c->ops || s->kind != m->flags ||
+        (!s->maker && s->kind != VGB_SHARE_FD))
+        return VGPU_S_INVALID;
+    more = !*hold_of(s, c);
+    if (more && c->nholds >= HOLDS_MAX)
+        return VGPU_S_QUOTA;
+    if (!take_hold(s, c))
+        return VGPU_S_NO_MEMORY;
+    c->nholds += more;
+    *out = s;
+    return VGPU_S_OK;
+}
+
+static bool well_formed(const struct vgb_msg *m)
+{
+    if (m->flags < VGB_SHARE_MEMORY || m->flags >= VGB_SHARE_KINDS)
+        return false;
+    if (m->type == VGB_M_SHARE_OPEN || m->flags == VGB_SHARE_PAYLOAD)
+        return m->length <= BYTES_MAX;
+    return m->length && m->length % VGP_PAGE == 0 && m->length <= BYTES_MAX &&
+           (m->flags != VGB_SHARE_EVENT || m->length == VGP_PAGE);
+}
+
+bool brk_share_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    struct share *s = NULL;
+    uint32_t status;
+
+    if (m->type == VGB_M_SHARE_DROP) {
+        s = find(m->share.token);
+        struct hold **at = s ? hold_of(s, c) : NULL;
+
+        if (!at || !*at)
+            return false;
+        if (--(*at)->count == 0)
+            drop_hold(s, at);
+        answer(c, NULL, VGPU_S_OK);
+        return true;
+    }
+    if (!well_formed(m))
+        return false;
+    if (!c->holder)
+        c->holder = ++last_holder ? last_holder : ++last_holder;
+    status = m->type == VGB_M_SHARE_NEW ? create(c, m, &s) : open_one(c, m, &s);
+    answer(c, s, status);
+    return true;
+}

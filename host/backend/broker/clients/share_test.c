@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* What the broker does for workers that share: tokens, domains, kinds, ends, quota, odd messages. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients.h"
+#include "vgb_fd.h"
+
+static const struct brk_client_ops one_vm, another_vm;
+
+struct worker {
+    struct brk_client client;
+    struct brk_proc proc;
+    int sock; /* the worker's end */
+};
+
+static void start(struct worker *w, const struct brk_client_ops *vm, uint64_t vram)
+{
+    int pair[2];
+
+    memset(w, 0, sizeof(*w));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w->proc.sock.fd = pair[0];
+    w->sock = pair[1];
+    w->client.proc = &w->proc;
+    w->client.ops = vm;
+    w->client.vram = vram;
+    assert_true(brk_quota_move(&brk_vram, 0, vram));
+}
+
+/* As the broker does when a worker has ended. */
+static void end(struct worker *w)
+{
+    brk_share_client_gone(&w->client);
+    brk_quota_move(&brk_vram, w->client.vram, 0);
+    close(w->sock);
+    close(w->proc.sock.fd);
+}
+
+/* Status of the answer; *fd: what came with it, -1: nothing. */
+static uint32_t ask(struct worker *w, struct vgb_msg *m, int *fd)
+{
+    unsigned n = 1;
+
+    assert_true(brk_share_message(&w->client, m));
+    *fd = -1;
+    assert_int_equal(vgb_msg_recv(w->sock, m, fd, &n, MSG_DONTWAIT), 1);
+    assert_int_equal(m->type, VGB_M_SHARED);
+    return m->status;
+}
+
+static uint32_t make(struct worker *w, uint32_t kind, uint64_t length, uint8_t *token, int *fd)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_NEW, .flags = kind, .length = length};
+    uint32_t status;
+
+    memset(m.share.payload, 0x5a, sizeof(m.share.payload));
+    status = ask(w, &m, fd);
+    memcpy(token, m.share.token, VGB_TOKEN);
+    return status;
+}
+
+static uint32_t open_it(struct worker *w, uint32_t kind, const uint8_t *token, int *fd)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_OPEN, .flags = kind};
+
+    memcpy(m.share.token, token, VGB_TOKEN);
+    return ask(w, &m, fd);
+}
+
+static bool drop(struct worker *w, const uint8_t *token)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_DROP};
+
+    memcpy(m.share.token, token, VGB_TOKEN);
+    if (!brk_share_message(&w->client, &m))
+        return false;
+    /* The maker of the memory answers its program only after the broker has forgotten the token. */
+    struct vgb_msg a;
+    unsigned n = 0;
+
+    assert_int_equal(vgb_msg_recv(w->sock, &a, NULL, &n, MSG_DONTWAIT), 1);
+    assert_int_equal(a.type, VGB_M_SHARED);
+    assert_int_equal(a.status, VGPU_S_OK);
+    return true;
+}
+
+static unsigned descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void test_memory(void **state)
+{
+    uint8_t t1[VGB_TOKEN], t2[VGB_TOKEN];
+    unsigned before = descriptors();
+    struct worker a, b;
+    struct stat st, st2;
+    int fd, fd2;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * VGP_PAGE, t1, &fd), VGPU_S_OK);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_size, 3 * VGP_PAGE);
+    assert_int_equal(ftruncate(fd, VGP_PAGE), -1); /* sealed */
+    assert_int_equal(ftruncate(fd, 9 * VGP_PAGE), -1);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t1, &fd2), VGPU_S_OK);
+    assert_int_equal(fstat(fd2, &st2), 0);
+    assert_true(st.st_ino == st2.st_ino);
+    close(fd2);
+    close(fd);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * VGP_PAGE, t2, &fd), VGPU_S_OK);
+    assert_memory_not_equal(t1, t2, VGB_TOKEN);
+    close(fd);
+    /* The exporter drops it: clients that opened it may still drop it, no client can open it. */
+    assert_true(drop(&a, t1));
+    assert_int_equal(open_it(&a, VGB_SHARE_MEMORY, t1, &fd), VGPU_S_INVALID);
+    assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t1, &fd), VGPU_S_INVALID);
+    assert_int_equal(brk_share_count(), 2);
+    assert_true(drop(&b, t1));
+    assert_int_equal(brk_share_count(), 1);
+    assert_false(drop(&b, t1)); /* once too often: such a worker is ended */
+    assert_false(drop(&b, t2)); /* never opened */
+    end(&a);
+    assert_int_equal(brk_share_count(), 0);
+    end(&b);
+    assert_int_equal(descriptors(), before);
+}
+
+/* Tokens of another VM, of another kind, and invented ones are all the same: nothing. */
+static void test_strangers(void **state)
+{
+    uint8_t t[VGB_TOKEN], guess[VGB_TOKEN];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &another_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, VGP_PAGE, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t, &fd), VGPU_S_INVALID);
+    assert_int_equal(fd, -1);
+    for (uint32_t kind = VGB_SHARE_FD; kind < VGB_SHARE_KINDS; kind++)
+        assert_int_equal(open_it(&a, kind, t, &fd), VGPU_S_INVALID);
+    for (unsigned bit = 0; bit < 8 * VGB_TOKEN; bit++) {
+        memcpy(guess, t, sizeof(guess));
+        guess[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(open_it(&a, VGB_SHARE_MEMORY, guess, &fd), VGPU_S_INVALID);
+    }
+    memset(guess, 0, sizeof(guess));
+    assert_int_equal(open_it(&a, VGB_SHARE_MEMORY, guess, &fd), VGPU_S_INVALID);
+    assert_false(drop(&b, t));
+    end(&b);
+    end(&a);
+    assert_int_equal(brk_share_count(), 0);
+}
+
+static void test_odd_messages(void **state)
+{
+    static const struct {
+        uint32_t type, kind;
+        uint64_t length;
+    } bad[] = {
+        {VGB_M_SHARE_NEW, 0, VGP_PAGE},
+        {VGB_M_SHARE_NEW, VGB_SHARE_KINDS, VGP_PAGE},
+        {VGB_M_SHARE_NEW, UINT32_MAX, VGP_PAGE},
+        {VGB_M_SHARE_NEW, VGB_SHARE_MEMORY, 0},
+        {VGB_M_SHARE_NEW, VGB_SHARE_MEMORY, 1},
+        {VGB_M_SHARE_NEW, VGB_SHARE_MEMORY, VGP_PAGE + 1},
+        {VGB_M_SHARE_NEW, VGB_SHARE_FD, UINT64_C(1) << 47},
+        {VGB_M_SHARE_NEW, VGB_SHARE_FD, UINT64_MAX - VGP_PAGE + 1},
+        {VGB_M_SHARE_NEW, VGB_SHARE_EVENT, 2 * VGP_PAGE},
+        {VGB_M_SHARE_NEW, VGB_SHARE_PAYLOAD, UINT64_MAX},
+        {VGB_M_SHARE_OPEN, 0, 0},
+        {VGB_M_SHARE_OPEN, VGB_SHARE_KINDS, 0},
+    };
+    struct worker a;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct vgb_msg m = {.type = bad[i].type, .flags = bad[i].kind, .length = bad[i].length};
+
+        assert_false(brk_share_message(&a.client, &m));
+    }
+    end(&a);
+    assert_int_equal(brk_share_count(), 0);
+}
+
+/* One client cannot take what all of them need. */
+static void test_bounds(void **state)
+{
+    unsigned before = descriptors(), made = 0;
+    uint8_t first[VGB_TOKEN], t[VGB_TOKEN];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_PAYLOAD, 0, first, &fd), VGPU_S_OK);
+    while (make(&a, VGB_SHARE_PAYLOAD, 0, t, &fd) == VGPU_S_OK)
+        made++;
+    assert_in_range(made, 100, 5000);
+    assert_int_equal(make(&b, VGB_SHARE_MEMORY, VGP_PAGE, t, &fd), VGPU_S_OK); /* others can */
+    close(fd);
+    assert_true(drop(&a, first));
+    assert_int_equal(make(&a, VGB_SHARE_PAYLOAD, 0, t, &fd), VGPU_S_OK);
+    end(&a);
+    end(&b);
+    assert_int_equal(brk_share_count(), 0);
+    assert_int_equal(descriptors(), before);
+}
+
+static void test_payload(void **state)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_OPEN, .flags = VGB_SHARE_PAYLOAD};
+    uint8_t t[VGB_TOKEN], want[VGB_PAYLOAD];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    memset(want, 0x5a, sizeof(want));
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_PAYLOAD, 100, t, &fd), VGPU_S_OK);
+    assert_int_equal(fd, -1);
+    memcpy(m.share.token, t, VGB_TOKEN);
+    assert_int_equal(ask(&b, &m, &fd), VGPU_S_OK);
+    assert_memory_equal(m.share.payload, want, sizeof(want));
+    end(&a);
+    assert_int_equal(open_it(&b, VGB_SHARE_PAYLOAD, t, &fd), VGPU_S_INVALID);
+    end(&b);
+    assert_int_equal(brk_share_count(), 0);
+}
+
+/* What is shared by descriptor lives as long as anybody has it. */
+static void test_descriptor(void **state)
+{
+    uint8_t t[VGB_TOKEN];
+    struct worker a, b, c;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    start(&c, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_FD, 2 * VGP_PAGE, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_FD, t, &fd), VGPU_S_OK);
+    close(fd);
+    end(&a);
+    assert_int_equal(open_it(&c, VGB_SHARE_FD, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&c, VGB_SHARE_FD, t, &fd), VGPU_S_OK); /* twice: dropped twice */
+    close(fd);
+    end(&b);
+    assert_true(drop(&c, t));
+    assert_int_equal(brk_share_count(), 1);
+    assert_true(drop(&c, t));
+    assert_int_equal(brk_share_count(), 0);
+    end(&c);
+}
+
+static void test_event(void **state)
+{
+    uint8_t t[VGB_TOKEN];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t, &fd), VGPU_S_OK);
+    struct vgb_event_head *head =
+        mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    assert_ptr_not_equal(head, MAP_FAILED);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_not_equal(a.client.holder, b.client.holder);
+    assert_int_not_equal(b.client.holder, 0);
+    head->holders[0] = a.client.holder;
+    head->holders[3] = b.client.holder;
+    head->holders[62] = b.client.holder;
+    uint32_t wake = head->wake;
+
+    end(&b);
+    assert_int_equal(head->holders[0], a.client.holder);
+    assert_int_equal(head->holders[3], 0);
+    assert_int_equal(head->holders[62], 0);
+    assert_int_not_equal(head->wake, wake);
+    end(&a);
+    assert_int_equal(head->holders[0], 0);
+    munmap(head, VGP_PAGE);
+    assert_int_equal(brk_share_count(), 0);
+}
+
+/* The maker pays while it has the memory, then those who still have it pay together. */
+static void test_quota(void **state)
+{
+    const uint64_t mib = 1 << 20;
+    uint8_t t[VGB_TOKEN], t2[VGB_TOKEN];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    brk_vram.limit = 10 * mib;
+    start(&a, &one_vm, 4 * mib);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 5 * mib, t, &fd), VGPU_S_QUOTA); /* not reserved */
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * mib, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * mib, t2, &fd), VGPU_S_QUOTA); /* not twice */
+    assert_int_equal(brk_vram.used, 4 * mib);
+    assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(brk_vram.used, 4 * mib); /* the one who opens it is not charged */
+    end(&a);
+    assert_int_equal(brk_vram.used, 3 * mib);
+    assert_false(brk_quota_move(&brk_vram, 0, 8 * mib));
+    assert_true(drop(&b, t));
+    assert_int_equal(brk_vram.used, 0);
+    end(&b);
+    brk_vram.limit = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),  cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),    cmocka_unit_test(test_quota),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What this broker serves, as text for `vgpu smi --host`: whoever connects to the abstract socket
+ * BRK_STATUS_NAME and the process id gets one message, and the end. The kernel says who it is: the broker's
+ * user, or root. An abstract socket leaves no file behind, and workers are in other network namespaces.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static struct brk_source status = {.fd = -1};
+static char text[BRK_STATUS_MAX];
+static size_t used;
+
+static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void say(const char *fmt, ...)
+{
+    char line[4400];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    /* Whole lines only. */
+    if (n <= 0 || n >= (int)sizeof(line) || used + (size_t)n >= sizeof(text))
+        return;
+    memcpy(text + used, line, (size_t)n);
+    used += (size_t)n;
+}
+
+/* A guest's words, for a terminal of the host. */
+static const char *harmless(const char *label)
+{
+    static char out[VGPU_LABEL_LEN + 1];
+    unsigned i;
+
+    for (i = 0; i < VGPU_LABEL_LEN && label[i]; i++)
+        out[i] = (char)(isgraph((unsigned char)label[i]) ? label[i] : '?');
+    out[i] = '\0';
+    return out[0] ? out : "-";
+}
+
+static void describe(void)
+{
+    used = 0;
+    say("backend %ld %s\n", (long)getpid(),
+        brk_opt.vhost_user ? brk_opt.vhost_user : brk_opt.listen ? brk_opt.listen : "-");
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!c->shared || !c->proc || c->state != BRK_C_SERVING)
+            continue;
+        say("client %ld %u %llu %s\n", (long)c->proc->pid, __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED), harmless(c->label));
+    }
+}
+
+static void on_status(struct brk_source *s, uint32_t events)
+{
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct ucred who;
+    socklen_t size = sizeof(who);
+
+    (void)events;
+    if (fd < 0)
+        return;
+    if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && (who.uid == geteuid() || who.uid == 0)) {
+        describe();
+        if (send(fd, text, used, MSG_NOSIGNAL) < 0)
+            vgb_log(VGB_DEBUG, "the status was not sent");
+    }
+    close(fd);
+}
+
+void brk_status_start(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, BRK_STATUS_NAME "%ld", (long)getpid());
+
+    status.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    status.ready = on_status;
+    if (status.fd >= 0 &&
+        (bind(status.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ||
+         listen(status.fd, 8) || brk_loop_add(&status, EPOLLIN))) {
+        close(status.fd);
+        status.fd = -1;
+    }
+    if (status.fd < 0)
+        vgb_log(VGB_DEBUG, "`vgpu smi --host` will not show this process");
+}
+
+void brk_status_stop(void)
+{
+    if (status.fd < 0)
+        return;
+    brk_loop_del(&status);
+    close(status.fd);
+    status.fd = -1;
+}

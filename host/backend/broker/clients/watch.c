@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* What the pool of workers asks about clients: who waits, and which worker keeps one waiting. */
+#include "clients.h"
+
+#include "vgb_deadline.h"
+
+static struct vgb_ratelimit limit;
+
+/*
+ * A question may wait for a call of the provider that the worker says is under way, and the time for the
+ * answer begins when that has ended; but not longer than --long-call in all, whatever the worker says.
+ */
+static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t now)
+{
+    uint64_t asked = c->asked_ns, answer = VGB_MS_TO_NS(VGB_ANSWER_MS);
+    uint64_t most = c->impatient ? 0 : VGB_MS_TO_NS(brk_opt.long_call_ms);
+    uint64_t since = p->busy_until_ns > asked ? p->busy_until_ns : asked;
+
+    if (now - asked <= answer)
+        return false;
+    if (now - asked > most)
+        return true;
+    return !p->busy && now - since > answer;
+}
+
+static bool silent(const struct brk_client *c, const struct brk_proc *p, uint64_t now, bool *waits)
+{
+    *waits = true;
+    if (c->state == BRK_C_STARTING)
+        return now - p->since_ns > VGB_MS_TO_NS(VGB_CREATE_MS) || now > c->patience_ns;
+    if (c->state == BRK_C_SERVING && c->asked)
+        return unanswered(c, p, now);
+    *waits = false;
+    return false;
+}
+
+static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t now)
+{
+    uint64_t ms = c->state == BRK_C_ENDING ? VGB_REAP_MS : VGB_GRACE_MS;
+    uint64_t since = c->state == BRK_C_ENDING ? c->ending_ns : p->since_ns;
+
+    if (c->stuck)
+        return p->held;
+    if (now - since > VGB_MS_TO_NS(ms)) {
+        vgb_log_limited(&limit, VGB_ERROR, "worker %d was killed and does not end: client %u (%s) keeps "
+                        "its slot and its memory until it does", (int)p->pid, c->slot, c->label);
+        brk_client_stuck(c);
+    }
+    return true;
+}
+
+const struct brk_pool_users brk_client_users = {
+    .waiting = brk_client_waiting,
+    .expire = brk_client_expire,
+    .ready = brk_client_worker_ready,
+    .message = brk_client_message,
+    .gone = brk_client_worker_gone,
+    .silent = silent,
+    .unreaped = unreaped,
+};

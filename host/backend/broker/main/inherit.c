@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sockets that the process is started with: --fd N, and the descriptors of socket activation
+ * (sd_listen_fds(3): LISTEN_PID, LISTEN_FDS; they start at 3). The type of the socket says whose it is:
+ * SOCK_STREAM is QEMU's (vhost-user), SOCK_SEQPACKET that of programs of this host.
+ */
+#define _GNU_SOURCE
+#include "main.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define ACTIVATION_FIRST 3
+#define ACTIVATION_MAX 16ul
+
+static int socket_option(int fd, int option)
+{
+    int value = -1;
+    socklen_t len = sizeof(value);
+
+    return getsockopt(fd, SOL_SOCKET, option, &value, &len) ? -1 : value;
+}
+
+const char *brk_inherit(struct brk_options *o, int fd)
+{
+    const int type = socket_option(fd, SO_TYPE);
+    const bool listening = socket_option(fd, SO_ACCEPTCONN) == 1;
+
+    if (type < 0 || socket_option(fd, SO_DOMAIN) != AF_UNIX)
+        return "not a unix socket";
+    if (type == SOCK_SEQPACKET) {
+        if (!listening)
+            return "a SOCK_SEQPACKET socket must be a listening one";
+        if (o->listen_fd >= 0)
+            return "there is a SOCK_SEQPACKET socket already";
+        o->listen_fd = fd;
+    } else if (type == SOCK_STREAM) {
+        if (o->vhost_fd >= 0)
+            return "there is a SOCK_STREAM socket already";
+        o->vhost_fd = fd;
+        o->vhost_connected = !listening;
+    } else {
+        return "neither a SOCK_STREAM nor a SOCK_SEQPACKET socket";
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    vgb_set_nonblock(fd);
+    return NULL;
+}
+
+/* A decimal number and nothing else, or -1. */
+static long number(const char *text)
+{
+    char *end;
+    long n;
+
+    if (!text || *text < '0' || *text > '9')
+        return -1;
+    n = strtol(text, &end, 10);
+    return *end ? -1 : n;
+}
+
+int brk_inherit_activation(struct brk_options *o)
+{
+    const long pid = number(getenv("LISTEN_PID")), n = number(getenv("LISTEN_FDS"));
+    const bool ours = pid == (long)getpid();
+
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    if (!ours || !n)
+        return -1;
+    if (n < 0 || n > (long)ACTIVATION_MAX) {
+        fprintf(stderr, "vgpu-backend: LISTEN_FDS is not a number from 0 to %lu\n", ACTIVATION_MAX);
+        return BRK_EXIT_USAGE;
+    }
+    for (int fd = ACTIVATION_FIRST; fd < ACTIVATION_FIRST + (int)n; fd++) {
+        const char *wrong = brk_inherit(o, fd);
+
+        if (wrong) {
+            fprintf(stderr, "vgpu-backend: descriptor %d of the socket unit: %s\n", fd, wrong);
+            return BRK_EXIT_USAGE;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+#include "vgb_version.h"
+
+
+static const char usage[] =
+    "Usage: vgpu-backend [--vhost-user PATH] [--listen PATH] [options]\n"
+    "Gives CUDA to a virtual machine (vhost-user) or to programs of this host (unix socket).\n"
+    "\n"
+    "  --vhost-user PATH   listen here for QEMU: -chardev socket,id=c,path=PATH\n"
+    "                      -device vgpu-cuda,chardev=c\n"
+    "  --listen PATH       listen here for programs that use our libcuda.so.1 (VGPU_SOCKET=PATH)\n"
+    "  --fd N              a unix socket inherited as N: listening SOCK_SEQPACKET as with --listen;\n"
+    "                      SOCK_STREAM, listening or connected to QEMU, as with --vhost-user; twice for\n"
+    "                      both. The sockets of a systemd socket unit (LISTEN_FDS) need no option\n"
+    "  --socket-path PATH  the same as --vhost-user\n"
+    "  --print-capabilities   what QEMU's conventions for vhost-user programs ask for, as JSON\n"
+    "  --gpu KIND          soft: the software GPU; nvidia: the host's libcuda.so.1;\n"
+    "                      auto (default): nvidia when it finds a device, else soft\n"
+    "  --provider PATH     load this CUDA driver library instead\n"
+    "  --worker PATH       the vgpu-worker program (default: beside this one)\n"
+    "  --vram-quota SIZE   device memory of all clients together (default: no limit)\n"
+    "  --pin-quota SIZE    guest memory shared with workers, together (default: no limit)\n"
+    "  --max-clients N     clients at the same time, 1 to 256 (default 64)\n"
+    "  --start-rate N      workers started a second; all clients at once and again go beyond it, then\n"
+    "                      clients wait (default 50)\n"
+    "  --long-call SECONDS a request to share memory may wait so long for a call of the GPU's driver\n"
+    "                      in the same client, 0 to 3600 (default 100); others wait 7 seconds\n"
+    "  --blob-quota SIZE   images of modules on their way, of all clients together (default 2G)\n"
+    "  --client-memory SIZE   host memory of one client's worker, beyond device memory and what the\n"
+    "                      client shares (default 8G)\n"
+    "  --client-threads N  threads of one client's worker (default 1024)\n"
+    "  --client-streams N  streams of one client (default 1024)\n"
+    "  --client-handles N  objects of one client: streams, events, modules, graph nodes, ... (default\n"
+    "                      262144)\n"
+    "  --client-printf SIZE   buffer for printf of one client's kernels (default 64M)\n"
+    "                      0 for one of the seven above: no limit\n"
+    "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
+    "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
+    "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
+    "  --log FILE          log there; - is standard error (default)\n"
+    "  --log-level LEVEL   error, warn, info (default) or debug\n"
+    "  --protocol-minor N  workers know nothing that came after version 1.N of the protocol, as\n"
+    "                      older ones do: for tests\n"
+    "  --sandbox MODE      enforce (default): a worker without system call filter, without limits\n"
+    "                      on files or with capabilities is not started; log: system calls that\n"
+    "                      the filter would refuse are logged by name and made; off: workers keep\n"
+    "                      all rights (log and off are for debugging; --no-sandbox is off)\n"
+    "  --jit-cache SIZE    what NVIDIA's library may keep of the code that it has compiled, 1M to 4G, for\n"
+    "                      the workers of this process (default 256M); 0: each worker compiles anew\n"
+    "  --jit-cache-dir DIR keep it there for the next run; VMs never share one (default: a folder in\n"
+    "                      $TMPDIR, removed at the end)\n"
+    "  --allow-hmm         serve a GPU whose kernels reach all memory of the worker (HMM, ATS)\n"
+    "  --help, --version\n"
+    "Workers get these environment variables and no others: VGPU_SOFT_*, VGPU_TEST_*, CUDA_* but\n"
+    "for CUDA_INJECTION* and CUDA_CACHE_*, LD_LIBRARY_PATH, LANG, LC_ALL, TZ, the options of sanitizers. Without\n"
+    "CUDA_MPS_PIPE_DIRECTORY a running MPS daemon is not used.\n"
+    "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
+    "2 wrong usage, 3 no usable GPU.\n";
+
+/* The schema (QEMU's docs/interop/vhost-user.json) has no type for a device of our own. "gpu" means virtio-gpu: a
+ * manager would start us for a display. "rpmsg", messages to a remote processor, has no device in QEMU. */
+static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
+
+enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_VRAM, O_PIN, O_CLIENTS,
+       O_WINDOW, O_LONG, O_RATE, O_BLOBS, O_CMEMORY, O_CTHREADS, O_CSTREAMS, O_CHANDLES, O_CPRINTF, O_POOL, O_READY,
+       O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_HELP, O_VERSION };
+
+static const struct option longopts[] = {
+    {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
+    {"fd", 1, NULL, O_FD},              {"gpu", 1, NULL, O_GPU},
+    {"provider", 1, NULL, O_PROVIDER},  {"worker", 1, NULL, O_WORKER},
+    {"vram-quota", 1, NULL, O_VRAM},    {"pin-quota", 1, NULL, O_PIN},
+    {"max-clients", 1, NULL, O_CLIENTS}, {"window-size", 1, NULL, O_WINDOW},
+    {"long-call", 1, NULL, O_LONG},
+    {"start-rate", 1, NULL, O_RATE},    {"blob-quota", 1, NULL, O_BLOBS},
+    {"client-memory", 1, NULL, O_CMEMORY},   {"client-threads", 1, NULL, O_CTHREADS},
+    {"client-streams", 1, NULL, O_CSTREAMS}, {"client-handles", 1, NULL, O_CHANDLES},
+    {"client-printf", 1, NULL, O_CPRINTF},
+    {"pool", 1, NULL, O_POOL},          {"ready-fd", 1, NULL, O_READY},
+    {"log", 1, NULL, O_LOG},            {"log-level", 1, NULL, O_LEVEL},
+    {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"protocol-minor", 1, NULL, O_MINOR},
+    {"sandbox", 1, NULL, O_SANDBOX},    {"allow-hmm", 0, NULL, O_HMM},
+    {"socket-path", 1, NULL, O_VHOST},  {"print-capabilities", 0, NULL},
+    {"jit-cache", 1, NULL, O_JIT},      {"jit-cache-dir", 1, NULL, O_JITDIR},
+    {"help", 0, NULL, O_HELP},
+    {"version", 0, NULL, O_VERSION},    {NULL, 0, NULL, 0}};
+
+bool brk_parse_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (errno)
+        return false;
+    if (*end) {
+        const char *u = strchr(units, *end);
+
+        if (!u || end[1])
+            return false;
+        unsigned shift = 10 * (unsigned)(u - units + 1);
+        if (n > UINT64_MAX >> shift)
+            return false;
+        n <<= shift;
+    }
+    *bytes = n;
+    return true;
+}
+
+static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *n)
+{
+    return brk_parse_size(text, n) && *n >= low && *n <= high;
+}
+
+static int bad(const char *option, const char *value, const char *want)
+{
+    fprintf(stderr, "vgpu-backend: %s %s: %s\n", option, value, want);
+    return BRK_EXIT_USAGE;
+}
+
+static int set_path(char *to, size_t size, const char *option, const char *value)
+{
+    if (strlen(value) >= size)
+        return bad(option, value, "path too long");
+    memcpy(to, value, strlen(value) + 1);
+    return -1;
+}
+
+/* One of the limits; -1 = fine, else the exit code. */
+static int take_limit(struct brk_options *o, int ch, const char *arg)
+{
+    static const struct {
+        int ch;
+        const char *name;
+        uint64_t low, high; /* 0 is no limit, whatever `low` is */
+    } rows[] = {
+        {O_RATE, "--start-rate", 1, 10000},        {O_BLOBS, "--blob-quota", 1, UINT64_MAX},
+        {O_CMEMORY, "--client-memory", 64 << 20, UINT64_MAX},
+        /* Waiters, readers, and some for the provider. */
+        {O_CTHREADS, "--client-threads", 32, 1 << 20},
+        {O_CSTREAMS, "--client-streams", 1, 1 << 20},
+        {O_CHANDLES, "--client-handles", 64, 1 << 28},
+        {O_CPRINTF, "--client-printf", 4096, UINT64_MAX},
+    };
+    char want[80];
+    unsigned i = 0;
+    uint64_t n;
+
+    while (rows[i].ch != ch)
+        i++;
+    if (!brk_parse_size(arg, &n) || (n && (n < rows[i].low || n > rows[i].high))) {
+        snprintf(want, sizeof(want), "0, or %llu to %llu", (unsigned long long)rows[i].low,
+                 (unsigned long long)rows[i].high);
+        return bad(rows[i].name, arg, want);
+    }
+    switch (ch) {
+    case O_RATE: o->start_rate = (unsigned)n; break;
+    case O_BLOBS: o->blob_quota = n; break;
+    case O_CMEMORY: o->limits.memory = n; break;
+    case O_CTHREADS: o->limits.threads = (uint32_t)n; break;
+    case O_CSTREAMS: o->limits.streams = (uint32_t)n; break;
+    case O_CHANDLES: o->limits.handles = (uint32_t)n; break;
+    default: o->limits.printf_fifo = n; break;
+    }
+    return -1;
+}
+
+/* One option; -1 = fine, else the exit code. */
+static int take(struct brk_options *o, int ch, const char *arg)
+{
+    const char *wrong;
+    uint64_t n = 0;
+
+    switch (ch) {
+    case O_VHOST: o->vhost_user = arg; return -1;
+    case O_LISTEN: o->listen = arg; return -1;
+    case O_LOG: o->log = arg; return -1;
+    case O_NOSANDBOX: o->sandbox = "off"; return -1;
+    case O_JITDIR: o->jit_cache_dir = arg; return -1;
+    case O_JIT:
+        if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(4) << 30)))
+            return bad("--jit-cache", arg, "0, or 1M to 4G");
+        o->jit_cache = n;
+        return -1;
+    case O_HMM: o->allow_hmm = true; return -1;
+    case O_SANDBOX:
+        if (strcmp(arg, "enforce") && strcmp(arg, "log") && strcmp(arg, "off"))
+            return bad("--sandbox", arg, "enforce, log or off");
+        o->sandbox = arg;
+        return -1;
+    case O_PROVIDER: return set_path(o->provider, sizeof(o->provider), "--provider", arg);
+    case O_WORKER: return set_path(o->worker, sizeof(o->worker), "--worker", arg);
+    case O_FD:
+        if (!parse_number(arg, 3, 1 << 20, &n))
+            return bad("--fd", arg, "a descriptor number from 3 is needed");
+        wrong = brk_inherit(o, (int)n);
+        return wrong ? bad("--fd", arg, wrong) : -1;
+    case O_READY:
+        if (!parse_number(arg, 1, 1 << 20, &n))
+            return bad("--ready-fd", arg, "a descriptor number from 1 is needed");
+        o->ready_fd = (int)n;
+        return -1;
+    case O_GPU:
+        if (strcmp(arg, "auto") && strcmp(arg, "soft") && strcmp(arg, "nvidia"))
+            return bad("--gpu", arg, "soft, nvidia or auto");
+        o->gpu = *arg == 'a' ? BRK_GPU_AUTO : *arg == 's' ? BRK_GPU_SOFT : BRK_GPU_NVIDIA;
+        return -1;
+    case O_VRAM:
+        return brk_parse_size(arg, &o->vram_quota) ? -1 : bad("--vram-quota", arg, "not a size");
+    case O_PIN:
+        return brk_parse_size(arg, &o->pin_quota) ? -1 : bad("--pin-quota", arg, "not a size");
+    case O_CLIENTS:
+        if (!parse_number(arg, 1, VGPU_MAX_CLIENTS, &n))
+            return bad("--max-clients", arg, "1 to 256");
+        o->max_clients = (uint32_t)n;
+        return -1;
+    case O_LONG:
+        if (!parse_number(arg, 0, 3600, &n))
+            return bad("--long-call", arg, "0 to 3600 seconds");
+        o->long_call_ms = (unsigned)n * 1000;
+        return -1;
+    case O_RATE:
+    case O_BLOBS:
+    case O_CMEMORY:
+    case O_CTHREADS:
+    case O_CSTREAMS:
+    case O_CHANDLES:
+    case O_CPRINTF:
+        return take_limit(o, ch, arg);
+    case O_POOL:
+        if (!parse_number(arg, 0, BRK_POOL_MAX, &n))
+            return bad("--pool", arg, "0 to 16");
+        o->pool = (unsigned)n;
+        return -1;
+    case O_MINOR:
+        if (!parse_number(arg, 0, VGP_VERSION_MINOR, &n))
+            return bad("--protocol-minor", arg, "no version of the protocol");
+        o->minor = (unsigned)n;
+        return -1;
+    case O_WINDOW:
+        if (!parse_number(arg, VGP_WINDOW_MIN, 1u << 30, &n) || n & (n - 1))
+            return bad("--window-size", arg, "a power of two, 4M to 1G");
+        o->window_size = n;
+        return -1;
+    case O_LEVEL:
+        return vgb_log_level_parse(arg, &o->log_level) ? -1
+                                                       : bad("--log-level", arg, "unknown level");
+    case O_HELP: fputs(usage, stdout); return 0;
+    case O_VERSION: printf("vgpu-backend %s\n", VGB_VERSION); return 0;
+    default: return BRK_EXIT_USAGE;
+    }
+}
+
+int brk_options_parse(int argc, char **argv, struct brk_options *o)
+{
+    char dir[4000];
+    int ch;
+
+    memset(o, 0, sizeof(*o));
+    o->listen_fd = o->vhost_fd = o->ready_fd = -1;
+    o->max_clients = 64;
+    o->window_size = VGP_WINDOW_DEFAULT;
+    o->pool = BRK_POOL_DEFAULT;
+    o->long_call_ms = VGB_LONG_MS;
+    o->start_rate = 50;
+    o->blob_quota = UINT64_C(2) << 30;
+    o->limits = (struct vgb_limits){.memory = UINT64_C(8) << 30, .printf_fifo = 64 << 20,
+                                    .threads = 1024, .streams = 1024, .handles = 1 << 18};
+    o->minor = VGP_VERSION_MINOR;
+    o->log_level = VGB_INFO;
+    o->sandbox = "enforce";
+    o->jit_cache = UINT64_C(256) << 20;
+    for (int i = 1; i < argc; i++) { /* all others are to be ignored with it */
+        if (!strcmp(argv[i], "--print-capabilities")) {
+            fputs(capabilities, stdout);
+            return 0;
+        }
+    }
+    while ((ch = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+        int r = take(o, ch, optarg);
+
+        if (r >= 0)
+            return r;
+    }
+    o->limits.blobs = o->blob_quota;
+    if (optind != argc)
+        return bad("argument", argv[optind], "not understood; see --help");
+    ch = brk_inherit_activation(o);
+    if (ch >= 0)
+        return ch;
+    if (o->vhost_user && o->vhost_fd >= 0)
+        return bad("--vhost-user", o->vhost_user, "QEMU's socket is inherited: one of the two is needed");
+    if (o->listen && o->listen_fd >= 0)
+        return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
+    if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
+        return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+    if (!o->worker[0]) {
+        if (!vgb_exe_dir(dir, sizeof(dir)))
+            return bad("--worker", "", "the program's own directory is unknown: give the path");
+        snprintf(o->worker, sizeof(o->worker), "%s/vgpu-worker", dir);
+    }
+    if (access(o->worker, X_OK)) {
+        fprintf(stderr, "vgpu-backend: %s: %s; give --worker PATH\n", o->worker, strerror(errno));
+        return BRK_EXIT_ERROR;
+    }
+    return -1;
+}
+
+/* ---- which provider ---- */
+
+static bool find_soft(char *path, size_t size)
+{
+    static const char *const places[] = {"%s/libcuda-soft.so.1", "%s/../softgpu/libcuda-soft.so.1",
+                                         "%s/../lib/vgpu/libcuda-soft.so.1",
+                                         "%s/../lib/libcuda-soft.so.1"};
+    char dir[3900];
+
+    if (vgb_exe_dir(dir, sizeof(dir))) {
+        for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(path, size, places[i], dir);
+#pragma GCC diagnostic pop
+            if (!access(path, R_OK))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Runs `vgpu-worker --probe`; 0 = a device was found. `text` gets what it said. */
+static int probe(const char *worker, const char *provider, char *text, size_t size)
+{
+    char *argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", (char *)"--provider",
+                    (char *)(uintptr_t)provider, NULL};
+    posix_spawn_file_actions_t fa;
+    char **env = NULL;
+    size_t have = 0;
+    int p[2], status = -1;
+    pid_t pid;
+
+    text[0] = '\0';
+    if (pipe2(p, O_CLOEXEC))
+        return -1;
+    env = brk_worker_environment();
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, p[1], 1);
+    posix_spawn_file_actions_adddup2(&fa, p[1], 2);
+    int e = env ? posix_spawn(&pid, worker, &fa, NULL, argv, env) : ENOMEM;
+    free(env);
+    posix_spawn_file_actions_destroy(&fa);
+    close(p[1]);
+    if (e) {
+        snprintf(text, size, "cannot start %.200s: %s", worker, strerror(e));
+        close(p[0]);
+        return -1;
+    }
+    uint64_t end = vgb_now_ns() + VGB_MS_TO_NS(VGB_START_MS);
+    for (;;) {
+        struct pollfd pf = {.fd = p[0], .events = POLLIN};
+        uint64_t now = vgb_now_ns();
+        ssize_t n;
+
+        if (now >= end || poll(&pf, 1, (int)((end - now) / 1000000u) + 1) <= 0) {
+            kill(pid, SIGKILL);
+            snprintf(text, size, "%s does not answer", provider);
+            break;
+        }
+        n = have < size - 1 ? read(p[0], text + have, size - 1 - have) : 0;
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+        text[have] = '\0';
+    }
+    close(p[0]);
+    waitpid(pid, &status, 0);
+    text[strcspn(text, "\n")] = '\0';
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int brk_choose_provider(struct brk_options *o)
+{
+    static const char nvidia[] = "libcuda.so.1";
+    char text[400];
+
+    if (o->provider[0])
+        return 0;
+    if (o->gpu != BRK_GPU_SOFT) {
+        if (!probe(o->worker, nvidia, text, sizeof(text))) {
+            memcpy(o->provider, nvidia, sizeof(nvidia));
+            return 0;
+        }
+        if (o->gpu == BRK_GPU_NVIDIA) {
+            vgb_log(VGB_ERROR, "no NVIDIA GPU: %s; --gpu soft uses the software GPU", text);
+            return BRK_EXIT_NO_GPU;
+        }
+        vgb_log(VGB_INFO, "no NVIDIA GPU (%s): using the software GPU", text);
+    }
+    if (find_soft(o->provider, sizeof(o->provider))) {
+        o->jit_cache = 0; /* it compiles in the worker and keeps nothing */
+        return 0;
+    }
+    vgb_log(VGB_ERROR, "the software GPU (libcuda-soft.so.1) is not beside this program nor in "
+                       "../lib; give --provider PATH");
+    return BRK_EXIT_NO_GPU;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* The two ways to a client: unix sockets, and vhost-user. */
+#ifndef BRK_TRANSPORT_H
+#define BRK_TRANSPORT_H
+
+#include "clients/clients.h"
+
+/* ---- sock.c ---- */
+
+/* 0 or an exit code, the reason logged. */
+int brk_sock_start(const char *path, int fd);
+void brk_sock_stop(void);
+
+/* ---- vu_*.c ---- */
+/* Listens at `path`, or uses the socket `fd` (-1: none): a listening one, or (`connected`) the one
+ * connection that there will be; the broker ends with it. 0 or an exit code, the reason logged. */
+int brk_vu_start(const char *path, int fd, bool connected);
+void brk_vu_stop(void);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* How much of a full control queue one wake-up of the broker serves; the token bucket; queued messages. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "vgb_fd.h"
+#include "vu.h"
+
+
+#define RAM_GPA 0x100000u
+#define RAM_SIZE 0x40000u
+#define RAM_UVA 0x7f0000000000ull
+#define NUM 1024u
+
+struct desc {
+    uint64_t addr;
+    uint32_t len;
+    uint16_t flags, next;
+};
+
+struct fixture {
+    uint8_t *ram;
+    struct desc *desc;
+    uint16_t *avail, *used;
+    struct brk_vu_queue *q;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct brk_vu_payload_mem p = {
+        .nregions = 1, .regions = {{.gpa = RAM_GPA, .size = RAM_SIZE, .uva = RAM_UVA}}};
+    int fd = memfd_create("ram", MFD_CLOEXEC);
+
+    assert_true(fd >= 0 && !ftruncate(fd, RAM_SIZE));
+    f->ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_null(brk_vu_mem_set(&brk_vu_dev.mem, &p, &fd));
+    brk_vu_config_offer(&brk_vu_dev.config);
+    f->q = &brk_vu_dev.queue[VGPU_VQ_CONTROL];
+    memset(f->q, 0, sizeof(*f->q));
+    f->q->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    f->q->call = f->q->err = -1;
+    f->q->num = NUM;
+    f->q->addr = (struct brk_vu_payload_addr){
+        .desc = RAM_UVA, .avail = RAM_UVA + 0x8000, .used = RAM_UVA + 0xa000};
+    f->q->have_addr = f->q->started = f->q->enabled = true;
+    brk_vu_queue_remap(f->q, &brk_vu_dev.mem);
+    assert_non_null(f->q->used);
+    f->desc = (void *)f->ram;
+    f->avail = (void *)(f->ram + 0x8000);
+    f->used = (void *)(f->ram + 0xa000);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    close(f->q->kick.fd);
+    brk_vu_mem_clear(&brk_vu_dev.mem);
+    munmap(f->ram, RAM_SIZE);
+    free(f);
+    return 0;
+}
+
+static bool kicked(const struct fixture *f)
+{
+    uint64_t n;
+
+    return read(f->q->kick.fd, &n, sizeof(n)) == sizeof(n);
+}
+
+/* A full queue of the chain at descriptor 0: served in parts, each kicks for the next, none is lost. */
+static void serve_all(struct fixture *f)
+{
+    unsigned parts = 0;
+
+    for (unsigned i = 0; i < NUM; i++)
+        f->avail[2 + i] = 0;
+    f->avail[1] = NUM;
+    do {
+        uint16_t before = f->used[1];
+
+        brk_vu_device_control();
+        assert_true((uint16_t)(f->used[1] - before) <= 64);
+        assert_true(++parts <= NUM);
+    } while (kicked(f));
+    assert_int_equal(f->used[1], NUM);
+}
+
+static void test_full_queue(void **state)
+{
+    struct fixture *f = *state;
+    struct vgpu_cmd_hdr ping = {.type = VGPU_CMD_PING};
+
+    memcpy(f->ram + 0x10000, &ping, sizeof(ping));
+    f->desc[0] = (struct desc){RAM_GPA + 0x10000, sizeof(ping), 1, 1};
+    f->desc[1] = (struct desc){RAM_GPA + 0x11000, sizeof(struct vgpu_resp_hdr), 2, 0};
+    memset(f->ram + 0x11000, 0xff, 8);
+    serve_all(f);
+    assert_int_equal(f->ram[0x11000], VGPU_S_OK);
+}
+
+static void test_full_of_malformed(void **state)
+{
+    struct fixture *f = *state;
+
+    f->desc[0] = (struct desc){RAM_GPA, 8, 1, 0}; /* a loop */
+    serve_all(f);
+}
+
+static void test_bucket(void **state)
+{
+    struct brk_bucket b;
+    uint64_t now = 1000000000, wait;
+
+    (void)state;
+    brk_bucket_init(&b, 10, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(brk_bucket_take(&b, now), 0);
+    wait = brk_bucket_take(&b, now);
+    assert_int_equal(wait, 100000000);
+    assert_true(brk_bucket_take(&b, now + wait - 1) > 0);
+    assert_int_equal(brk_bucket_take(&b, now + wait), 0);
+    assert_true(brk_bucket_take(&b, now) > 0); /* a clock that goes back gives nothing */
+    now += UINT64_C(1) << 62;                  /* a long time fills it, no further */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(brk_bucket_take(&b, now), 0);
+    assert_true(brk_bucket_take(&b, now) > 0);
+    brk_bucket_init(&b, 0, 0);
+    assert_int_equal(brk_bucket_take(&b, now), 0); /* no limit */
+}
+
+static unsigned open_fds(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1000; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Messages that wait for a worker share descriptors of one file, and each worker has few. */
+static void test_queued_descriptors(void **state)
+{
+    struct brk_proc p = {.sock = {.fd = -1}};
+    struct vgb_msg m = {.type = VGB_M_MAP};
+    int file = memfd_create("a", MFD_CLOEXEC), pair[2], fds[VGB_MSG_FDS], events[VGB_MSG_FDS];
+    unsigned before, n = 0;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    for (unsigned i = 0; i < VGB_MSG_FDS; i++) {
+        fds[i] = file;
+        events[i] = eventfd(0, EFD_CLOEXEC);
+    }
+    before = open_fds();
+    for (unsigned i = 0; i < 1000; i++)
+        assert_null(brk_out_push(&p, &m, fds, VGB_MSG_FDS));
+    assert_int_equal(open_fds(), before + 1);
+    while (!brk_out_push(&p, &m, events, VGB_MSG_FDS))
+        assert_true(++n < 100);
+    assert_true(open_fds() <= before + 40);
+    while (!brk_out_push(&p, &m, NULL, 0))
+        assert_true(++n < 10000);
+    p.sock.fd = pair[0];
+    assert_false(brk_out_flush(&p)); /* nobody reads */
+    unsigned got = VGB_FD_MAX;
+    int came[VGB_FD_MAX];
+    assert_int_equal(vgb_msg_recv(pair[1], &m, came, &got, 0), 1);
+    assert_int_equal(got, VGB_MSG_FDS);
+    vgb_close_all(came, got);
+    brk_out_drop(&p);
+    assert_int_equal(p.nout, 0);
+    assert_int_equal(p.nout_fds, 0);
+    close(pair[0]);
+    close(pair[1]);
+    close(file);
+    vgb_close_all(events, VGB_MSG_FDS);
+}
+
+int main(void)
+{
+    brk_opt.max_clients = 64;
+    brk_opt.window_size = 16 << 20;
+#define T(x) cmocka_unit_test_setup_teardown(x, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_full_queue), T(test_full_of_malformed), cmocka_unit_test(test_bucket),
+        cmocka_unit_test(test_queued_descriptors),
+    };
+
+    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+}

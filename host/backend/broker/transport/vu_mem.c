@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "vu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+/* The memfd that QEMU's device makes for the windows, as /proc shows it, and the seals of it. */
+#define WINDOWS_LINK "/memfd:vgpu-windows (deleted)"
+#define WINDOWS_SEALS (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
+
+/* Not by its size: the guest's RAM may be a file of the same size, on a disk, too. */
+static bool is_windows(int fd, const struct stat *st)
+{
+    char link[64], target[128];
+    ssize_t n;
+
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    if (st->st_nlink || seals < 0 || (seals & WINDOWS_SEALS) != WINDOWS_SEALS)
+        return false;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, target, sizeof(target));
+    return n == (ssize_t)strlen(WINDOWS_LINK) && !memcmp(target, WINDOWS_LINK, (size_t)n);
+}
+
+static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, int fd)
+{
+    struct stat st;
+    uint64_t end;
+
+    m->fd = fd;
+    m->r = *r;
+    m->mapping = MAP_FAILED;
+    if (!r->size || r->size % VGP_PAGE || r->gpa % VGP_PAGE || r->offset % VGP_PAGE ||
+        __builtin_add_overflow(r->offset, r->size, &end) || r->gpa > UINT64_MAX - r->size ||
+        r->uva > UINT64_MAX - r->size)
+        return "a region's numbers make no sense";
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 0)
+        return "a region's descriptor is not a file";
+    if (end > (uint64_t)st.st_size)
+        return "a region is longer than its file";
+    m->mapping_size = r->size;
+    m->mapping = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)r->offset);
+    if (m->mapping == MAP_FAILED)
+        return "a region cannot be mapped";
+    /* Guest memory does not belong into a core file of the broker. */
+    madvise(m->mapping, r->size, MADV_DONTDUMP);
+    m->base = m->mapping;
+    m->windows = is_windows(fd, &st);
+    return NULL;
+}
+
+void brk_vu_mem_clear(struct brk_vu_mem *m)
+{
+    for (unsigned i = 0; i < m->n; i++) {
+        if (m->map[i].mapping != MAP_FAILED)
+            munmap(m->map[i].mapping, m->map[i].mapping_size);
+        vgb_close(&m->map[i].fd);
+    }
+    m->n = 0;
+}
+
+const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem *p, const int *fds)
+{
+    const char *wrong = NULL;
+
+    brk_vu_mem_clear(m);
+    for (unsigned i = 0; i < p->nregions; i++) {
+        if (wrong) {
+            close(fds[i]);
+            continue;
+        }
+        wrong = map_one(&m->map[m->n++], &p->regions[i], fds[i]);
+    }
+    if (wrong)
+        brk_vu_mem_clear(m);
+    return wrong;
+}
+
+uint8_t *brk_vu_mem_gpa(struct brk_vu_mem *m, uint64_t gpa, uint64_t *n)
+{
+    for (unsigned i = 0; i < m->n; i++) {
+        const struct brk_vu_map *k = &m->map[i];
+
+        if (k->windows || gpa < k->r.gpa || gpa - k->r.gpa >= k->r.size)
+            continue;
+        uint64_t left = k->r.size - (gpa - k->r.gpa);
+        if (*n > left)
+            *n = left;
+        return k->base + (gpa - k->r.gpa);
+    }
+    return NULL;
+}
+
+void *brk_vu_mem_uva(struct brk_vu_mem *m, uint64_t uva, uint64_t size)
+{
+    for (unsigned i = 0; i < m->n; i++) {
+        const struct brk_vu_map *k = &m->map[i];
+
+        if (!k->windows && uva >= k->r.uva && vgp_range_ok(uva - k->r.uva, size, k->r.size))
+            return k->base + (uva - k->r.uva);
+    }
+    return NULL;
+}
+
+bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk_map_run *runs, unsigned *n,
+                unsigned room)
+{
+    if (!len || len % VGP_PAGE || gpa % VGP_PAGE || len > UINT64_MAX - gpa)
+        return false;
+    while (len) {
+        const struct brk_vu_map *k = NULL;
+
+        for (unsigned i = 0; i < m->n; i++) {
+            const struct brk_vu_map *c = &m->map[i];
+
+            if (!c->windows && gpa >= c->r.gpa && gpa - c->r.gpa < c->r.size)
+                k = c;
+        }
+        if (!k)
+            return false;
+        uint64_t at = gpa - k->r.gpa, part = k->r.size - at < len ? k->r.size - at : len;
+        uint64_t offset = k->r.offset + at;
+        /* Neighbours become one run: fewer mappings in the worker. */
+        if (*n && runs[*n - 1].fd == k->fd && runs[*n - 1].offset + runs[*n - 1].length == offset) {
+            runs[*n - 1].length += part;
+        } else {
+            if (*n == room)
+                return false;
+            runs[*n] = (struct brk_map_run){.fd = k->fd, .offset = offset, .length = part};
+            (*n)++;
+        }
+        gpa += part;
+        len -= part;
+    }
+    return true;
+}
+
+const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m)
+{
+    for (unsigned i = 0; i < m->n; i++) {
+        if (m->map[i].windows)
+            return &m->map[i];
+    }
+    return NULL;
+}

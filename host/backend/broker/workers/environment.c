@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* The environment of workers: only variables that are meant for them, and no secrets. */
+#define _GNU_SOURCE
+#include "workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+static const char *const names[] = {
+    "VGPU_SOCKET", /* main.c: a provider that is our own libcuda must find no broker */
+    "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ",
+    "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+static const char *const prefixes[] = {"VGPU_SOFT_", "VGPU_TEST_", "CUDA_"};
+
+static bool meant_for_workers(const char *variable)
+{
+    const size_t n = strcspn(variable, "=");
+
+    if (!strncmp(variable, "CUDA_INJECTION", 14)) /* loads a library into every program */
+        return false;
+    if (!strncmp(variable, "CUDA_CACHE_", 11)) /* a folder that others use too */
+        return false;
+    for (unsigned i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
+            return true;
+    }
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (n == strlen(names[i]) && !strncmp(variable, names[i], n))
+            return true;
+    }
+    return false;
+}
+
+char **brk_worker_environment(void)
+{
+    /* A context made beside a running MPS daemon would be its client, which needs sockets. */
+    static char no_mps[] = "CUDA_MPS_PIPE_DIRECTORY=/nonexistent";
+    static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[4200], cache_size[64];
+    size_t n = 0, count = 0;
+    char **out;
+
+    while (environ && environ[count])
+        count++;
+    out = calloc(count + 4, sizeof(*out));
+    for (size_t i = 0; out && i < count; i++) {
+        if (meant_for_workers(environ[i]))
+            out[n++] = environ[i];
+    }
+    if (out && !getenv("CUDA_MPS_PIPE_DIRECTORY"))
+        out[n++] = no_mps;
+    if (out && !brk_opt.cache) {
+        out[n++] = no_cache;
+    } else if (out) {
+        snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=%s", brk_opt.cache);
+        snprintf(cache_size, sizeof(cache_size), "CUDA_CACHE_MAXSIZE=%llu", (unsigned long long)brk_opt.jit_cache);
+        out[n++] = cache;
+        out[n++] = cache_size;
+    }
+    return out;
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Worker processes. A few are started ahead, because loading a CUDA driver takes long. Each is
+ * exec'd (the broker never forks into a worker), holds one socket to the broker, and dies with it.
+ */
+#define _GNU_SOURCE
+#include "workers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+
+#define RETRY_NS 1000000000u /* after a worker that did not become ready */
+#define REFILL_NS 30000000u /* while spares are left: the client that took one starts up first */
+#define DRAIN_MAX 32u   /* messages of one worker at a time: others have their turn in between */
+#define LAST_WORDS_MAX 1024u /* of one that has ended: more than a socket holds */
+
+
+static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
+static struct brk_proc *procs;
+static struct brk_source log_pipe;
+static int log_write = -1;
+static struct vgb_ratelimit log_limit, limit;
+static bool worked, broken;
+static uint64_t retry_at; /* not before this time is a worker started */
+static unsigned failures;
+static char sandbox[VGB_MSG_TEXT];
+
+const char *brk_pool_sandbox(void)
+{
+    return sandbox;
+}
+static struct brk_bucket starts; /* of workers, whatever for */
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+bool brk_pool_works(void)
+{
+    return worked;
+}
+
+bool brk_pool_broken(void)
+{
+    return broken;
+}
+
+/* ---- what workers write to stderr ---- */
+
+static void log_line(const char *line)
+{
+    enum vgb_log_level level = VGB_INFO;
+
+    if (strstr(line, ": error: "))
+        level = VGB_ERROR;
+    else if (strstr(line, ": warn: "))
+        level = VGB_WARN;
+    else if (strstr(line, ": debug: "))
+        level = VGB_DEBUG;
+    vgb_log_limited(&log_limit, level, "%s", line);
+}
+
+static void on_log(struct brk_source *s, uint32_t events)
+{
+    static char buf[1024];
+    static size_t have;
+    ssize_t n = read(s->fd, buf + have, sizeof(buf) - 1 - have);
+    char *nl;
+
+    (void)events;
+    if (n <= 0)
+        return;
+    have += (size_t)n;
+    while ((nl = memchr(buf, '\n', have)) || have == sizeof(buf) - 1) {
+        size_t len = nl ? (size_t)(nl - buf) : have;
+
+        buf[len] = '\0';
+        log_line(buf);
+        len += nl != NULL;
+        memmove(buf, buf + len, have - len);
+        have -= len;
+    }
+}
+
+/* ---- starting ---- */
+
+static bool wanted(void)
+{
+    unsigned spare = 0;
+
+    for (struct brk_proc *p = procs; p; p = p->next)
+        spare += p->state == BRK_PROC_STARTING || p->state == BRK_PROC_READY;
+    return spare < brk_opt.pool || (!spare && users && users->waiting());
+}
+
+static int spawn(int sock, pid_t *pid)
+{
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t at;
+    sigset_t none, def;
+    char ppid[24], minor[8];
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    char *argv[24] = {brk_opt.worker, (char *)"--provider", brk_opt.provider, (char *)"--fd",
+                      (char *)"3", (char *)"--broker-pid", ppid, (char *)"--log-level",
+                      (char *)(uintptr_t)levels[brk_opt.log_level], (char *)"--protocol-minor",
+                      minor, (char *)"--sandbox", (char *)(uintptr_t)brk_opt.sandbox};
+    unsigned n = 13;
+    char **env = brk_worker_environment();
+
+    if (brk_opt.allow_hmm)
+        argv[n++] = (char *)"--allow-hmm";
+    if (brk_opt.shm) {
+        argv[n++] = (char *)"--shm";
+        argv[n++] = (char *)(uintptr_t)brk_opt.shm;
+    }
+    if (brk_opt.cache) {
+        argv[n++] = (char *)"--cache";
+        argv[n++] = (char *)(uintptr_t)brk_opt.cache;
+    }
+    snprintf(ppid, sizeof(ppid), "%ld", (long)getpid());
+    snprintf(minor, sizeof(minor), "%u", brk_opt.minor);
+    sigemptyset(&none);
+    sigfillset(&def);
+    posix_spawnattr_init(&at);
+    posix_spawnattr_setsigmask(&at, &none);
+    posix_spawnattr_setsigdefault(&at, &def);
+    /* A group of its own: what a terminal sends to a program and its broker is not for workers. */
+    posix_spawnattr_setpgroup(&at, 0);
+    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                      POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, log_write, 1);
+    posix_spawn_file_actions_adddup2(&fa, log_write, 2);
+    posix_spawn_file_actions_adddup2(&fa, sock, 3);
+    int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
+    free(env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&at);
+    return r;
+}
+
+static void on_message(struct brk_source *s, uint32_t events);
+static void on_exit_event(struct brk_source *s, uint32_t events);
+
+#define PROC_OF_SOCK(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, sock)))
+#define PROC_OF_PID(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, pidfd)))
+
+/* Both ends of the worker are heard from, or it is of no use: nobody would see that it has ended. */
+static bool watch(struct brk_proc *p)
+{
+    if (brk_loop_add(&p->sock, EPOLLIN))
+        return false;
+    if (!brk_loop_add(&p->pidfd, EPOLLIN))
+        return true;
+    brk_loop_del(&p->sock);
+    return false;
+}
+
+static bool start_one(void)
+{
+    struct brk_proc *p = calloc(1, sizeof(*p));
+    int pair[2] = {-1, -1};
+
+    if (!p || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        goto fail;
+    /* Descriptor 3 must not be the pair's own end: dup2 onto itself would keep it close-on-exec. */
+    if (pair[1] == 3) {
+        int moved = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
+
+        if (moved < 0)
+            goto fail;
+        close(pair[1]);
+        pair[1] = moved;
+    }
+    int e = spawn(pair[1], &p->pid);
+    if (e) {
+        vgb_log_limited(&limit, VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
+        goto fail;
+    }
+    vgb_close(&pair[1]);
+    p->sock.fd = pair[0];
+    p->sock.ready = on_message;
+    p->pidfd.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+    p->pidfd.ready = on_exit_event;
+    p->since_ns = vgb_now_ns();
+    if (p->pidfd.fd < 0) {
+        vgb_log_limited(&limit, VGB_ERROR, "pidfd_open: %s (Linux 5.4 or later is needed)",
+                        strerror(errno));
+        goto fail_started;
+    }
+    vgb_set_nonblock(p->sock.fd);
+    fcntl(p->pidfd.fd, F_SETFD, FD_CLOEXEC);
+    if (!watch(p)) {
+        vgb_log_limited(&limit, VGB_ERROR, "cannot wait on a worker: it is ended");
+        goto fail_started;
+    }
+    p->next = procs;
+    procs = p;
+    return true;
+fail_started:
+    kill(p->pid, SIGKILL);
+    waitpid(p->pid, NULL, 0);
+    vgb_close(&p->pidfd.fd);
+fail:
+    vgb_close(&pair[0]);
+    vgb_close(&pair[1]);
+    free(p);
+    return false;
+}
+
+static void fill(void)
+{
+    while (!broken && vgb_now_ns() >= retry_at && wanted()) {
+        uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
+
+        if (wait_ns) {
+            vgb_log_limited(&limit, VGB_WARN, "%u workers a second were started, more clients wait: "
+                            "the limit is --start-rate", starts.rate);
+            retry_at = vgb_now_ns() + wait_ns;
+            return;
+        }
+        if (!start_one()) {
+            retry_at = vgb_now_ns() + RETRY_NS;
+            return;
+        }
+    }
+}
+
+bool brk_pool_init(const struct brk_pool_users *u)
+{
+    int p[2];
+
+    users = u;
+    if (pipe2(p, O_CLOEXEC | O_NONBLOCK))
+        return false;
+    log_pipe.fd = p[0];
+    log_pipe.ready = on_log;
+    log_write = p[1];
+    /* All clients may come at once, and again: faster than the rate it goes on after that only. */
+    brk_bucket_init(&starts, brk_opt.start_rate, 2 * brk_opt.max_clients);
+    if (brk_loop_add(&log_pipe, EPOLLIN)) { /* workers would block when the pipe is full */
+        vgb_log(VGB_ERROR, "cannot wait on the workers' output");
+        return false;
+    }
+    return start_one();
+}
+
+/* ---- messages ---- */
+
+static void failed_to_start(struct brk_proc *p, const char *why)
+{
+    retry_at = vgb_now_ns() + RETRY_NS;
+    failures++;
+    vgb_log_limited(&limit, VGB_ERROR, "worker %d did not become ready: %s", (int)p->pid, why);
+    if (!worked)
+        broken = true;
+}
+
+static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
+{
+    if (p->state != BRK_PROC_STARTING) {
+        brk_proc_kill(p);
+        return;
+    }
+    if (m->status) {
+        failed_to_start(p, m->text);
+        brk_proc_kill(p);
+        return;
+    }
+    if (!worked)
+        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
+                m->value == 1 ? "" : "s");
+    worked = true;
+    failures = 0;
+    p->state = BRK_PROC_READY;
+    p->since_ns = vgb_now_ns();
+    struct brk_client *c = users->waiting();
+    if (c) {
+        p->state = BRK_PROC_ASSIGNED;
+        p->client = c;
+        users->ready(c, p);
+    }
+    fill();
+}
+
+/* Said once, before the provider is loaded: until then the worker is what was started. */
+static void on_sandbox(struct brk_proc *p, const struct vgb_msg *m)
+{
+    if (p->state != BRK_PROC_STARTING || p->layers_known) {
+        if (p->state == BRK_PROC_STARTING)
+            failed_to_start(p, "it said twice which layers its sandbox has");
+        brk_proc_kill(p);
+        return;
+    }
+    p->layers_known = true;
+    if (!strcmp(sandbox, m->text))
+        return;
+    memcpy(sandbox, m->text, sizeof(sandbox));
+    vgb_log(VGB_INFO, "sandbox of the workers: %s", sandbox);
+}
+
+/* An honest worker says what has changed only. */
+static void on_busy(struct brk_proc *p, const struct vgb_msg *m)
+{
+    if (p->state != BRK_PROC_ASSIGNED || m->status > 1 || p->busy == (m->status == 1)) {
+        vgb_log_limited(&limit, VGB_WARN, "worker %d: bad message", (int)p->pid);
+        brk_proc_kill(p);
+        return;
+    }
+    p->busy = m->status == 1;
+    if (!p->busy)
+        p->busy_until_ns = vgb_now_ns();
+}
+
+/* The worker may be hostile: an odd message ends it, and one that never stops does not keep the broker here. */
+void brk_proc_drain(struct brk_proc *p, unsigned max)
+{
+    struct vgb_msg m;
+
+    while (max--) {
+        unsigned none = 0;
+        int r = vgb_msg_recv(p->sock.fd, &m, NULL, &none, MSG_DONTWAIT);
+
+        if (r == -EAGAIN)
+            return;
+        if (r != 1) {
+            if (r != 0 && p->state != BRK_PROC_KILLED)
+                vgb_log_limited(&limit, VGB_WARN, "worker %d: bad message", (int)p->pid);
+            brk_proc_kill(p);
+            brk_loop_del(&p->sock);
+            return;
+        }
+        if (p->state == BRK_PROC_KILLED)
+            continue;
+        if (m.type == VGB_M_READY) {
+            on_ready(p, &m);
+        } else if (m.type == VGB_M_SANDBOX) {
+            on_sandbox(p, &m);
+        } else if (m.type == VGB_M_BUSY) {
+            on_busy(p, &m);
+        } else if (m.type == VGB_M_DEAD) {
+            p->dead_reason = m.reason == VGPU_DEAD_PROTOCOL ? VGPU_DEAD_PROTOCOL : VGPU_DEAD_EXITED;
+            memcpy(p->dead_text, m.text, sizeof(p->dead_text));
+            brk_proc_kill(p);
+        } else if (p->client && p->state == BRK_PROC_ASSIGNED) {
+            users->message(p->client, &m);
+        }
+    }
+}
+
+static void on_message(struct brk_source *s, uint32_t events)
+{
+    struct brk_proc *p = PROC_OF_SOCK(s);
+
+    if (events & EPOLLOUT && brk_out_flush(p))
+        brk_loop_change(&p->sock, EPOLLIN);
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        brk_proc_drain(p, DRAIN_MAX);
+}
+
+static struct brk_proc *longest_queue(void)
+{
+    struct brk_proc *longest = procs;
+
+    for (struct brk_proc *p = procs; p; p = p->next)
+        longest = p->nout > longest->nout ? p : longest;
+    return longest;
+}
+
+void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    const char *wrong;
+
+    if (p->state == BRK_PROC_KILLED)
+        return;
+    int r = p->out ? -EAGAIN : vgb_msg_send(p->sock.fd, m, fds, nfds, MSG_DONTWAIT);
+
+    if (r != -EAGAIN) {
+        if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+            vgb_log_limited(&limit, VGB_WARN, "worker %d: send: %s", (int)p->pid, strerror(-r));
+        return; /* a closed socket: its end is on the way */
+    }
+    wrong = brk_out_push(p, m, fds, nfds);
+    if (!wrong && brk_out_over()) {
+        p = longest_queue();
+        wrong = "reads its messages slowest, and too many wait in all";
+    }
+    if (wrong) {
+        vgb_log_limited(&limit, VGB_WARN, "worker %d %s: ended", (int)p->pid, wrong);
+        brk_proc_kill(p);
+        return;
+    }
+    if (p->nout == 1)
+        brk_loop_change(&p->sock, EPOLLIN | EPOLLOUT);
+}
+
+void brk_proc_kill(struct brk_proc *p)
+{
+    if (p->state == BRK_PROC_KILLED)
+        return;
+    p->state = BRK_PROC_KILLED;
+    p->since_ns = vgb_now_ns();
+    brk_out_drop(p);
+    brk_loop_change(&p->sock, EPOLLIN);
+    syscall(SYS_pidfd_send_signal, p->pidfd.fd, SIGKILL, NULL, 0);
+}
+
+/* ---- ends ---- */
+
+static void describe_end(const siginfo_t *si, char *text, size_t size)
+{
+    if (si->si_code == CLD_EXITED)
+        snprintf(text, size, "the worker ended with status %d", si->si_status);
+    else if (si->si_status == SIGSYS)
+        snprintf(text, size, "the worker was ended by its sandbox: a forbidden system call");
+    else
+        snprintf(text, size, "the worker was ended by signal %d (%s)", si->si_status,
+                 strsignal(si->si_status));
+}
+
+static void on_exit_event(struct brk_source *s, uint32_t events)
+{
+    struct brk_proc *p = PROC_OF_PID(s);
+    char text[VGB_MSG_TEXT];
+    siginfo_t si;
+
+    (void)events;
+    if (p->state != BRK_PROC_KILLED)
+        brk_proc_drain(p, LAST_WORDS_MAX);
+    memset(&si, 0, sizeof(si));
+    if (waitid(P_PIDFD, (id_t)p->pidfd.fd, &si, WEXITED | WNOHANG)) {
+        snprintf(text, sizeof(text), "the worker has ended: %s", strerror(errno));
+    } else if (!si.si_pid) {
+        /* Ended, but a debugger holds it: the descriptor stays readable, so it is not waited on. */
+        if (!p->held)
+            brk_loop_del(&p->pidfd);
+        p->held = true;
+        brk_proc_kill(p);
+        return;
+    } else {
+        describe_end(&si, text, sizeof(text));
+    }
+    vgb_log_limited(&limit, VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
+    if (p->state == BRK_PROC_STARTING)
+        failed_to_start(p, text);
+    for (struct brk_proc **at = &procs; *at; at = &(*at)->next) {
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    }
+    brk_loop_del(&p->sock);
+    if (!p->held)
+        brk_loop_del(&p->pidfd);
+    close(p->sock.fd);
+    close(p->pidfd.fd);
+    brk_out_drop(p);
+    if (p->client)
+        users->gone(p->client, p->dead_reason ? p->dead_reason : VGPU_DEAD_EXITED,
+                    p->dead_text[0] ? p->dead_text : text, p->dead_reason != 0);
+    free(p);
+    brk_cache_check();
+    fill();
+}
+
+/* A spare one may have been killed from outside, its end not handled yet: it is of no use. */
+static bool has_ended(const struct brk_proc *p)
+{
+    struct pollfd f[2] = {{.fd = p->pidfd.fd, .events = POLLIN}, {.fd = p->sock.fd}};
+
+    return poll(f, 2, 0) > 0;
+}
+
+static bool spare_left(void)
+{
+    for (struct brk_proc *p = procs; p; p = p->next) {
+        if (p->state == BRK_PROC_READY)
+            return true;
+    }
+    return false;
+}
+
+struct brk_proc *brk_pool_take(struct brk_client *c)
+{
+    for (struct brk_proc *p = procs; p; p = p->next) {
+        if (p->state != BRK_PROC_READY || has_ended(p))
+            continue;
+        p->state = BRK_PROC_ASSIGNED;
+        p->client = c;
+        p->since_ns = vgb_now_ns();
+        /* Its replacement is started by the tick, after START was sent, or a little later. */
+        if (spare_left() && retry_at < p->since_ns + REFILL_NS)
+            retry_at = p->since_ns + REFILL_NS;
+        return p;
+    }
+    retry_at = failures ? retry_at : 0;
+    fill();
+    return NULL;
+}
+
+/* True when the worker hangs. *waits: something waits for it. */
+static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
+{
+    *waits = p->state == BRK_PROC_STARTING;
+    if (p->state == BRK_PROC_STARTING)
+        return now - p->since_ns > VGB_MS_TO_NS(VGB_START_MS);
+    return p->state == BRK_PROC_ASSIGNED && users->silent(p->client, p, now, waits);
+}
+
+/* A worker that was killed and is still there. Returns whether to look again soon. */
+static bool unreaped(struct brk_proc *p, uint64_t now)
+{
+    return p->client ? users->unreaped(p->client, p, now) : p->held;
+}
+
+/* The sources of workers that a debugger held: their end shows only when it is looked for. */
+static void look_at_held(void)
+{
+    struct brk_proc *next;
+
+    for (struct brk_proc *p = procs; p; p = next) {
+        next = p->next;
+        if (p->held)
+            on_exit_event(&p->pidfd, 0);
+    }
+}
+
+int brk_pool_tick(void)
+{
+    uint64_t now = vgb_now_ns();
+    int next = -1;
+
+    look_at_held();
+    for (struct brk_proc *p = procs; p; p = p->next) {
+        bool waits = false;
+
+        if (silent(p, now, &waits)) {
+            vgb_log_limited(&limit, VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
+            brk_proc_kill(p);
+        }
+        if (p->state == BRK_PROC_KILLED)
+            waits = unreaped(p, now);
+        if (waits)
+            next = VGB_TICK_MS;
+    }
+    if (users->expire(now))
+        next = VGB_TICK_MS;
+    if (!broken && wanted()) {
+        fill();
+        if (wanted()) {
+            int ms = now < retry_at ? (int)((retry_at - now) / 1000000u) + 1 : 1000;
+
+            next = next < 0 || ms < next ? ms : next;
+        }
+    }
+    return next;
+}
+
+void brk_pool_fini(void)
+{
+    uint64_t end = vgb_now_ns() + VGB_MS_TO_NS(VGB_EXIT_MS);
+
+    broken = true; /* no new ones */
+    for (struct brk_proc *p = procs; p; p = p->next)
+        brk_proc_kill(p);
+    for (struct brk_proc *p = procs; p; p = p->next) {
+        struct pollfd f = {.fd = p->pidfd.fd, .events = POLLIN};
+        uint64_t now = vgb_now_ns();
+
+        /* One that does not end is the init process's later. */
+        if (poll(&f, 1, now < end ? (int)((end - now) / 1000000u) : 0) == 1)
+            waitid(P_PIDFD, (id_t)p->pidfd.fd, NULL, WEXITED | WNOHANG);
+    }
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* The worker processes: started ahead, watched, ended, reaped. They know clients by name only. */
+#ifndef BRK_WORKERS_H
+#define BRK_WORKERS_H
+
+#include "base/base.h"
+
+/* ---- pool.c: worker processes ---- */
+
+struct brk_client;
+enum brk_proc_state { BRK_PROC_STARTING, BRK_PROC_READY, BRK_PROC_ASSIGNED, BRK_PROC_KILLED };
+
+struct brk_proc {
+    struct brk_source sock;  /* messages */
+    struct brk_source pidfd; /* its end */
+    struct brk_proc *next;
+    pid_t pid;
+    enum brk_proc_state state;
+    struct brk_client *client;
+    uint64_t since_ns;      /* of the state */
+    bool busy;              /* it says that a call of its provider takes long */
+    uint64_t busy_until_ns; /* when it said so last that none does any more; 0: never */
+    bool layers_known;      /* it has said which layers its sandbox has */
+    uint32_t dead_reason;   /* what it said itself */
+    char dead_text[VGB_MSG_TEXT];
+    bool held;              /* ended, but a debugger keeps it from being reaped */
+    struct brk_out *out, **out_tail; /* messages that did not fit into the socket: out.c */
+    struct brk_out_fd *out_fds;
+    unsigned nout, nout_fds;
+};
+
+/* The layers of the sandbox that the latest worker said are in force; empty: none has said yet. */
+const char *brk_pool_sandbox(void);
+/* The variables of our environment that are meant for workers; allocated, NULL-terminated. */
+char **brk_worker_environment(void);
+/* Who has the workers: clients. Called by the pool, from the loop or from the tick. */
+struct brk_pool_users {
+    /* The longest-waiting client without a worker, or NULL. */
+    struct brk_client *(*waiting)(void);
+    /* Refuses those that waited too long; true while others wait. */
+    bool (*expire)(uint64_t now_ns);
+    /* The client that waited has this worker now. */
+    void (*ready)(struct brk_client *c, struct brk_proc *p);
+    /* A message that is not about the worker itself. */
+    void (*message)(struct brk_client *c, const struct vgb_msg *m);
+    /* It is reaped. `said`: the reason is the worker's own. */
+    void (*gone)(struct brk_client *c, uint32_t reason, const char *text, bool said);
+    /* True: an answer of this worker is overdue, it is ended. *waits: one is expected. */
+    bool (*silent)(const struct brk_client *c, const struct brk_proc *p, uint64_t now_ns, bool *waits);
+    /* Its worker was killed and is still there. True: look again soon. */
+    bool (*unreaped)(struct brk_client *c, const struct brk_proc *p, uint64_t now_ns);
+};
+/* Starts the pool. False: not even one worker could be started. */
+bool brk_pool_init(const struct brk_pool_users *users);
+void brk_pool_fini(void);
+/* A started worker for the client, or NULL: the client waits; users->ready() comes later. */
+struct brk_proc *brk_pool_take(struct brk_client *c);
+/* Copies the message; descriptors are duplicated when it cannot be sent at once. */
+void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
+/* SIGKILL, by its pidfd: the process id may be another process's by now. */
+void brk_proc_kill(struct brk_proc *p);
+/* Handles what the worker has sent, at most `max` messages. */
+void brk_proc_drain(struct brk_proc *p, unsigned max);
+/* Deadlines (vgb_deadline.h), restarts after failures. Returns when to call it again, ms; -1: with
+ * the next event. */
+int brk_pool_tick(void);
+/* A worker has been ready at least once; or the provider does not work (fatal). */
+bool brk_pool_works(void);
+bool brk_pool_broken(void);
+
+/* ---- shm.c ---- */
+
+/* Makes the folder that workers see as /dev/shm; NULL: there is none. Kept until brk_shm_stop(). */
+const char *brk_shm_start(void);
+/* Removes it; after the last worker. */
+void brk_shm_stop(void);
+
+/* ---- cache.c ---- */
+
+/* The folder for compiled code, as the options say, into brk_opt.cache. 0, or an exit code, the reason logged. */
+int brk_cache_start(void);
+/* Empties it when it has grown beyond all measure: after a worker has ended. */
+void brk_cache_check(void);
+/* Removes it, unless it is to be kept; after the last worker. */
+void brk_cache_stop(void);
+/* Makes workers the owners of an open folder: their user id, which is ours unless we are root. */
+uid_t brk_give_to_workers(int fd);
+
+/* ---- out.c: messages that did not fit into a worker's socket ---- */
+
+/* Copies message and descriptors. NULL, or what is wrong with the worker ("does not ..."). */
+const char *brk_out_push(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
+/* Too many wait for all workers together. */
+bool brk_out_over(void);
+/* Sends what the socket takes; true: nothing is left. */
+bool brk_out_flush(struct brk_proc *p);
+void brk_out_drop(struct brk_proc *p);
+
+#endif

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT */
+/* What a worker is given and what it is kept from, seen from outside: real broker, test provider. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgb_fd.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
+
+static const char *const with_log[] = {"--log-level", "info", "--log", "LOG", NULL};
+static char log_name[64];
+
+/* A broker whose log can be read; `more`: options, NULL-terminated. */
+static int start(struct broker *b, const char *const *more)
+{
+    const char *extra[16];
+    unsigned n = 0;
+    int fd;
+
+    snprintf(log_name, sizeof(log_name), "/tmp/vgb-confine-XXXXXX");
+    fd = mkstemp(log_name);
+    assert_true(fd >= 0);
+    close(fd);
+    for (const char *const *o = with_log; *o; o++)
+        extra[n++] = strcmp(*o, "LOG") ? *o : log_name;
+    for (; more && *more && n < 15; more++)
+        extra[n++] = *more;
+    extra[n] = NULL;
+    memset(b, 0, sizeof(*b));
+    return broker_start(b, extra);
+}
+
+static bool log_has(const char *text)
+{
+    FILE *f = fopen(log_name, "r");
+    char line[900];
+    bool found = false;
+
+    while (f && fgets(line, sizeof(line), f))
+        found |= strstr(line, text) != NULL;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static void stop(struct broker *b)
+{
+    assert_int_equal(broker_stop(b), 0);
+    unlink(log_name);
+}
+
+/* All text that comes until its end. */
+static void printed(struct guest *g, char *all, size_t size)
+{
+    char text[4096];
+
+    all[0] = '\0';
+    while (!strstr(all, "(end)") && guest_notification(g, VGP_NOTIFY_PRINT, NULL, text, 5000))
+        snprintf(all + strlen(all), size - strlen(all), "%s", text);
+}
+
+/* A variable of the broker's that is not meant for workers is not there. */
+static void test_environment(void **state)
+{
+    struct broker b;
+    struct guest g;
+    char all[8192];
+
+    (void)state;
+    setenv("CONFINE_SECRET_TOKEN", "secret", 1);
+    setenv("CUDA_INJECTION64_PATH", "/nonexistent", 1);
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    assert_int_equal(start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "environ"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_ENVIRON, 0, 0), 0);
+    printed(&g, all, sizeof(all));
+    assert_non_null(strstr(all, "CUDA_DEVICE_ORDER"));
+    assert_non_null(strstr(all, "CUDA_MPS_PIPE_DIRECTORY"));
+    assert_null(strstr(all, "CONFINE_SECRET_TOKEN"));
+    assert_null(strstr(all, "CUDA_INJECTION"));
+    assert_null(strstr(all, "\nHOME\n"));
+    assert_null(strstr(all, "\nPATH\n"));
+    guest_close(&g);
+    stop(&b);
+    unsetenv("CONFINE_SECRET_TOKEN");
+    unsetenv("CUDA_INJECTION64_PATH");
+    unsetenv("CUDA_DEVICE_ORDER");
+}
+
+/* The text of a failed assert reaches the program, on its standard error, and not our log. */
+static void test_assert_text(void **state)
+{
+    struct broker b;
+    struct guest g;
+    char text[4096];
+    uint64_t where = 99;
+
+    (void)state;
+    assert_int_equal(start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "assert"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_ASSERT, 0, 0), 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_PRINT, &where, text, 3000));
+    assert_int_equal(where, VGP_PRINT_STDERR);
+    assert_string_equal(text, "assertion failed on the device\n");
+    assert_false(log_has("assertion failed"));
+    guest_close(&g);
+    stop(&b);
+}
+
+static bool ends_with(struct broker *b, int status)
+{
+    int is = 0;
+
+    waitpid(b->pid, &is, 0);
+    b->pid = 0;
+    broker_stop(b);
+    return WIFEXITED(is) && WEXITSTATUS(is) == status;
+}
+
+/* A GPU whose kernels reach all memory of the worker is refused, with what to do, unless allowed. */
+static void test_hmm(void **state)
+{
+    static const char *const allow[] = {"--allow-hmm", NULL};
+    struct broker b;
+
+    (void)state;
+    setenv("VGPU_TEST_HMM", "1", 1);
+    assert_int_equal(start(&b, NULL), -1);
+    assert_true(ends_with(&b, 3));
+    assert_true(log_has("uvm_disable_hmm=1"));
+    unlink(log_name);
+    assert_int_equal(start(&b, allow), 0);
+    stop(&b);
+    unsetenv("VGPU_TEST_HMM");
+}
+
+/* A provider that does not start: which call gave what, and what to do. */
+static void test_provider_refuses(void **state)
+{
+    static const char *const cases[][2] = {{"100", "nvidia-smi"}, {"802", "fabricmanager"},
+                                           {"803", "reboot"}, {"804", "forward"},
+                                           {"34", "stub"}, {"999", "nvidia-modprobe"}, {"2", "gave 2"}};
+    struct broker b;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char gave[32];
+
+        snprintf(gave, sizeof(gave), "cuInit gave %s", cases[i][0]);
+        setenv("VGPU_TEST_BROKEN", cases[i][0], 1);
+        assert_int_equal(start(&b, NULL), -1);
+        assert_true(ends_with(&b, 3));
+        assert_true(log_has(gave));
+        assert_true(log_has(cases[i][1]));
+        unlink(log_name);
+    }
+    unsetenv("VGPU_TEST_BROKEN");
+}
+
+/* Anybody who may connect may ask for the layers; anything else of that type is refused. */
+static void test_info(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const uint32_t ask[2] = {VGP_SOCK_INFO, 0};
+    struct vgp_sock_info m;
+    struct broker b;
+
+    (void)state;
+    assert_int_equal(start(&b, NULL), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", b.sock);
+    for (int bad = 0; bad < 2; bad++) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+        assert_int_equal(send(fd, ask, 4, 0), 4);
+        assert_int_equal(recv(fd, &m, sizeof(m), 0), sizeof(m));
+        assert_int_equal(m.type, VGP_SOCK_INFO);
+        assert_non_null(strstr(m.sandbox, "no capabilities"));
+        if (bad) {
+            assert_int_equal(send(fd, ask, 8, 0), 8);
+            assert_int_equal(recv(fd, &m, sizeof(m), 0), 0);
+        }
+        close(fd);
+    }
+    stop(&b);
+}
+
+/* Workers of one broker share /dev/shm with each other alone, or there is none. */
+static void test_shm(void **state)
+{
+    struct broker b[2];
+    struct guest g[3];
+    char text[4096], want[] = "shm 1\n";
+    char logs[2][64];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(start(&b[i], NULL), 0);
+        memcpy(logs[i], log_name, sizeof(log_name));
+    }
+    for (int i = 0; i < 3; i++) {
+        struct vgp_args_vgpDeviceGetAttribute q = {
+            .attribute = CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
+        const void *p;
+
+        assert_int_equal(guest_connect(&g[i], b[i / 2].sock, "shm"), 0);
+        assert_int_equal(guest_context(&g[i]), 0);
+        assert_int_equal(guest_call(&g[i], VGP_vgpDeviceGetAttribute, &q, sizeof(q), &p, NULL), 0);
+        int supported = ((const struct vgp_ret_vgpDeviceGetAttribute *)p)->value;
+        int r = guest_memset(&g[i], 0, VALUE_SHM, 0, 0);
+
+        assert_int_equal(supported, r == 0);
+        if (r) {
+            print_message("not run: shm: this host gives workers no mount namespace\n");
+            continue;
+        }
+        want[4] = (char)(i == 1 ? '2' : '1');
+        assert_true(guest_notification(&g[i], VGP_NOTIFY_PRINT, NULL, text, 3000));
+        assert_string_equal(text, want);
+    }
+    assert_int_not_equal(access("/dev/shm/vgpu-test", F_OK), 0);
+    for (int i = 0; i < 3; i++)
+        guest_close(&g[i]);
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof(text), "/dev/shm/vgpu-backend.%ld", (long)b[i].pid);
+        assert_int_equal(broker_stop(&b[i]), 0);
+        assert_int_not_equal(access(text, F_OK), 0); /* nothing is left behind */
+        unlink(logs[i]);
+    }
+}
+
+/* Status lines of a worker, of each of its threads. */
+static void check_status(const char *path, unsigned *threads)
+{
+    FILE *f = fopen(path, "r");
+    char line[300];
+    unsigned long value;
+    unsigned seen = 0;
+    int n;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "CapPrm: %lx", &value) == 1 || sscanf(line, "CapEff: %lx", &value) == 1 ||
+            sscanf(line, "CapInh: %lx", &value) == 1 || sscanf(line, "CapAmb: %lx", &value) == 1) {
+            assert_int_equal(value, 0);
+            seen++;
+        } else if (sscanf(line, "NoNewPrivs: %d", &n) == 1) {
+            assert_int_equal(n, 1);
+            seen++;
+        } else if (sscanf(line, "Seccomp: %d", &n) == 1) {
+            assert_int_equal(n, 2);
+            seen++;
+        } else if (sscanf(line, "Uid: %d", &n) == 1) {
+            assert_int_not_equal(n, 0);
+            seen++;
+        }
+    }
+    fclose(f);
+    assert_int_equal(seen, 7);
+    (*threads)++;
+}
+
+/* Each thread is in the sandbox, also those that the provider and the capture of its output start. */
+static void test_threads(void **state)
+{
+    struct broker b;
+    struct guest g;
+    char path[300];
+    struct dirent *e;
+    unsigned threads = 0;
+
+    (void)state;
+    assert_int_equal(start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "threads"), 0);
+    pid_t w = worker_of_client(b.pid);
+    assert_true(w > 0);
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)w);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    while ((e = readdir(d))) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/task/%.20s/status", (int)w, e->d_name);
+        check_status(path, &threads);
+    }
+    closedir(d);
+    assert_true(threads >= 2);
+    assert_true(log_has("no capabilities"));
+    assert_true(log_has("seccomp"));
+    guest_close(&g);
+    stop(&b);
+}
+
+/* Where a mapping with this name starts, 0: there is none, or it may not be looked at. */
+static unsigned long address_of(pid_t pid, const char *name)
+{
+    unsigned long low = 0, is;
+    char path[64], line[500];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    f = fopen(path, "r");
+    while (f && !low && fgets(line, sizeof(line), f)) {
+        if (strstr(line, name) && sscanf(line, "%lx-", &is) == 1)
+            low = is;
+    }
+    if (f)
+        fclose(f);
+    return low;
+}
+
+/* Program, libraries and stack are at other addresses in each worker. */
+static void test_random_addresses(void **state)
+{
+    static const char *const what[] = {"vgpu-worker", "libc.so", "[stack]"};
+    static const char *const pool[] = {"--pool", "4", NULL};
+    struct broker b;
+    pid_t list[16];
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(start(&b, pool), 0);
+    for (int i = 0; i < 500 && n < 4; i++) {
+        usleep(10000);
+        n = workers_of(b.pid, list, 16);
+        for (unsigned k = 0; k < n && k < 16; k++) {
+            if (!address_of(list[k], "libtestprov"))
+                n = 0;
+        }
+    }
+    if (n < 4) {
+        stop(&b);
+        print_message("not run: random_addresses: the maps of workers cannot be read\n");
+        skip();
+    }
+    for (unsigned k = 0; k < 3; k++) {
+        for (unsigned i = 1; i < n; i++)
+            assert_int_not_equal(address_of(list[0], what[k]), address_of(list[i], what[k]));
+    }
+    stop(&b);
+}
+
+/* After its start a worker has no descriptor of its window, of which others' may be in the file. */
+static void test_no_window_descriptor(void **state)
+{
+    struct broker b;
+    struct guest g;
+    char path[300], to[300];
+    unsigned count = 0;
+
+    (void)state;
+    assert_int_equal(start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "window"), 0);
+    pid_t w = worker_of_client(b.pid);
+    for (int fd = 0; fd < 64; fd++) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)w, fd);
+        ssize_t n = readlink(path, to, sizeof(to) - 1);
+
+        if (n <= 0)
+            continue;
+        to[n] = '\0';
+        count++;
+        assert_null(strstr(to, "vgpu-window"));
+    }
+    if (!count) {
+        guest_close(&g);
+        stop(&b);
+        print_message("not run: no_window_descriptor: /proc/PID/fd of workers cannot be read\n");
+        skip();
+    }
+    guest_close(&g);
+    stop(&b);
+}
+
+static bool copy_file(const char *from, const char *to)
+{
+    char buf[1 << 16];
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    size_t n;
+    bool ok = in && out;
+
+    while (ok && (n = fread(buf, 1, sizeof(buf), in)) > 0)
+        ok = fwrite(buf, 1, n, out) == n;
+    if (in)
+        fclose(in);
+    if (out)
+        ok &= !fclose(out);
+    return ok;
+}
+
+/* A provider in a folder that only the broker's user may enter, which the worker's may not be. */
+static void test_private_provider(void **state)
+{
+    char dir[] = "/tmp/vgb-private-XXXXXX", from[600], to[64];
+    const char *const extra[] = {"--provider", to, NULL};
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(from, sizeof(from), "%s/tests/libtestprov.so", getenv("BACKEND_DIR"));
+    snprintf(to, sizeof(to), "%s/private.so", dir);
+    assert_true(copy_file(from, to));
+    assert_int_equal(start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "private"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    guest_close(&g);
+    stop(&b);
+    unlink(to);
+    rmdir(dir);
+}
+
+/* A driver whose libraries are in a folder that neither the loader nor the policy knows. */
+static void test_driver_elsewhere(void **state)
+{
+    static const char *const parts[][2] = {{"libtestprov.so", "libcuda.so.1"},
+                                           {"testnvml.so", "libnvidia-ml.so.1"}};
+    char dir[] = "/tmp/vgb-driver-XXXXXX", from[600], to[2][64];
+    const char *const extra[] = {"--provider", to[0], NULL};
+    struct broker b;
+    struct guest g;
+    const void *p;
+    uint32_t size = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chmod(dir, 0755), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(from, sizeof(from), "%s/tests/%s", getenv("BACKEND_DIR"), parts[i][0]);
+        snprintf(to[i], sizeof(to[i]), "%s/%s", dir, parts[i][1]);
+        assert_true(copy_file(from, to[i]));
+    }
+    assert_int_equal(start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "driver"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    guest_submit(&g, VGP_vgpNvmlInfo, 0, NULL, 0, NULL, 0);
+    assert_int_equal(guest_wait(&g, 0, &p, &size, 5000), 0);
+    assert_non_null(memmem(p, size, "123.45", 6));
+    guest_close(&g);
+    stop(&b);
+    for (unsigned i = 0; i < 2; i++)
+        unlink(to[i]);
+    rmdir(dir);
+}
+
+/* Copies work where the driver registers no memory, and the log says that they are slower, and the code. */
+static void test_nothing_pinned(void **state)
+{
+    static const char data[16] = "fifteen letters";
+    struct vgp_args_vgpCopy in = {.dstKind = VGP_COPY_DEVICE, .srcKind = VGP_COPY_INLINE, .widthBytes = sizeof(data),
+                                  .height = 1, .depth = 1, .data_len = sizeof(data)};
+    struct vgp_args_vgpCopy out = {.dstKind = VGP_COPY_REPLY, .srcKind = VGP_COPY_DEVICE, .widthBytes = sizeof(data),
+                                   .height = 1, .depth = 1, .when = VGP_WHEN_COMPLETE};
+    struct broker b;
+    struct guest g;
+    const void *p;
+
+    (void)state;
+    setenv("VGPU_TEST_NO_PIN", "1", 1);
+    assert_int_equal(start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "pin"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 4096, &in.dst), 0);
+    out.src = in.dst;
+    guest_submit(&g, VGP_vgpCopy, VGP_NO_REPLY, &in, sizeof(in), data, sizeof(data));
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), &p, NULL), 0);
+    assert_memory_equal((const char *)p + sizeof(struct vgp_ret_vgpCopy), data, sizeof(data));
+    for (int i = 0; i < 500 && !log_has("memory for staging are not pinned"); i++)
+        usleep(10000); /* the broker writes the lines of its workers */
+    assert_true(log_has("memory for results are not pinned: cuMemHostRegister gives CUDA error 304"));
+    assert_true(log_has("memory for staging are not pinned: cuMemHostRegister gives CUDA error 304"));
+    guest_close(&g);
+    stop(&b);
+    unsetenv("VGPU_TEST_NO_PIN");
+}
+
+static void test_modes(void **state)
+{
+    static const char *const log_mode[] = {"--sandbox", "log", NULL};
+    static const char *const off[] = {"--sandbox", "off", NULL};
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(start(&b, log_mode), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "log"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    /* ptrace: made, and named in the log. */
+    guest_memset(&g, 0, VALUE_SYSCALL, 0, 0);
+    for (int i = 0; i < 300 && !log_has("would refuse ptrace"); i++)
+        usleep(10000);
+    assert_true(log_has("would refuse ptrace"));
+    assert_true(log_has("sandbox of the workers: logs only"));
+    guest_close(&g);
+    stop(&b);
+    assert_int_equal(start(&b, off), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "off"), 0);
+    assert_true(log_has("sandbox of the workers: off"));
+    guest_close(&g);
+    stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_assert_text),
+        cmocka_unit_test(test_hmm),
+        cmocka_unit_test(test_provider_refuses),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_random_addresses),
+        cmocka_unit_test(test_no_window_descriptor),
+        cmocka_unit_test(test_private_provider),
+        cmocka_unit_test(test_driver_elsewhere),
+        cmocka_unit_test(test_nothing_pinned),
+        cmocka_unit_test(test_modes),
+    };
+
+    return cmocka_run_group_tests_name("confine", tests, NULL, NULL);
+}

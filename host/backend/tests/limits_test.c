@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/* Each limit of a client, tried to pass: the error, and the line that names the option. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgb_fd.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
+
+struct limited {
+    struct broker b;
+    struct guest g;
+    char log[40];
+};
+
+static void begin(struct limited *l, const char *option, const char *value)
+{
+    const char *extra[] = {option, value, "--log", l->log, "--log-level", "info", NULL};
+
+    memset(l, 0, sizeof(*l));
+    strcpy(l->log, "/tmp/vgb-log-XXXXXX");
+    int fd = mkstemp(l->log);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(broker_start(&l->b, extra), 0);
+    assert_int_equal(guest_connect(&l->g, l->b.sock, "limited"), 0);
+    assert_int_equal(guest_context(&l->g), 0);
+}
+
+static bool log_has(const struct limited *l, const char *text)
+{
+    char line[1000];
+    bool found = false;
+    FILE *f = fopen(l->log, "r");
+
+    while (f && fgets(line, sizeof(line), f))
+        found |= strstr(line, text) != NULL;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* The option is on the log: the worker's lines take a moment to get there. */
+static void finish(struct limited *l, const char *option)
+{
+    bool found = false;
+
+    for (int i = 0; i < 500 && !(found = log_has(l, option)); i++)
+        usleep(10000);
+    assert_true(found);
+    guest_close(&l->g);
+    assert_int_equal(broker_stop(&l->b), 0);
+    unlink(l->log);
+}
+
+static int make_stream(struct guest *g, uint32_t index)
+{
+    struct vgp_args_cuStreamCreate a = {.phStream = VGP_HANDLE(VGP_H_STREAM, 1, index)};
+
+    return guest_call(g, VGP_cuStreamCreate, &a, sizeof(a), NULL, NULL);
+}
+
+static int make_event(struct guest *g, uint32_t index, uint32_t generation)
+{
+    struct vgp_args_cuEventCreate a = {.phEvent = VGP_HANDLE(VGP_H_EVENT, generation, index)};
+
+    return guest_call(g, VGP_cuEventCreate, &a, sizeof(a), NULL, NULL);
+}
+
+static void test_streams(void **state)
+{
+    struct limited l;
+
+    (void)state;
+    begin(&l, "--client-streams", "8");
+    for (uint32_t i = 1; i <= 8; i++)
+        assert_int_equal(make_stream(&l.g, i), 0);
+    assert_int_equal(make_stream(&l.g, 9), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(make_event(&l.g, 1, 1), 0); /* nothing else is refused */
+    finish(&l, "--client-streams");
+}
+
+static void test_handles(void **state)
+{
+    struct limited l;
+    int r = 0;
+
+    (void)state;
+    begin(&l, "--client-handles", "64");
+    for (uint32_t i = 1; i <= 64 && !r; i++)
+        r = make_event(&l.g, i, 1);
+    assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY); /* the context is one */
+    struct vgp_args_cuEventDestroy_v2 d = {.hEvent = VGP_HANDLE(VGP_H_EVENT, 1, 5)};
+    assert_int_equal(guest_call(&l.g, VGP_cuEventDestroy_v2, &d, sizeof(d), NULL, NULL), 0);
+    assert_int_equal(make_event(&l.g, 5, 2), 0); /* room again */
+    assert_int_equal(make_event(&l.g, 900, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    finish(&l, "--client-handles");
+}
+
+static void test_memory(void **state)
+{
+    struct limited l;
+    uint64_t p;
+
+    (void)state;
+    /* The provider of the tests has its device memory from malloc. */
+    begin(&l, "--client-memory", "64M");
+    assert_int_equal(guest_alloc(&l.g, 16 << 20, &p), 0);
+    assert_int_equal(guest_alloc(&l.g, 32 << 20, &p), 0);
+    assert_int_equal(guest_alloc(&l.g, 32 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&l.g, 1 << 20, &p), 0);
+    finish(&l, "--client-memory");
+}
+
+static void append(struct guest *g, uint32_t id, uint64_t total)
+{
+    struct vgp_args_vgpBlobAppend a = {.blobId = id, .totalSize = total, .data_len = 16};
+    static const uint8_t bytes[16];
+
+    guest_submit(g, VGP_vgpBlobAppend, VGP_NO_REPLY, &a, sizeof(a), bytes, sizeof(bytes));
+}
+
+/* Images on their way count for all clients together, and what is dropped is there for others. */
+static void test_blobs(void **state)
+{
+    struct limited l;
+    struct guest other;
+    struct vgp_args_vgpBlobDrop d = {.blobId = 1};
+
+    (void)state;
+    begin(&l, "--blob-quota", "32M");
+    assert_int_equal(guest_connect(&other, l.b.sock, "other"), 0);
+    append(&l.g, 1, 24 << 20);
+    assert_int_equal(make_event(&l.g, 1, 1), 0);
+    assert_false(log_has(&l, "--blob-quota"));
+    append(&other, 1, 20 << 20);
+    for (int i = 0; i < 500 && !log_has(&l, "--blob-quota"); i++)
+        usleep(10000);
+    assert_true(log_has(&l, "--blob-quota"));
+    assert_int_equal(ftruncate(open(l.log, O_WRONLY | O_CLOEXEC), 0), 0);
+    guest_submit(&l.g, VGP_vgpBlobDrop, VGP_NO_REPLY, &d, sizeof(d), NULL, 0);
+    assert_int_equal(make_event(&l.g, 2, 1), 0);
+    append(&other, 2, 16 << 20);
+    assert_int_equal(guest_context(&other), 0);
+    assert_false(log_has(&l, "--blob-quota"));
+    append(&other, 3, 16 << 20);
+    append(&other, 4, 16 << 20);
+    assert_int_equal(make_event(&other, 1, 1), 0);
+    guest_close(&other);
+    finish(&l, "--blob-quota");
+}
+
+static void test_printf(void **state)
+{
+    struct limited l;
+    struct vgp_args_cuCtxSetLimit a = {.limit = CU_LIMIT_PRINTF_FIFO_SIZE, .value = 1 << 20};
+
+    (void)state;
+    begin(&l, "--client-printf", "1M");
+    assert_int_equal(guest_call(&l.g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL), 0);
+    a.value++;
+    assert_int_equal(guest_call(&l.g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    finish(&l, "--client-printf");
+}
+
+/* Clients that come and go start no more workers than the rate says: they wait, and are served. */
+static void test_start_rate(void **state)
+{
+    const char *extra[] = {"--start-rate", "1", "--max-clients", "2", "--pool", "0", "--log", NULL,
+                           "--log-level", "info", NULL};
+    struct limited l = {.log = "/tmp/vgb-log-XXXXXX"};
+
+    (void)state;
+    int fd = mkstemp(l.log);
+    assert_true(fd >= 0);
+    close(fd);
+    extra[7] = l.log;
+    assert_int_equal(broker_start(&l.b, extra), 0);
+    /* Four are the burst. A machine on which a start takes a second is not held back by the rate. */
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(guest_connect(&l.g, l.b.sock, "short"), 0);
+        if (log_has(&l, "--start-rate"))
+            break;
+        if (i < 11)
+            guest_close(&l.g);
+    }
+    finish(&l, "--start-rate");
+}
+
+/* ---- spare workers that are killed while they are handed out ---- */
+
+static int connect_only(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    return fd;
+}
+
+/* The type of the broker's first message on a connection, 0: none came. */
+static uint32_t first_message(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint8_t buf[512];
+    int fds[4];
+    unsigned nfds = 4;
+    uint32_t type = 0;
+
+    if (poll(&p, 1, 20000) == 1 && vgb_recv_fds(fd, buf, sizeof(buf), fds, &nfds, 0) >= 4) {
+        memcpy(&type, buf, 4);
+        vgb_close_all(fds, nfds);
+    }
+    return type;
+}
+
+static void test_killed_spares(void **state)
+{
+    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
+                                   .version_major = VGP_VERSION_MAJOR,
+                                   .version_minor = VGP_VERSION_MINOR,
+                                   .label = "spare"};
+    struct broker b = {0};
+    pid_t w[8];
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    for (int round = 0; round < 6; round++) {
+        unsigned n = 0;
+        int status;
+
+        for (int i = 0; i < 1000 && (n = workers_of(b.pid, w, 8)) < 2; i++)
+            usleep(10000);
+        assert_true(n >= 2);
+        usleep(100000); /* they are ready, most likely: else the round shows nothing */
+        int fd = connect_only(b.sock);
+        /* The request is there before the ends of the workers, which the broker sees after it. */
+        kill(b.pid, SIGSTOP);
+        assert_int_equal(waitpid(b.pid, &status, WUNTRACED), b.pid);
+        assert_int_equal(send(fd, &hello, sizeof(hello), 0), sizeof(hello));
+        for (unsigned i = 0; i < n && i < 8; i++)
+            kill(w[i], round % 2 ? SIGSTOP : SIGKILL);
+        kill(b.pid, SIGCONT);
+        if (round % 2) { /* handed out, and killed before it serves */
+            usleep(100000);
+            for (unsigned i = 0; i < n && i < 8; i++)
+                kill(w[i], SIGKILL);
+        }
+        assert_int_equal(first_message(fd), VGP_SOCK_WELCOME);
+        close(fd);
+    }
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* A worker that leaves at each start does not make the broker start workers for ever. */
+static void with_bad_worker(struct broker *b, const char *what)
+{
+    static char path[600];
+    static const char *const extra[] = {"--worker", path, "--log", "/dev/null", NULL};
+
+    snprintf(path, sizeof(path), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", what, 1);
+    assert_int_equal(broker_start(b, extra), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+static void test_leaving_worker(void **state)
+{
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    with_bad_worker(&b, "leaves");
+    assert_int_equal(guest_connect(&g, b.sock, "left"), -1);
+    assert_non_null(strstr(g.refused, "no worker could be started"));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* A worker that never stops talking has its turn, and others have theirs. */
+static void test_flooding_worker(void **state)
+{
+    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
+                                   .version_major = VGP_VERSION_MAJOR,
+                                   .version_minor = VGP_VERSION_MINOR};
+    struct broker b = {0};
+    int fd[4];
+
+    (void)state;
+    with_bad_worker(&b, "flood");
+    for (int i = 0; i < 4; i++) {
+        fd[i] = connect_only(b.sock);
+        assert_int_equal(send(fd[i], &hello, sizeof(hello), 0), sizeof(hello));
+        assert_int_equal(first_message(fd[i]), VGP_SOCK_WELCOME);
+    }
+    for (int i = 0; i < 4; i++)
+        close(fd[i]);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams),       cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_printf),        cmocka_unit_test(test_start_rate),
+        cmocka_unit_test(test_killed_spares), cmocka_unit_test(test_leaving_worker),
+        cmocka_unit_test(test_flooding_worker),
+    };
+
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls of the provider that take long hold up their own caller only; as in process_test.c. The test
+ * provider's calls end when another call says so, which never comes if the dispatcher is in one. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
+
+#define SLOT 5 /* of the long call */
+
+static int setup(void **state)
+{
+    static struct broker b;
+
+    *state = &b;
+    return broker_start(&b, NULL);
+}
+
+static int teardown(void **state)
+{
+    return broker_stop(*state);
+}
+
+static void connect_to(struct broker *b, struct guest *g)
+{
+    assert_int_equal(guest_connect(g, b->sock, "long"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+static int ping(struct guest *g)
+{
+    struct vgp_args_vgpPing a = {.value = 1};
+
+    return guest_call(g, VGP_vgpPing, &a, sizeof(a), NULL, NULL);
+}
+
+static void release(struct guest *g)
+{
+    int r = CUDA_ERROR_INVALID_VALUE;
+
+    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
+        usleep(10000); /* its waiter thread is on the way into the provider */
+    assert_int_equal(r, 0);
+}
+
+static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length, int fd)
+{
+    struct vgp_sock_map m = {.type = type, .region = region, .va = (uintptr_t)va, .length = length};
+
+    return vgb_send_fds(g->sock, &m, sizeof(m), &fd, fd >= 0 ? 1 : 0, 0) < 0 ? -1 : 0;
+}
+
+static int answered(struct guest *g, struct vgp_sock_mapped *m)
+{
+    unsigned none = 0;
+
+    return vgb_recv_fds(g->sock, m, sizeof(*m), NULL, &none, MSG_DONTWAIT) == sizeof(*m);
+}
+
+/* Shares a page of memory with the worker while the long call is under way, and takes it back. */
+static void share(struct guest *g)
+{
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(i ? request(g, VGP_SOCK_UNMAP, 9, NULL, 0, -1)
+                           : request(g, VGP_SOCK_MAP, 9, (void *)0x700000000000, 4096, fd), 0);
+        assert_int_equal(vgb_recv_fds(g->sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+        assert_int_equal(m.status, 0);
+    }
+    close(fd);
+}
+
+/* The call was submitted with SLOT and seq: others go on, it does not end before it is released. Its result. */
+static int others_go_on(struct guest *g, uint32_t seq, const void **payload, uint32_t *size)
+{
+    uint32_t last;
+    int r;
+
+    assert_int_equal(ping(g), 0);
+    share(g);
+    last = g->seq;
+    g->seq = seq;
+    assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 0), -1);
+    g->seq = last;
+    release(g);
+    last = g->seq;
+    g->seq = seq;
+    r = guest_wait(g, SLOT, payload, size, 10000);
+    g->seq = last;
+    return r;
+}
+
+static void load(struct guest *g, uint64_t module, const char *image, uint32_t logs)
+{
+    struct vgp_args_vgpModuleLoad a = {.module = module,
+                                       .image_size = strlen(image) + 1,
+                                       .image_len = (uint32_t)strlen(image) + 1,
+                                       .wantLogs = logs};
+
+    guest_submit(g, VGP_vgpModuleLoad, SLOT, &a, sizeof(a), image, a.image_len);
+}
+
+static void test_load(void **state)
+{
+    const uint64_t m = VGP_HANDLE(VGP_H_MODULE, 1, 1);
+    struct vgp_args_cuModuleUnload unload = {.hmod = m};
+    const struct vgp_ret_vgpModuleLoad *ret;
+    const void *p;
+    uint32_t size = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    load(&g, m, "slow", 0);
+    assert_int_equal(others_go_on(&g, g.seq, &p, &size), 0);
+    assert_int_equal(size, sizeof(*ret)); /* two logs, both empty */
+    assert_int_equal(guest_call(&g, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, NULL), 0);
+    /* The compiler's messages come with the error. */
+    load(&g, VGP_HANDLE(VGP_H_MODULE, 1, 2), "slow and bad", 1);
+    assert_int_equal(others_go_on(&g, g.seq, &p, &size), CUDA_ERROR_INVALID_PTX);
+    ret = p;
+    assert_true(size >= sizeof(*ret) + 8 + 24);
+    assert_int_equal(ret->infoLog_len, 1);
+    assert_string_equal((const char *)(ret + 1) + 8, "a line of the compiler");
+    guest_close(&g);
+}
+
+/* The context goes while a module is loaded into it, and a handle is used twice meanwhile. */
+static void test_load_ends(void **state)
+{
+    const uint64_t m = VGP_HANDLE(VGP_H_MODULE, 1, 1);
+    struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    struct vgp_args_cuModuleUnload unload = {.hmod = m};
+    struct guest g;
+
+    connect_to(*state, &g);
+    load(&g, m, "slow", 0);
+    uint32_t seq = g.seq;
+    guest_submit(&g, VGP_vgpPrimaryCtxReset, 6, &reset, sizeof(reset), NULL, 0);
+    uint32_t reset_seq = g.seq;
+    assert_int_equal(ping(&g), 0);
+    release(&g);
+    g.seq = seq;
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    g.seq = reset_seq;
+    assert_int_equal(guest_wait(&g, 6, NULL, NULL, 10000), 0);
+    g.seq += 1000;
+    assert_int_equal(guest_call(&g, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, NULL),
+                     CUDA_ERROR_INVALID_HANDLE);
+    load(&g, m, "slow", 0);
+    load(&g, m, "quick", 0);
+    for (int i = 0; i < 500 && !guest_wait_dead(&g, 10); i++)
+        guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
+    assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+}
+
+static void test_link(void **state)
+{
+    const uint64_t link = VGP_HANDLE(VGP_H_LINK, 1, 1);
+    struct vgp_args_vgpLinkCreate create = {.state = link};
+    struct vgp_args_vgpLinkComplete complete = {.state = link};
+    struct vgp_args_cuLinkDestroy destroy = {.state = link};
+    struct {
+        struct vgp_args_vgpLinkAdd a;
+        char data[8], name[8];
+    } add = {.a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
+             .data = "slow",
+             .name = "n"};
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpLinkCreate, &create, sizeof(create), NULL, NULL), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpLinkAdd, &add, sizeof(add), NULL, NULL), 0);
+    guest_submit(&g, VGP_vgpLinkComplete, SLOT, &complete, sizeof(complete), NULL, 0);
+    uint32_t seq = g.seq;
+    assert_int_equal(guest_call(&g, VGP_cuLinkDestroy, &destroy, sizeof(destroy), NULL, NULL),
+                     CUDA_ERROR_INVALID_HANDLE); /* in use */
+    assert_int_equal(others_go_on(&g, seq, NULL, NULL), 0);
+    assert_int_equal(guest_call(&g, VGP_cuLinkDestroy, &destroy, sizeof(destroy), NULL, NULL), 0);
+    guest_close(&g);
+}
+
+static void test_array_and_limit(void **state)
+{
+    const uint64_t array = VGP_HANDLE(VGP_H_ARRAY, 1, 1);
+    struct vgp_args_cuArray3DCreate_v2 create = {.pHandle = array};
+    struct vgp_args_cuArrayDestroy destroy = {.hArray = array};
+    struct vgp_args_cuCtxSetLimit limit = {.limit = CU_LIMIT_PRINTF_FIFO_SIZE, .value = LONG_BYTES};
+    struct guest g;
+
+    connect_to(*state, &g);
+    create.pAllocateArray.Width = LONG_BYTES;
+    assert_int_equal(guest_call(&g, VGP_cuArray3DCreate_v2, &create, sizeof(create), NULL, NULL), 0);
+    guest_submit(&g, VGP_cuArrayDestroy, SLOT, &destroy, sizeof(destroy), NULL, 0);
+    assert_int_equal(others_go_on(&g, g.seq, NULL, NULL), 0);
+    guest_submit(&g, VGP_cuCtxSetLimit, SLOT, &limit, sizeof(limit), NULL, 0);
+    assert_int_equal(others_go_on(&g, g.seq, NULL, NULL), 0);
+    guest_close(&g);
+}
+
+/* Memory that is being registered is taken away when that is over, not in the middle. */
+static void test_register(void **state)
+{
+    struct vgp_args_vgpRegionRegister a = {.region = 1, .va = 0x600000000000, .length = LONG_BYTES};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    const void *p;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(ftruncate(fd, LONG_BYTES), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(request(&g, VGP_SOCK_MAP, 1, (void *)a.va, LONG_BYTES, fd), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    guest_submit(&g, VGP_vgpRegionRegister, SLOT, &a, sizeof(a), NULL, 0);
+    assert_int_equal(others_go_on(&g, g.seq, &p, NULL), 0);
+    assert_int_equal(((const struct vgp_ret_vgpRegionRegister *)p)->devicePointer, m.worker_va);
+    assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &a, sizeof(a), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE); /* twice */
+    struct vgp_args_vgpRegionUnregister u = {.region = 1};
+    assert_int_equal(guest_call(&g, VGP_vgpRegionUnregister, &u, sizeof(u), NULL, NULL), 0);
+    guest_submit(&g, VGP_vgpRegionRegister, SLOT, &a, sizeof(a), NULL, 0);
+    uint32_t seq = g.seq;
+    assert_int_equal(ping(&g), 0);
+    assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
+    assert_int_equal(ping(&g), 0);
+    assert_false(answered(&g, &m));
+    release(&g);
+    g.seq = seq;
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    g.seq += 1000;
+    assert_int_equal(ping(&g), 0);
+    close(fd);
+    guest_close(&g);
+}
+
+/*
+ * The broker's answer waits for a call that takes longer than workers may be silent: the client lives. The
+ * broker looks at silence itself, so this waits as long as it must.
+ */
+static void test_outlasts(void **state)
+{
+    struct vgp_args_vgpRegionRegister a = {.region = 1, .va = 0x600000000000, .length = LONG_BYTES};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(ftruncate(fd, LONG_BYTES), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(request(&g, VGP_SOCK_MAP, 1, (void *)a.va, LONG_BYTES, fd), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    guest_submit(&g, VGP_vgpRegionRegister, SLOT, &a, sizeof(a), NULL, 0);
+    uint32_t seq = g.seq;
+    assert_int_equal(ping(&g), 0);
+    assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
+    assert_false(guest_wait_dead(&g, VGB_ANSWER_MS + VGB_GRACE_MS));
+    release(&g);
+    g.seq = seq;
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    g.seq += 1000;
+    assert_int_equal(ping(&g), 0);
+    close(fd);
+    guest_close(&g);
+}
+
+/* Registered memory is taken away without its program, when the work of the contexts is done. */
+static void test_taken_away(void **state)
+{
+    struct vgp_args_vgpRegionRegister a = {.region = 1, .va = 0x600000000000, .length = 4096};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    for (int i = 0; i < 2; i++) { /* the second time where the first one was */
+        assert_int_equal(request(&g, VGP_SOCK_MAP, 1, (void *)a.va, 4096, fd), 0);
+        assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+        assert_int_equal(m.status, 0);
+        assert_int_equal(m.worker_va, a.va);
+        assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &a, sizeof(a), NULL, NULL), 0);
+        assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 300, 0), 0);
+        assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
+        assert_int_equal(ping(&g), 0);
+        assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+        assert_int_equal(m.status, 0);
+        assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &a, sizeof(a), NULL, NULL),
+                         CUDA_ERROR_INVALID_VALUE);
+    }
+    close(fd);
+    guest_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load),  cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),  cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_register), cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_outlasts),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles must not outlive what they stand for in the provider; as in process_test.c. The test provider
+ * ends the worker when it is called with an object that has ended. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgp_calls.h"
+
+#define CALL(g, name, ...)                                                                         \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), \
+               NULL, NULL)
+
+static const uint64_t mip = VGP_HANDLE(VGP_H_MIPMAPPED_ARRAY, 1, 1);
+static const uint64_t level = VGP_HANDLE(VGP_H_ARRAY, 1, 1), plane = VGP_HANDLE(VGP_H_ARRAY, 1, 2);
+
+static int setup(void **state)
+{
+    static struct broker b;
+
+    *state = &b;
+    return broker_start(&b, NULL);
+}
+
+static int teardown(void **state)
+{
+    return broker_stop(*state);
+}
+
+static void connect_to(struct broker *b, struct guest *g)
+{
+    assert_int_equal(guest_connect(g, b->sock, "stale"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+static void make_arrays(struct guest *g)
+{
+    assert_int_equal(CALL(g, cuMipmappedArrayCreate, .pHandle = mip, .numMipmapLevels = 2), 0);
+    assert_int_equal(CALL(g, cuMipmappedArrayGetLevel, .pLevelArray = level, .hMipmappedArray = mip), 0);
+    assert_int_equal(CALL(g, cuArrayGetPlane, .pPlaneArray = plane, .hArray = level), 0);
+    assert_int_equal(CALL(g, cuArray3DGetDescriptor_v2, .hArray = plane), 0);
+}
+
+/* Levels and planes end with what they are part of. */
+static void test_levels(void **state)
+{
+    struct guest g;
+
+    connect_to(*state, &g);
+    make_arrays(&g);
+    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip), 0);
+    assert_int_equal(CALL(&g, cuArray3DGetDescriptor_v2, .hArray = level), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, cuArray3DGetDescriptor_v2, .hArray = plane), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip),
+                     CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&g);
+}
+
+/* What belongs to a context ends with it. */
+static void test_context(void **state)
+{
+    struct guest g;
+
+    connect_to(*state, &g);
+    make_arrays(&g);
+    assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 0), 0);
+    assert_int_equal(CALL(&g, cuMipmappedArrayGetLevel, .pLevelArray = VGP_HANDLE(VGP_H_ARRAY, 1, 3),
+                          .hMipmappedArray = mip),
+                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip),
+                     CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&g);
+}
+
+/* A second handle for the same context would outlive it. */
+static void test_primary(void **state)
+{
+    struct vgp_args_vgpPrimaryCtxRetain again = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 5)};
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_context(&g), 0); /* the same one, twice */
+    assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), 0);
+    assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), 0);
+    assert_int_equal(guest_context(&g), 0); /* and again, when it has ended */
+    guest_submit(&g, VGP_vgpPrimaryCtxRetain, 0, &again, sizeof(again), NULL, 0);
+    assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+}
+
+/* An event that is destroyed while a thread waits for it, and a context while a thread waits in it. */
+static void test_event(void **state)
+{
+    struct vgp_args_cuEventDestroy_v2 destroy;
+    struct vgp_args_cuEventSynchronize wait;
+    struct vgp_args_vgpPrimaryCtxReset reset = {0};
+    struct guest g;
+
+    connect_to(*state, &g);
+    for (int i = 0; i < 2; i++) {
+        uint64_t handle = VGP_HANDLE(VGP_H_EVENT, 1 + i, 1);
+
+        assert_int_equal(CALL(&g, cuEventCreate, .phEvent = handle), 0);
+        assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 400, 0), 0);
+        assert_int_equal(CALL(&g, cuEventRecord, .hEvent = handle), 0);
+        wait.hEvent = destroy.hEvent = handle;
+        guest_submit(&g, VGP_cuEventSynchronize, 3, &wait, sizeof(wait), NULL, 0);
+        assert_int_equal(guest_wait(&g, 3, NULL, NULL, 100), -1); /* on a waiter by now */
+        uint32_t seq = g.seq;
+        if (i == 0) {
+            assert_int_equal(guest_call(&g, VGP_cuEventDestroy_v2, &destroy, sizeof(destroy), NULL, NULL),
+                             0);
+            assert_int_equal(CALL(&g, cuEventQuery, .hEvent = handle), CUDA_ERROR_INVALID_HANDLE);
+        } else {
+            assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
+        }
+        g.seq = seq;
+        assert_int_equal(guest_wait(&g, 3, NULL, NULL, 5000), 0);
+        g.seq += 10;
+    }
+    assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
+    guest_close(&g);
+}
+
+/* A user object is the provider's only while somebody is known to hold it. */
+static void test_user_object(void **state)
+{
+    const uint64_t o = VGP_HANDLE(VGP_H_USER_OBJECT, 1, 1), p = VGP_HANDLE(VGP_H_USER_OBJECT, 1, 2);
+    const struct vgp_args_vgpUserObjectDrop drop = {.object = p};
+    struct vgp_args_vgpGraphCreate gc = {0};
+    const void *ret;
+    uint64_t graph, cookie;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpGraphCreate, &gc, sizeof(gc), &ret, NULL), 0);
+    memcpy(&graph, ret, sizeof(graph));
+    assert_int_equal(CALL(&g, vgpUserObjectCreate, .object = o, .cookie = 9, .references = 1, .flags = 1),
+                     0);
+    assert_int_equal(CALL(&g, cuUserObjectRelease, .object = o, .count = 2), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1, .release = 1),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1,
+                          .flags = CU_GRAPH_USER_OBJECT_MOVE),
+                     0);
+    assert_int_equal(CALL(&g, cuUserObjectRetain, .object = o, .count = 1), 0); /* the graph keeps it */
+    assert_int_equal(CALL(&g, cuUserObjectRelease, .object = o, .count = 1), 0);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1, .release = 1),
+                     0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 9);
+    /* The destructor has run, and the handle is still there. */
+    assert_int_equal(CALL(&g, cuUserObjectRetain, .object = o, .count = 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALL(&g, cuUserObjectRelease, .object = o, .count = 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1),
+                     CUDA_ERROR_INVALID_VALUE);
+    /* A handle that is dropped too early: the destructor still finds its record. */
+    assert_int_equal(CALL(&g, vgpUserObjectCreate, .object = p, .cookie = 11, .references = 2, .flags = 1),
+                     0);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = p, .count = 2,
+                          .flags = CU_GRAPH_USER_OBJECT_MOVE),
+                     0);
+    guest_submit(&g, VGP_vgpUserObjectDrop, VGP_NO_REPLY, &drop, sizeof(drop), NULL, 0);
+    assert_int_equal(CALL(&g, cuUserObjectRetain, .object = p, .count = 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(CALL(&g, vgpGraphDestroy, .graph = graph), 0);
+    assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
+    guest_close(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_levels), cmocka_unit_test(test_context),
+        cmocka_unit_test(test_primary), cmocka_unit_test(test_event),
+        cmocka_unit_test(test_user_object),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The test provider keeps something in the folder for compiled code, as NVIDIA's library does, and looks into others'. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "testprov.h"
+
+static int count(const char *folder)
+{
+    char path[4200];
+    char c = '1';
+
+    snprintf(path, sizeof(path), "%s/a", folder);
+    mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/a/entry", folder);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    if (read(fd, &c, 1) == 1)
+        c++;
+    if (pwrite(fd, &c, 1, 0) == 1)
+        printf("cache %c %s %s\n", c, getenv("CUDA_CACHE_MAXSIZE"), folder);
+    close(fd);
+    return 0;
+}
+
+static int other(const char *folder)
+{
+    char path[4200], entry[4200];
+
+    snprintf(path, sizeof(path), "%s/planted", folder);
+    snprintf(entry, sizeof(entry), "%s/a/entry", folder);
+    int readable = open(entry, O_RDONLY | O_CLOEXEC), listed = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int writable = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), removed = unlink(entry), made = mkdir(path, 0700);
+
+    printf("other %d %d %d %d %d\n", readable >= 0, listed >= 0, writable >= 0, !removed, !made);
+    return 0;
+}
+
+static int flood(const char *folder)
+{
+    static const char zeros[1 << 16];
+    char path[4200];
+    int fd, n;
+
+    snprintf(path, sizeof(path), "%s/large", folder);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    for (int i = 0; i < 48; i++) {
+        if (write(fd, zeros, sizeof(zeros)) != (ssize_t)sizeof(zeros))
+            return -1;
+    }
+    close(fd);
+    snprintf(path, sizeof(path), "%s/closed", folder);
+    mkdir(path, 0);
+    n = snprintf(path, sizeof(path), "%s", folder);
+    for (int i = 0; i < 60; i++) {
+        n += snprintf(path + n, sizeof(path) - (size_t)n, "/d");
+        if (mkdir(path, 0700))
+            return -1;
+    }
+    printf("flooded\n");
+    return 0;
+}
+
+int testprov_cache(unsigned what)
+{
+    const char *folder = getenv(what == CACHE_OTHER ? "VGPU_TEST_OTHER_CACHE" : "CUDA_CACHE_PATH");
+    const char *off = getenv("CUDA_CACHE_DISABLE");
+    int r = 0;
+
+    if (!folder)
+        printf("cache none, disabled %s\n", off ? off : "0");
+    else if (what == CACHE_OTHER)
+        r = other(folder);
+    else
+        r = what == CACHE_FLOOD ? flood(folder) : count(folder);
+    fflush(stdout);
+    return r;
+}

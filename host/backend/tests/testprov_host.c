@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* The test provider's host memory, stream memory operations, which do not make a stream wait, and NVML. */
+#include <cuda.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "testprov.h"
+
+unsigned long long testprov_nvml_bytes = 1u << 20;
+
+CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
+{
+    (void)flags;
+    if (getenv("VGPU_TEST_NO_PIN"))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    if (n == LONG_BYTES)
+        testprov_long();
+    return p && n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostUnregister(void *p)
+{
+    return p ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *at, void *p, unsigned flags)
+{
+    *at = (CUdeviceptr)(unsigned long)p;
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    (void)s;
+    (void)ops;
+    return n && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceGetPCIBusId(char *text, int room, CUdevice d)
+{
+    snprintf(text, (size_t)room, "0000:%02x:00.0", d + 1);
+    return CUDA_SUCCESS;
+}
+
+int nvmlInit_v2(void)
+{
+    return getenv("VGPU_TEST_NVML") ? 0 : 9; /* driver not loaded */
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **device)
+{
+    *device = (void *)(unsigned long)pci[6]; /* any that is not NULL */
+    return 0;
+}
+
+struct process { /* nvmlProcessInfo_t */
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct process *list)
+{
+    (void)device;
+    list[0] = (struct process){.pid = 1, .used = 1ull << 40};
+    list[1] = (struct process){.pid = (unsigned)getpid(), .used = testprov_nvml_bytes};
+    *n = 2;
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls of the test provider that take as long as the test wants: an image that begins with "slow", a
+ * memory registration of LONG_BYTES, and so on, do not return before VALUE_RELEASE (testprov.h) comes from
+ * another thread, or after 20 s.
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "testprov.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned inside, let_go;
+
+void testprov_long(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&lock);
+    unsigned mine = ++inside;
+    while (let_go < mine && !pthread_cond_timedwait(&changed, &lock, &until))
+        continue;
+    pthread_mutex_unlock(&lock);
+}
+
+/* All that are inside now. How many there were. */
+unsigned testprov_release(void)
+{
+    pthread_mutex_lock(&lock);
+    unsigned n = inside - let_go;
+    let_go = inside;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **values)
+{
+    const char *text = image;
+
+    if (!strncmp(text, "slow", 4))
+        testprov_long();
+    for (unsigned i = 0; i < n; i++) {
+        if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
+            strcpy(values[i], "a line of the compiler");
+    }
+    *m = calloc(1, 16);
+    return strstr(text, "bad") ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *m, const void *image)
+{
+    return cuModuleLoadDataEx(m, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleUnload(CUmodule m)
+{
+    free(m);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *l, const void *image, CUjit_option *o, void **values, unsigned n,
+                           CUlibraryOption *lo, void **lv, unsigned ln)
+{
+    (void)lo;
+    (void)lv;
+    (void)ln;
+    return cuModuleLoadDataEx((CUmodule *)l, image, n, o, values);
+}
+
+CUresult cuLinkCreate_v2(unsigned n, CUjit_option *o, void **values, CUlinkState *s)
+{
+    (void)n;
+    (void)o;
+    (void)values;
+    *s = calloc(1, 16);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState s, CUjitInputType t, void *data, size_t size, const char *name,
+                          unsigned n, CUjit_option *o, void **values)
+{
+    (void)t;
+    (void)size;
+    (void)name;
+    (void)n;
+    (void)o;
+    (void)values;
+    memcpy(s, data, 4);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkComplete(CUlinkState s, void **image, size_t *size)
+{
+    if (!memcmp(s, "slow", 4))
+        testprov_long();
+    *image = s;
+    *size = 4;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLinkDestroy(CUlinkState s)
+{
+    free(s);
+    return CUDA_SUCCESS;
+}
+
+static size_t limits[CU_LIMIT_MAX];
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    if ((unsigned)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (value == LONG_BYTES)
+        testprov_long();
+    if (value == BAD_LIMIT)
+        return CUDA_ERROR_INVALID_VALUE;
+    limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+    *value = (unsigned)limit < CU_LIMIT_MAX ? limits[limit] : 0;
+    return *value ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* A QEMU, a guest and workers that misbehave: the broker goes on, and answers in time. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+#include "vgb_log.h"
+#include "vm.h"
+
+/* The debuggers that hold killed workers of this broker; ends them when told to. How many. */
+static unsigned debuggers(pid_t broker, bool end)
+{
+    DIR *d = opendir("/proc");
+    struct dirent *e;
+    unsigned n = 0;
+
+    while (d && (e = readdir(d))) {
+        char path[300], line[200];
+        long tracer = 0, ppid = 0;
+
+        snprintf(path, sizeof(path), "/proc/%.20s/status", e->d_name);
+        FILE *f = atol(e->d_name) > 0 ? fopen(path, "r") : NULL;
+        while (f && fgets(line, sizeof(line), f)) {
+            sscanf(line, "PPid: %ld", &ppid);
+            sscanf(line, "TracerPid: %ld", &tracer);
+        }
+        if (f)
+            fclose(f);
+        if (ppid != broker || !tracer)
+            continue;
+        n++;
+        if (end)
+            kill((pid_t)tracer, SIGKILL);
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int open_bad(struct vm *v, const char *what)
+{
+    static char path[600];
+    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null", "--worker",
+                                        path, NULL};
+
+    snprintf(path, sizeof(path), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", what, 1);
+    v->wait_ms = VGB_GUEST_MS; /* as long as the guest's driver has patience */
+    return vm_open(v, extra);
+}
+
+static int device_ping(struct vm *v)
+{
+    struct vgpu_cmd_hdr h = {.type = VGPU_CMD_PING};
+
+    return vm_control(v, &h, sizeof(h), NULL);
+}
+
+/* A worker that the kernel does not end: its slot is lost for a while, and nothing else. */
+static void test_stuck_worker(void **state)
+{
+    struct vm v = {0};
+    struct vgpu_cmd_hdr bad = {.type = VGPU_CMD_PING, .client = 1};
+
+    (void)state;
+    assert_int_equal(open_bad(&v, "held"), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_STUCK);
+    assert_int_equal(debuggers(v.b.pid, false), 1);
+    assert_int_equal(device_ping(&v), VGPU_S_OK);
+    assert_int_equal(vm_control(&v, &bad, sizeof(bad), NULL), VGPU_S_INVALID);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_STUCK);
+    assert_int_equal(vm_create(&v, 1), VGPU_S_OK); /* the other slot */
+    /* A reset, which stops QEMU's main loop until it is answered. */
+    struct brk_vu_payload_state st, off = {0, 0};
+    uint64_t begun = vgb_now_ns();
+    assert_int_equal(vm_send_msg(&v, BRK_VU_GET_VRING_BASE, &off, 8, NULL, 0, 0), 0);
+    for (int i = 0; i < 2 && vm_get_reply(&v, &st, sizeof(st)) == UINT64_MAX; i++)
+        assert_int_equal(i, 0);
+    assert_true(vgb_now_ns() - begun < VGB_MS_TO_NS(VGB_GUEST_MS));
+    vm_start_queues(&v);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
+    /* Once it can be reaped all is as before. */
+    assert_int_equal(debuggers(v.b.pid, true), 2);
+    for (int i = 0; i < 500 && debuggers(v.b.pid, false); i++)
+        usleep(10000);
+    int r = VGPU_S_BUSY;
+    for (int i = 0; i < 500 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)
+        usleep(10000);
+    assert_int_equal(r, VGPU_S_OK);
+    /* QEMU goes and comes back while one is stuck. */
+    vgb_close(&v.sock);
+    r = -1;
+    for (int i = 0; i < 1000 && r; i++) {
+        vgb_close(&v.sock);
+        /* Refused while the old connection still ends. */
+        r = vm_connect(&v) || vm_ask(&v, BRK_VU_GET_FEATURES) == UINT64_MAX;
+        usleep(r ? 10000 : 0);
+    }
+    assert_int_equal(r, 0);
+    vm_negotiate(&v);
+    vm_start_queues(&v);
+    assert_int_equal(device_ping(&v), VGPU_S_OK);
+    assert_int_equal(vm_create(&v, 1), VGPU_S_OK);
+    debuggers(v.b.pid, true);
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+/* One that never serves, and cannot be ended either: the request has its answer in time. */
+static void test_silent_worker(void **state)
+{
+    struct vm v = {0};
+
+    (void)state;
+    assert_int_equal(open_bad(&v, "held-silent"), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_STUCK);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
+    debuggers(v.b.pid, true);
+    int r = VGPU_S_STUCK;
+    for (int i = 0; i < 500 && (r = vm_destroy(&v, 0)) == VGPU_S_STUCK; i++)
+        usleep(10000);
+    assert_int_equal(r, VGPU_S_NO_CLIENT);
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+static unsigned lines_of(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    unsigned n = 0;
+    int c;
+
+    while (f && (c = getc(f)) != EOF)
+        n += c == '\n';
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* What QEMU can cause again and again fills no disk. */
+static void test_log(void **state)
+{
+    char log[] = "/tmp/vgb-log-XXXXXX";
+    const char *extra[] = {"--vhost-user", "SOCKET", "--log", log, "--log-level", "info", NULL};
+    struct brk_vu_payload_state bad = {200, 16};
+    struct vm v = {0};
+    uint64_t begun = vgb_now_ns();
+
+    (void)state;
+    int fd = mkstemp(log);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(vm_open(&v, extra), 0);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(vm_acked(&v, BRK_VU_SET_VRING_NUM, &bad, 8, NULL, 0), 1);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(vm_send_msg(&v, 77, NULL, 0, NULL, 0, 0), 0);
+        char c;
+        assert_true(recv(v.sock, &c, 1, 0) <= 0);
+        vgb_close(&v.sock);
+        assert_int_equal(vm_connect(&v), 0);
+        vm_negotiate(&v);
+    }
+    /* Two sources of lines, and what is logged before. */
+    uint64_t seconds = (vgb_now_ns() - begun) / 1000000000u + 2;
+    assert_true(lines_of(log) <= 20 + 2 * (VGB_LOG_BURST + 1) * seconds);
+    assert_int_equal(vm_close(&v), 0);
+    unlink(log);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stuck_worker),
+        cmocka_unit_test(test_silent_worker),
+        cmocka_unit_test(test_log),
+    };
+
+    return cmocka_run_group_tests_name("vhost-hostile", tests, NULL, NULL);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loads with JIT options. The logs are buffers of the worker; the guest reads them in pieces and
+ * drops them. A library may be compiled long after it was loaded, so its buffers stay.
+ */
+#include "load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define LOGS_MAX 64u               /* sets of logs of one client that are not dropped */
+#define LOG_BYTES_MAX (32u << 20)  /* bytes of all buffers, those of libraries included */
+
+struct logs {
+    struct logs *next;
+    uint32_t id;
+    bool busy, library; /* a load that is under way writes it */
+    bool stays; /* the provider may write it later */
+    char *text[2]; /* info, error; NULL: not wanted */
+    uint32_t size[2];
+};
+
+static struct logs *all_logs;
+static uint64_t log_bytes;
+static unsigned nlogs; /* that the guest can still read */
+
+static struct logs *logs_find(uint32_t id)
+{
+    struct logs *l = all_logs;
+
+    while (l && l->id != id)
+        l = l->next;
+    return l;
+}
+
+static void logs_free(struct logs *l)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (l->text[i])
+            log_bytes -= l->size[i] + 1u;
+        free(l->text[i]);
+    }
+    free(l);
+}
+
+/* Buffers for one load, added to its options. */
+static CUresult logs_new(struct wrk_call *c, uint32_t id, uint32_t info, uint32_t error,
+                         struct wrk_jit *jit, struct logs **out)
+{
+    const uint32_t want[2] = {info, error};
+    struct logs *l;
+
+    *out = NULL;
+    if (info > VGP_JIT_LOG_MAX || error > VGP_JIT_LOG_MAX)
+        return wrk_malformed(c, "a log of more than %u bytes", VGP_JIT_LOG_MAX);
+    if (!info && !error)
+        return CUDA_SUCCESS;
+    if (!id || logs_find(id))
+        return wrk_malformed(c, "log id %u is zero or in use", id);
+    if (nlogs == LOGS_MAX || log_bytes + info + error + 2 > LOG_BYTES_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < 2; i++) {
+        if (!want[i])
+            continue;
+        l->text[i] = calloc(1, want[i] + 1u);
+        if (!l->text[i]) {
+            logs_free(l);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        l->size[i] = want[i];
+        log_bytes += want[i] + 1u;
+        wrk_jit_log(jit, i == 1, l->text[i], want[i]);
+    }
+    l->id = id;
+    l->next = all_logs;
+    all_logs = l;
+    nlogs++;
+    *out = l;
+    return CUDA_SUCCESS;
+}
+
+/* The load is over. */
+static void logs_done(void *arg, CUresult r)
+{
+    struct logs *l = arg, **pp = &all_logs;
+
+    l->busy = false;
+    l->stays = l->library && r == CUDA_SUCCESS;
+    if (l->id || l->stays)
+        return;
+    while (*pp != l) /* dropped meanwhile */
+        pp = &(*pp)->next;
+    *pp = l->next;
+    logs_free(l);
+}
+
+struct wire {
+    uint64_t handle, image_size;
+    uint32_t is_blob, log, info, error, nids, nvalues;
+};
+
+static CUresult load(struct wrk_call *c, unsigned type, const struct wire *a, const void *image,
+                     const uint32_t *ids, const uint64_t *values)
+{
+    struct wrk_load *load;
+    struct logs *l = NULL;
+    CUresult r = wrk_load_new(c, a->handle, type, image, a->image_size, a->is_blob != 0, &load);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_jit_options(c, &load->jit, ids, a->nids, values, a->nvalues);
+    if (r == CUDA_SUCCESS)
+        r = logs_new(c, a->log, a->info, a->error, &load->jit, &l);
+    if (r != CUDA_SUCCESS) {
+        wrk_load_drop(c, load);
+        return r;
+    }
+    if (l) {
+        l->busy = true;
+        l->library = type == VGP_H_LIBRARY;
+        load->done = logs_done;
+        load->arg = l;
+    }
+    return wrk_load_start(c, load);
+}
+
+CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpModuleLoadEx *a,
+                                const void *image, const uint32_t *optionIds,
+                                const uint64_t *optionValues)
+{
+    const struct wire w = {a->module, a->image_size, a->image_blob, a->logId, a->infoMax, a->errorMax,
+                           a->optionIds_len, a->optionValues_len};
+
+    if (!wrk_provider.cuModuleLoadData || !wrk_provider.cuModuleLoadDataEx)
+        return wrk_missing(c, "cuModuleLoadDataEx");
+    return load(c, VGP_H_MODULE, &w, image, optionIds, optionValues);
+}
+
+CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLibraryLoadEx *a,
+                                 const void *image, const uint32_t *optionIds,
+                                 const uint64_t *optionValues)
+{
+    const struct wire w = {a->library, a->image_size, a->image_blob, a->logId, a->infoMax, a->errorMax,
+                           a->optionIds_len, a->optionValues_len};
+
+    if (!wrk_provider.cuLibraryLoadData)
+        return wrk_missing(c, "cuLibraryLoadData");
+    return load(c, VGP_H_LIBRARY, &w, image, optionIds, optionValues);
+}
+
+CUresult wrk_do_vgpJitLogRead(struct wrk_call *c, const struct vgp_args_vgpJitLogRead *a,
+                              struct vgp_ret_vgpJitLogRead *r, struct vgp_outs_vgpJitLogRead *o)
+{
+    const struct logs *l = a->logId ? logs_find(a->logId) : NULL;
+
+    if (a->which > 1)
+        return wrk_malformed(c, "a load has two logs");
+    if (!l || l->busy)
+        return CUDA_ERROR_INVALID_VALUE;
+    const char *text = l->text[a->which];
+    uint32_t total = text ? (uint32_t)strnlen(text, l->size[a->which]) : 0;
+    uint32_t n = a->offset < total ? total - a->offset : 0;
+
+    n = n < sizeof(o->text) ? n : sizeof(o->text);
+    if (n)
+        memcpy(o->text, text + a->offset, n);
+    r->text_len = n;
+    r->total = total;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLogDrop *a)
+{
+    (void)c;
+    for (struct logs **pp = &all_logs, *l; (l = *pp); pp = &l->next) {
+        if (!a->logId || l->id != a->logId)
+            continue;
+        nlogs--;
+        if (l->stays || l->busy) {
+            l->id = 0; /* nobody reads it any more */
+        } else {
+            *pp = l->next;
+            logs_free(l);
+        }
+        break;
+    }
+    return CUDA_SUCCESS;
+}

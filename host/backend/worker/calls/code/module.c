@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/* Handlers of modules, libraries, functions and kernels. */
+#include "../calls.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Elements of a result. */
+#define ROOM(list) ((int)(sizeof(list) / sizeof((list)[0])))
+
+/* Every section with bytes in the file, and the header tables, lie inside the image. */
+static bool elf_ok(const uint8_t *p, uint64_t n)
+{
+    Elf64_Ehdr eh;
+    Elf64_Shdr sh;
+    Elf64_Phdr ph;
+
+    if (n < sizeof(eh))
+        return false;
+    memcpy(&eh, p, sizeof(eh));
+    if ((eh.e_shnum && eh.e_shentsize != sizeof(sh)) || (eh.e_phnum && eh.e_phentsize != sizeof(ph)) ||
+        !vgp_range_ok(eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(sh), n) ||
+        !vgp_range_ok(eh.e_phoff, (uint64_t)eh.e_phnum * sizeof(ph), n))
+        return false;
+    for (unsigned i = 0; i < eh.e_shnum; i++) {
+        memcpy(&sh, p + eh.e_shoff + i * sizeof(sh), sizeof(sh));
+        if (sh.sh_type != SHT_NULL && sh.sh_type != SHT_NOBITS &&
+            !vgp_range_ok(sh.sh_offset, sh.sh_size, n))
+            return false;
+    }
+    for (unsigned i = 0; i < eh.e_phnum; i++) {
+        memcpy(&ph, p + eh.e_phoff + i * sizeof(ph), sizeof(ph));
+        if (!vgp_range_ok(ph.p_offset, ph.p_filesz, n))
+            return false;
+    }
+    return true;
+}
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xba55ed50u
+
+/* The bytes of the fat binary at p, of which n were sent, with what it says; 0: it claims more. */
+static uint64_t fatbin_size(const uint8_t *p, uint64_t n)
+{
+    uint16_t head;
+    uint64_t body;
+
+    if (n < 16)
+        return 0;
+    memcpy(&head, p + 6, sizeof(head));
+    memcpy(&body, p + 8, sizeof(body));
+    return head >= 16 && vgp_range_ok(head, body, n) ? head + body : 0;
+}
+
+/* Where the next one starts, behind the one at `at`; 0: there is none. */
+static uint64_t fatbin_next(const uint8_t *p, uint64_t n, uint64_t at)
+{
+    uint64_t next = (at + fatbin_size(p + at, n - at) + 7) & ~7ull;
+    uint32_t magic;
+
+    if (next <= at || next >= n || n - next < 16)
+        return 0;
+    memcpy(&magic, p + next, sizeof(magic));
+    return magic == FATBIN_MAGIC ? next : 0;
+}
+
+/*
+ * The provider is not told how large the image is: what the image says of itself must fit. A fatbin
+ * wrapper holds pointers, which must never come from a guest: libcuda has taken it off, and sends
+ * the fat binaries of an image compiled with -rdc=true one after the other.
+ */
+static const char *image_wrong(const uint8_t *p, uint64_t n)
+{
+    uint32_t magic = 0;
+
+    if (n < sizeof(magic))
+        return n ? NULL : "the image is empty";
+    memcpy(&magic, p, sizeof(magic));
+    if (magic == WRAPPER_MAGIC)
+        return "the image is a fat binary wrapper, which holds a pointer";
+    if (magic == FATBIN_MAGIC) {
+        uint64_t at = 0;
+
+        do {
+            if (!fatbin_size(p + at, n - at))
+                return n < 16 ? "the fat binary is cut short"
+                              : "the fat binary claims more than was sent";
+            at = fatbin_next(p, n, at);
+        } while (at);
+    }
+    if (!memcmp(&magic, ELFMAG, SELFMAG) && !elf_ok(p, n))
+        return "the ELF image claims more than was sent";
+    return NULL;
+}
+
+/*
+ * What the provider gets. Inline images are copied, with room behind: PTX is a string to the
+ * provider. Several fat binaries get the wrapper that nvcc would have put around them.
+ */
+struct image {
+    const void *data;
+    void *copy;
+};
+
+struct wrapper {
+    uint32_t magic, version;
+    const void *data;
+    const void **more; /* of the linked objects, ended by NULL */
+};
+
+static bool image_open(struct image *m, const void *data, uint64_t size, bool is_blob)
+{
+    const uint8_t *p = data;
+    uint64_t objects = 0, at = 0, room = 0;
+    uint32_t magic = 0;
+    struct wrapper *w;
+
+    m->data = data;
+    m->copy = NULL;
+    memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
+    while (magic == FATBIN_MAGIC && (at = fatbin_next(p, size, at)) != 0)
+        objects++;
+    if (is_blob && !objects)
+        return true; /* wrk_blob_append() has put a NUL behind it */
+    if (objects)
+        room = sizeof(*w) + (objects + 1) * sizeof(void *);
+    m->copy = calloc(1, room + (is_blob ? 0 : size + 64));
+    if (!m->copy)
+        return false;
+    if (!is_blob) {
+        memcpy((uint8_t *)m->copy + room, data, size);
+        m->data = p = (uint8_t *)m->copy + room;
+    }
+    if (!objects)
+        return true;
+    w = m->copy;
+    *w = (struct wrapper){WRAPPER_MAGIC, 2, p, (const void **)(w + 1)};
+    at = 0;
+    for (uint64_t i = 0; i < objects; i++) {
+        at = fatbin_next(p, size, at);
+        w->more[i] = p + at;
+    }
+    m->data = w;
+    return true;
+}
+
+CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob,
+                        void **copy)
+{
+    struct image m;
+
+    const char *wrong = image_wrong(*image, size);
+
+    *copy = NULL;
+    if (wrong) {
+        wrk_notify_detail(c->w, wrong);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (!image_open(&m, *image, size, is_blob))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *image = m.data;
+    *copy = m.copy;
+    return CUDA_SUCCESS;
+}
+
+static CUresult finish_module(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    CUresult f = wrk_provider.cuModuleUnload((CUmodule)(uintptr_t)wait->arg[0]);
+
+    (void)w;
+    return r != CUDA_SUCCESS ? r : f;
+}
+
+static CUresult finish_library(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    CUresult f = wrk_provider.cuLibraryUnload((CUlibrary)(uintptr_t)wait->arg[0]);
+
+    (void)w;
+    return r != CUDA_SUCCESS ? r : f;
+}
+
+CUresult wrk_do_cuModuleUnload(struct wrk_call *c, const struct vgp_args_cuModuleUnload *a)
+{
+    struct wrk_wait *wait;
+    CUmodule module;
+    CUresult r = wrk_handle_get(c, a->hmod, VGP_H_MODULE, false, (void **)&module);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuModuleUnload)
+        return wrk_missing(c, "cuModuleUnload");
+    if (wrk_handles_find(&c->w->handles, a->hmod, VGP_H_MODULE)->parent)
+        return CUDA_ERROR_NOT_PERMITTED; /* documented: it goes with its library */
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_handle_drop(c, a->hmod, VGP_H_MODULE);
+    wait->finish = finish_module;
+    wait->arg[0] = (uintptr_t)module;
+    wrk_wait_add_context(c, wait);
+    return wrk_wait_start(c, wait);
+}
+
+CUresult wrk_do_cuLibraryUnload(struct wrk_call *c, const struct vgp_args_cuLibraryUnload *a)
+{
+    struct wrk_wait *wait;
+    CUlibrary library;
+    CUresult r = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLibraryUnload)
+        return wrk_missing(c, "cuLibraryUnload");
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_handle_drop(c, a->library, VGP_H_LIBRARY);
+    wait->finish = finish_library;
+    wait->arg[0] = (uintptr_t)library;
+    if (c->rec->context)
+        wrk_wait_add_context(c, wait);
+    return wrk_wait_start(c, wait);
+}
+
+/* Parameter i -> offset << 16 | size, as long as the provider has one more. */
+static uint32_t param_layout(uint32_t *layout, uint32_t room, CUfunction f, CUkernel k)
+{
+    uint32_t n = 0;
+
+    for (; n < room; n++) {
+        size_t offset = 0, size = 0;
+        CUresult r = k ? wrk_provider.cuKernelGetParamInfo(k, n, &offset, &size)
+                       : wrk_provider.cuFuncGetParamInfo(f, n, &offset, &size);
+
+        if (r != CUDA_SUCCESS || offset > 0xffff || size > 0xffff)
+            break;
+        layout[n] = (uint32_t)offset << 16 | (uint32_t)size;
+    }
+    return n;
+}
+
+CUresult wrk_do_vgpModuleGetFunction(struct wrk_call *c,
+                                     const struct vgp_args_vgpModuleGetFunction *a,
+                                     const char *name, struct vgp_ret_vgpModuleGetFunction *r,
+                                     struct vgp_outs_vgpModuleGetFunction *o)
+{
+    CUfunction f = NULL;
+    CUmodule module;
+    CUresult e = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+
+    if (e == CUDA_SUCCESS)
+        e = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!wrk_provider.cuModuleGetFunction || !wrk_provider.cuFuncGetParamInfo ||
+        !wrk_provider.cuFuncGetAttribute)
+        return wrk_missing(c, "cuFuncGetParamInfo");
+    e = wrk_provider.cuModuleGetFunction(&f, module, name);
+    if (e != CUDA_SUCCESS)
+        return e;
+    for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && i < ROOM(o->attributes); i++) {
+        wrk_provider.cuFuncGetAttribute(&o->attributes[i], (CUfunction_attribute)i, f);
+        r->attributes_len = (uint32_t)i + 1;
+    }
+    r->paramLayout_len = param_layout(o->paramLayout, ROOM(o->paramLayout), f, NULL);
+    wrk_handle_put(c, a->function, VGP_H_FUNCTION, f);
+    wrk_handle_parent(c, a->function, a->module);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpLibraryGetKernel(struct wrk_call *c,
+                                    const struct vgp_args_vgpLibraryGetKernel *a, const char *name,
+                                    struct vgp_ret_vgpLibraryGetKernel *r,
+                                    struct vgp_outs_vgpLibraryGetKernel *o)
+{
+    CUkernel k = NULL;
+    CUlibrary library;
+    CUresult e = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+
+    if (e == CUDA_SUCCESS)
+        e = wrk_handle_reserve(c, a->kernel, VGP_H_KERNEL);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!wrk_provider.cuLibraryGetKernel || !wrk_provider.cuKernelGetParamInfo ||
+        !wrk_provider.cuKernelGetAttribute)
+        return wrk_missing(c, "cuKernelGetParamInfo");
+    e = wrk_provider.cuLibraryGetKernel(&k, library, name);
+    if (e != CUDA_SUCCESS)
+        return e;
+    for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && i < ROOM(o->attributes); i++) {
+        wrk_provider.cuKernelGetAttribute(&o->attributes[i], (CUfunction_attribute)i, k, a->device);
+        r->attributes_len = (uint32_t)i + 1;
+    }
+    r->paramLayout_len = param_layout(o->paramLayout, ROOM(o->paramLayout), NULL, k);
+    wrk_handle_put(c, a->kernel, VGP_H_KERNEL, k);
+    wrk_handle_parent(c, a->kernel, a->library);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpKernelGetFunction(struct wrk_call *c,
+                                     const struct vgp_args_vgpKernelGetFunction *a)
+{
+    CUfunction f = NULL;
+    CUkernel k;
+    CUresult e = wrk_handle_get(c, a->kernel, VGP_H_KERNEL, false, (void **)&k);
+
+    if (e == CUDA_SUCCESS)
+        e = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!wrk_provider.cuKernelGetFunction)
+        return wrk_missing(c, "cuKernelGetFunction");
+    uint64_t library = wrk_handles_find(&c->w->handles, a->kernel, VGP_H_KERNEL)->parent;
+    e = wrk_provider.cuKernelGetFunction(&f, k);
+    if (e != CUDA_SUCCESS)
+        return e;
+    wrk_handle_put(c, a->function, VGP_H_FUNCTION, f);
+    wrk_handle_parent(c, a->function, library);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Texture and surface objects. Kernels get an object's number as a parameter, so the guest has the
+ * provider's number; only numbers that this client was given are passed back to the provider.
+ */
+#include "../calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define OBJECTS_MAX (1u << 20) /* of a client: bounds our own memory */
+
+struct object {
+    uint64_t number;
+    uint64_t context; /* that it ends with */
+    bool surface;
+};
+
+static struct object *objects; /* of the one client that this process has */
+static uint32_t nobjects, room;
+
+static struct object *find(uint64_t number, bool surface)
+{
+    for (uint32_t i = 0; i < nobjects; i++) {
+        if (objects[i].number == number && objects[i].surface == surface)
+            return &objects[i];
+    }
+    return NULL;
+}
+
+static bool grow(void)
+{
+    uint32_t want = room ? 2 * room : 64;
+    struct object *p;
+
+    if (nobjects < room)
+        return true;
+    if (room >= OBJECTS_MAX || !(p = realloc(objects, want * sizeof(*p))))
+        return false;
+    objects = p;
+    room = want;
+    return true;
+}
+
+static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
+                         CUDA_RESOURCE_DESC *r)
+{
+    memset(r, 0, sizeof(*r));
+    r->resType = (CUresourcetype)a->type;
+    r->flags = a->flags;
+    switch (a->type) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        return wrk_handle_get(c, a->array, VGP_H_ARRAY, false, (void **)&r->res.array.hArray);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+        return wrk_handle_get(c, a->mipmap, VGP_H_MIPMAPPED_ARRAY, false,
+                              (void **)&r->res.mipmap.hMipmappedArray);
+    case CU_RESOURCE_TYPE_LINEAR:
+        r->res.linear.devPtr = a->address;
+        r->res.linear.format = (CUarray_format)a->format;
+        r->res.linear.numChannels = a->channels;
+        r->res.linear.sizeInBytes = a->width;
+        return CUDA_SUCCESS;
+    case CU_RESOURCE_TYPE_PITCH2D:
+        r->res.pitch2D.devPtr = a->address;
+        r->res.pitch2D.format = (CUarray_format)a->format;
+        r->res.pitch2D.numChannels = a->channels;
+        r->res.pitch2D.width = a->width;
+        r->res.pitch2D.height = a->height;
+        r->res.pitch2D.pitchInBytes = a->pitch;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
+                                   const void *desc, const void *view,
+                                   struct vgp_ret_vgpTexObjectCreate *r)
+{
+    CUDA_RESOURCE_VIEW_DESC v;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC t;
+    unsigned long long number = 0;
+    CUresult e;
+
+    if (a->surface > 1 || (a->surface ? a->desc_len || a->view_len : a->desc_len != sizeof(t)) ||
+        (a->view_len && a->view_len != sizeof(v)))
+        return wrk_malformed(c, "descriptors of %u and %u bytes", a->desc_len, a->view_len);
+    if (!wrk_provider.cuTexObjectCreate || !wrk_provider.cuSurfObjectCreate ||
+        !wrk_provider.cuTexObjectDestroy || !wrk_provider.cuSurfObjectDestroy)
+        return wrk_missing(c, "cuTexObjectCreate and its kin");
+    e = describe(c, a, &res);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!grow())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (a->surface) {
+        e = wrk_provider.cuSurfObjectCreate(&number, &res);
+    } else {
+        memcpy(&t, desc, sizeof(t));
+        if (a->view_len)
+            memcpy(&v, view, sizeof(v));
+        e = wrk_provider.cuTexObjectCreate(&number, &res, &t, a->view_len ? &v : NULL);
+    }
+    if (e == CUDA_SUCCESS) {
+        objects[nobjects++] =
+            (struct object){number, wrk_base_handle(c->w, c->rec->context), a->surface};
+        r->object = number;
+    }
+    return e;
+}
+
+void wrk_textures_end(uint64_t context)
+{
+    for (uint32_t i = 0; i < nobjects;) {
+        if (objects[i].context == context)
+            objects[i] = objects[--nobjects];
+        else
+            i++;
+    }
+}
+
+CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vgpTexObjectDestroy *a)
+{
+    struct object *o;
+    CUresult e;
+
+    if (a->surface > 1)
+        return wrk_malformed(c, "neither a texture nor a surface");
+    o = find(a->object, a->surface);
+    if (!o)
+        return CUDA_ERROR_INVALID_VALUE;
+    e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object)
+                   : wrk_provider.cuTexObjectDestroy(a->object);
+    if (e == CUDA_SUCCESS)
+        *o = objects[--nobjects];
+    return e;
+}

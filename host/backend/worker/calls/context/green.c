@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of device resources and green contexts.
+ *
+ * What a provider writes into a CUdevResource may be pointers of its own: the guest never sees it. It
+ * gets a number, and the bytes stay here. Programs do not end resources; so the latest RESOURCES_MAX are
+ * kept, and the same answer to a question is the same number.
+ */
+#include "../calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+#define RESOURCES_MAX 4096u
+#define GROUPS_MAX 256u /* of one split; one more remains */
+
+static struct {
+    uint64_t id; /* 0: unused */
+    bool asked;  /* the answer to a question: given again */
+    CUdevResource r;
+} resources[RESOURCES_MAX];
+static uint64_t latest; /* id; the slot is id % RESOURCES_MAX */
+
+struct green {
+    struct wrk_green_base on; /* its context, and the primary context that it stands on */
+    struct green *next;
+    uint64_t handle, context; /* that the guest uses */
+    CUgreenCtx object;
+};
+static struct green *greens;
+
+/* ---- resources ---- */
+
+static uint64_t keep(const CUdevResource *r, bool asked)
+{
+    for (unsigned i = 0; asked && i < RESOURCES_MAX; i++) {
+        if (resources[i].id && resources[i].asked && !memcmp(&resources[i].r, r, sizeof(*r)))
+            return resources[i].id;
+    }
+    latest++;
+    resources[latest % RESOURCES_MAX].id = latest;
+    resources[latest % RESOURCES_MAX].asked = asked;
+    resources[latest % RESOURCES_MAX].r = *r;
+    return latest;
+}
+
+static const CUdevResource *kept(struct wrk_call *c, uint64_t id)
+{
+    if (id && resources[id % RESOURCES_MAX].id == id)
+        return &resources[id % RESOURCES_MAX].r;
+    wrk_notify_detail(c->w, id && id <= latest ? "the resource is too old: the latest 4096 are known"
+                                               : "no such resource was made");
+    return NULL;
+}
+
+/* Numbers of multiprocessors are below this, whatever a provider says. */
+static uint16_t narrow(unsigned n)
+{
+    return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
+}
+
+static CUresult ask(struct wrk_call *c, const struct vgp_args_vgpDevResource *a, CUdevResource *out)
+{
+    CUdevResourceType type = (CUdevResourceType)a->type;
+    CUcontext ctx;
+    CUresult r;
+
+    if (a->what == VGP_RESOURCE_DEVICE) {
+        if (!wrk_provider.cuDeviceGetDevResource)
+            return wrk_missing(c, "cuDeviceGetDevResource");
+        return wrk_provider.cuDeviceGetDevResource(a->device, out, type);
+    }
+    if (a->what == VGP_RESOURCE_CONTEXT) {
+        if (!wrk_provider.cuCtxGetDevResource)
+            return wrk_missing(c, "cuCtxGetDevResource");
+        r = wrk_handle_get(c, a->context, VGP_H_CONTEXT, false, (void **)&ctx);
+        if (r == CUDA_SUCCESS && !ctx)
+            r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return r == CUDA_SUCCESS ? wrk_provider.cuCtxGetDevResource(ctx, out, type) : r;
+    }
+    if (a->what != VGP_RESOURCE_GREEN)
+        return wrk_malformed(c, "resources of what: %u", a->what);
+    struct green *g;
+
+    if (!wrk_provider.cuGreenCtxGetDevResource)
+        return wrk_missing(c, "cuGreenCtxGetDevResource");
+    r = wrk_handle_get(c, a->green, VGP_H_GREEN, false, (void **)&g);
+    return r == CUDA_SUCCESS ? wrk_provider.cuGreenCtxGetDevResource(g->object, out, type) : r;
+}
+
+CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevResource *a,
+                               struct vgp_ret_vgpDevResource *r)
+{
+    CUdevResource out;
+    CUresult e;
+
+    if (a->type != CU_DEV_RESOURCE_TYPE_SM) /* others are not described: their bytes could be anything */
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    memset(&out, 0, sizeof(out));
+    e = ask(c, a, &out);
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (out.type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    r->resource = keep(&out, true);
+    r->smCount = out.sm.smCount;
+    r->minimum = out.sm.minSmPartitionSize;
+    r->alignment = out.sm.smCoscheduledAlignment;
+    return CUDA_SUCCESS;
+}
+
+static void give(struct vgp_outs_vgpResourceSplit *o, uint32_t i, const CUdevResource *r)
+{
+    o->resources[i] = keep(r, false);
+    o->smCounts[i] = narrow(r->sm.smCount);
+    o->minimums[i] = narrow(r->sm.minSmPartitionSize);
+    o->alignments[i] = narrow(r->sm.smCoscheduledAlignment);
+}
+
+CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpResourceSplit *a,
+                                 struct vgp_ret_vgpResourceSplit *r,
+                                 struct vgp_outs_vgpResourceSplit *o)
+{
+    static CUdevResource out[GROUPS_MAX]; /* the dispatcher is one thread */
+    unsigned n = a->groupsWanted < GROUPS_MAX ? a->groupsWanted : GROUPS_MAX;
+    CUdevResource left, input;
+    const CUdevResource *in = kept(c, a->input);
+    CUresult e;
+
+    if (!in)
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (!wrk_provider.cuDevSmResourceSplitByCount)
+        return wrk_missing(c, "cuDevSmResourceSplitByCount");
+    input = *in; /* keep() may use its slot again */
+    memset(out, 0, sizeof(out));
+    memset(&left, 0, sizeof(left));
+    e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags,
+                                                 a->minCount);
+    if (e != CUDA_SUCCESS)
+        return e;
+    r->groups = n;
+    if (!a->groupsWanted)
+        return CUDA_SUCCESS;
+    if (n > GROUPS_MAX)
+        return CUDA_ERROR_UNKNOWN; /* it was given no room for so many */
+    for (uint32_t i = 0; i < n; i++)
+        give(o, i, &out[i]);
+    r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
+    if (r->remains)
+        give(o, n, &left);
+    r->resources_len = r->smCounts_len = r->minimums_len = r->alignments_len = n + r->remains;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpResourceDesc(struct wrk_call *c, const struct vgp_args_vgpResourceDesc *a,
+                                const uint64_t *ids)
+{
+    static CUdevResource in[GROUPS_MAX];
+    CUdevResourceDesc desc = NULL;
+    CUresult r = wrk_handle_reserve(c, a->desc, VGP_H_RESOURCE_DESC);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!a->resources_len)
+        return wrk_malformed(c, "a descriptor of no resource");
+    for (uint32_t i = 0; i < a->resources_len; i++) {
+        const CUdevResource *one = kept(c, ids[i]);
+
+        if (!one)
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+        in[i] = *one;
+    }
+    if (!wrk_provider.cuDevResourceGenerateDesc)
+        return wrk_missing(c, "cuDevResourceGenerateDesc");
+    r = wrk_provider.cuDevResourceGenerateDesc(&desc, in, a->resources_len);
+    if (r == CUDA_SUCCESS)
+        wrk_handle_put(c, a->desc, VGP_H_RESOURCE_DESC, desc);
+    return r;
+}
+
+/* ---- green contexts ---- */
+
+static CUresult create(struct green *g, CUdevResourceDesc desc, int device, unsigned flags)
+{
+    CUresult r = wrk_provider.cuGreenCtxCreate(&g->object, desc, device, flags);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_provider.cuCtxFromGreenCtx(&g->on.ctx, g->object);
+    if (r != CUDA_SUCCESS)
+        wrk_provider.cuGreenCtxDestroy(g->object);
+    return r;
+}
+
+/* The guest has retained the primary context before, and keeps it while the green context is there. */
+CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a)
+{
+    struct wrk_handles *t = &c->w->handles;
+    CUdevResourceDesc desc;
+    struct green *g;
+    CUresult r = wrk_handle_reserve(c, a->green, VGP_H_GREEN);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_reserve(c, a->context, VGP_H_CONTEXT);
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->desc, VGP_H_RESOURCE_DESC, false, (void **)&desc);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGreenCtxCreate || !wrk_provider.cuCtxFromGreenCtx ||
+        !wrk_provider.cuGreenCtxDestroy)
+        return wrk_missing(c, "cuGreenCtxCreate");
+    g = calloc(1, sizeof(*g));
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    g->on.base = wrk_primary(a->device, &g->on.base_ctx);
+    r = g->on.base ? create(g, desc, a->device, a->flags) : CUDA_ERROR_INVALID_CONTEXT;
+    if (r != CUDA_SUCCESS) {
+        free(g);
+        return r;
+    }
+    g->handle = a->green;
+    g->context = a->context;
+    g->next = greens;
+    greens = g;
+    wrk_green_base_add(&g->on);
+    wrk_handle_put(c, a->green, VGP_H_GREEN, g);
+    wrk_handles_put(t, a->context, VGP_H_CONTEXT, g->on.ctx, g->on.base);
+    return CUDA_SUCCESS;
+}
+
+/* Nothing of ours may use it from now on. Its streams end in name: the provider keeps them. */
+static void leave(struct wrk_worker *w, struct green *g)
+{
+    struct green **p = &greens;
+
+    if (w->current == g->on.ctx)
+        wrk_set_context(w, NULL);
+    wrk_waits_context_ends(w, g->on.ctx);
+    wrk_waits_forget_context(w, g->on.ctx);
+    wrk_drop_owned(w, g->context);
+    wrk_handles_remove(&w->handles, g->context, VGP_H_CONTEXT);
+    wrk_handles_remove(&w->handles, g->handle, VGP_H_GREEN);
+    while (*p != g)
+        p = &(*p)->next;
+    *p = g->next;
+    wrk_green_base_remove(&g->on);
+    free(g);
+}
+
+void wrk_greens_leave(struct wrk_worker *w, uint64_t base)
+{
+    for (struct green *g = greens, *next; g; g = next) {
+        next = g->next;
+        if (g->on.base == base)
+            leave(w, g);
+    }
+}
+
+static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    r = wrk_provider.cuGreenCtxDestroy((CUgreenCtx)(uintptr_t)wait->arg[0]);
+    wrk_host_func_context_gone((CUcontext)(uintptr_t)wait->arg[1], true);
+    return r;
+}
+
+CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpGreenCtxDestroy *a)
+{
+    struct wrk_wait *wait;
+    struct green *g;
+    CUresult r = wrk_handle_get(c, a->green, VGP_H_GREEN, false, (void **)&g);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wait->ctx = NULL;
+    wait->uses[0] = wait->uses[1] = NULL;
+    wait->ends = g->on.ctx;
+    wait->finish = finish_destroy;
+    wait->blocking = true; /* it may wait for the work */
+    wait->arg[0] = (uintptr_t)g->object;
+    wait->arg[1] = (uintptr_t)g->on.ctx;
+    leave(c->w, g);
+    return wrk_wait_start(c, wait);
+}
+
+CUresult wrk_green_object(struct wrk_call *c, uint64_t handle, CUgreenCtx *object)
+{
+    struct green *g;
+    CUresult r = wrk_handle_get(c, handle, VGP_H_GREEN, false, (void **)&g);
+
+    if (r == CUDA_SUCCESS)
+        *object = g->object;
+    return r;
+}
+
+CUresult wrk_do_vgpGreenCtxStreamCreate(struct wrk_call *c,
+                                        const struct vgp_args_vgpGreenCtxStreamCreate *a)
+{
+    CUstream stream = NULL;
+    struct green *g;
+    CUresult r = wrk_handle_reserve(c, a->stream, VGP_H_STREAM);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->green, VGP_H_GREEN, false, (void **)&g);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGreenCtxStreamCreate)
+        return wrk_missing(c, "cuGreenCtxStreamCreate");
+    r = wrk_provider.cuGreenCtxStreamCreate(&stream, g->object, a->flags, a->priority);
+    if (r == CUDA_SUCCESS)
+        wrk_handles_put(&c->w->handles, a->stream, VGP_H_STREAM, stream, g->context);
+    return r;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Handlers of the calls that wait for streams, events and contexts. */
+#include "../calls.h"
+
+
+CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c,
+                                    const struct vgp_args_cuStreamSynchronize *a)
+{
+    struct wrk_wait *wait;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = wrk_wait_add_stream(c->w, wait, stream);
+    if (r == CUDA_SUCCESS && !wait->nevents) {
+        /* Idle, so this does not block; and it is what writes the output of device printf. */
+        r = wrk_provider.cuStreamSynchronize(stream);
+    }
+    return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
+}
+
+CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuEventSynchronize *a)
+{
+    struct wrk_wait *wait;
+    CUevent event;
+    CUresult r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&event);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct wrk_handles *t = &c->w->handles;
+    uint64_t owner = wrk_handles_find(t, a->hEvent, VGP_H_EVENT)->owner;
+    struct wrk_handle_entry *ctx = wrk_handles_find(t, owner, VGP_H_CONTEXT);
+
+    wrk_wait_borrow(c->w, wait, event, ctx ? ctx->object : NULL);
+    return wrk_wait_start(c, wait);
+}
+
+CUresult wrk_do_cuEventDestroy_v2(struct wrk_call *c, const struct vgp_args_cuEventDestroy_v2 *a)
+{
+    CUevent event;
+    CUresult r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&event);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuEventDestroy_v2)
+        return wrk_missing(c, "cuEventDestroy");
+    wrk_handle_drop(c, a->hEvent, VGP_H_EVENT);
+    return wrk_event_destroy(c->w, event);
+}
+
+struct captured {
+    struct wrk_call *c;
+    bool any;
+};
+
+static void look_captured(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct captured *k = arg;
+
+    (void)handle;
+    if (wrk_context_has(k->c->w, k->c->rec->context, e->owner))
+        k->any |= wrk_stream_captured(e->object);
+}
+
+/* Does a stream of the calling context capture? */
+static bool any_captured(struct wrk_call *c)
+{
+    struct captured k = {.c = c};
+
+    if (!wrk_captures)
+        return false;
+    for (unsigned i = 0; i < c->w->nthread_streams; i++) {
+        if (c->w->thread_streams[i].context == c->rec->context)
+            k.any |= wrk_stream_captured(c->w->thread_streams[i].stream);
+    }
+    wrk_handles_each(&c->w->handles, VGP_H_STREAM, look_captured, &k);
+    return k.any;
+}
+
+/* For contexts with many streams: on a waiter thread. */
+static CUresult finish_context(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return wait->blocking && r == CUDA_SUCCESS ? wrk_provider.cuCtxSynchronize() : r;
+}
+
+CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a)
+{
+    struct wrk_wait *wait = wrk_wait_new(c);
+
+    (void)a;
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (any_captured(c)) /* does not wait, but says what is wrong, and the capture is lost */
+        return wrk_wait_fail(c, wait, wrk_provider.cuCtxSynchronize());
+    wait->finish = finish_context;
+    CUresult r = wrk_wait_add_context(c, wait);
+    if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
+        r = wrk_provider.cuCtxSynchronize(); /* all idle: does not block, as above */
+    return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls of the provider that wait for work of the device or take long for another reason, and return
+ * nothing but a result. They run on waiter threads: on the dispatcher they would hold up every thread of
+ * the client, and the broker's questions.
+ */
+#include "calls.h"
+
+
+static CUresult start(struct wrk_call *c, wrk_wait_finish finish, const void *object, uint64_t value)
+{
+    struct wrk_wait *wait = wrk_wait_long(c, finish, NULL);
+
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wait->uses[2] = object;
+    wait->arg[0] = (uintptr_t)object;
+    wait->arg[1] = value;
+    return wrk_wait_start(c, wait);
+}
+
+#define OBJECT(type, wait) ((type)(uintptr_t)(wait)->arg[0])
+
+static CUresult finish_array(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuArrayDestroy(OBJECT(CUarray, wait)) : r;
+}
+
+CUresult wrk_do_cuArrayDestroy(struct wrk_call *c, const struct vgp_args_cuArrayDestroy *a)
+{
+    CUarray array;
+    CUresult r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&array);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuArrayDestroy)
+        return wrk_missing(c, "cuArrayDestroy");
+    if (wrk_handles_find(&c->w->handles, a->hArray, VGP_H_ARRAY)->parent)
+        return CUDA_ERROR_INVALID_HANDLE; /* it goes with what it is part of */
+    wrk_handle_drop(c, a->hArray, VGP_H_ARRAY);
+    return start(c, finish_array, array, 0);
+}
+
+static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuMipmappedArrayDestroy(OBJECT(CUmipmappedArray, wait)) : r;
+}
+
+CUresult wrk_do_cuMipmappedArrayDestroy(struct wrk_call *c,
+                                        const struct vgp_args_cuMipmappedArrayDestroy *a)
+{
+    CUmipmappedArray m;
+    CUresult r = wrk_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&m);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMipmappedArrayDestroy)
+        return wrk_missing(c, "cuMipmappedArrayDestroy");
+    wrk_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
+    return start(c, finish_mipmap, m, 0);
+}
+
+static CUresult finish_trim(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolTrimTo(OBJECT(CUmemoryPool, wait), wait->arg[1]) : r;
+}
+
+CUresult wrk_do_cuMemPoolTrimTo(struct wrk_call *c, const struct vgp_args_cuMemPoolTrimTo *a)
+{
+    CUmemoryPool pool;
+    CUresult r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolTrimTo)
+        return wrk_missing(c, "cuMemPoolTrimTo");
+    return start(c, finish_trim, pool, a->minBytesToKeep);
+}
+
+static CUresult pool_unused(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)wait;
+    return r;
+}
+
+static CUresult land_pool(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolDestroy(OBJECT(CUmemoryPool, wait)) : r;
+}
+
+/* After the trims of it that are under way. */
+CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMemPoolDestroy *a)
+{
+    struct wrk_wait *wait;
+    CUmemoryPool pool;
+    CUresult r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolDestroy)
+        return wrk_missing(c, "cuMemPoolDestroy");
+    wait = wrk_wait_long(c, pool_unused, land_pool);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_handle_drop(c, a->pool, VGP_H_MEM_POOL);
+    wait->ends = pool;
+    wait->arg[0] = (uintptr_t)pool;
+    return wrk_wait_start(c, wait);
+}
+
+static CUresult finish_graph_trim(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuDeviceGraphMemTrim((CUdevice)wait->arg[1]) : r;
+}
+
+CUresult wrk_do_cuDeviceGraphMemTrim(struct wrk_call *c, const struct vgp_args_cuDeviceGraphMemTrim *a)
+{
+    if (!wrk_provider.cuDeviceGraphMemTrim)
+        return wrk_missing(c, "cuDeviceGraphMemTrim");
+    return start(c, finish_graph_trim, NULL, (uint64_t)(int64_t)a->device);
+}
+
+/* ---- limits ---- */
+
+#define LIMIT_BYTES_MAX (UINT64_C(1) << 46) /* more than any device has: refused without a quota, too */
+
+/* What a limit takes of device memory when the provider keeps it there; the value is in bytes. Memory
+ * of threads (the stack) is reserved for as many as the device can hold at once. */
+static uint64_t limit_bytes(CUlimit limit, uint64_t value)
+{
+    int processors = 0, threads = 0;
+    CUdevice d = 0;
+
+    if (wrk_capabilities.private_memory) /* what its limits take is in what it says that it holds */
+        return 0;
+    switch (limit) {
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+        return value;
+    case CU_LIMIT_STACK_SIZE:
+        if (!wrk_provider.cuCtxGetDevice || !wrk_provider.cuDeviceGetAttribute ||
+            wrk_provider.cuCtxGetDevice(&d) != CUDA_SUCCESS)
+            return value;
+        wrk_provider.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d);
+        wrk_provider.cuDeviceGetAttribute(
+            &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, d);
+        if (__builtin_mul_overflow(value, (uint64_t)processors * (uint64_t)threads, &value))
+            value = UINT64_MAX;
+        return value;
+    default:
+        return 0;
+    }
+}
+
+/* A limit's memory is remembered under an address that no device has. */
+static uint64_t limit_key(CUcontext ctx, CUlimit limit)
+{
+    return UINT64_C(1) << 63 | (uint64_t)limit << 56 | ((uintptr_t)ctx & ((UINT64_C(1) << 56) - 1));
+}
+
+/* Counts `bytes` for the limit instead of what it had; false: over the quota. */
+static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes,
+                        struct wrk_alloc *had)
+{
+    uint64_t key = limit_key(ctx, limit);
+
+    if (bytes > LIMIT_BYTES_MAX)
+        return false;
+    wrk_quota_detach(w, key, had);
+    if (bytes > had->bytes && !wrk_quota_take(w, bytes - had->bytes)) {
+        wrk_quota_remember(w, key, had->bytes, ctx);
+        return false;
+    }
+    if (bytes < had->bytes)
+        wrk_quota_give(w, had->bytes - bytes);
+    if (bytes && !wrk_quota_remember(w, key, bytes, ctx))
+        wrk_quota_give(w, bytes);
+    return true;
+}
+
+static CUresult finish_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    return r == CUDA_SUCCESS ? wrk_provider.cuCtxSetLimit((CUlimit)wait->arg[0], wait->arg[1]) : r;
+}
+
+static CUresult land_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct wrk_alloc had;
+
+    wrk_provider_took();
+    if (r != CUDA_SUCCESS && !wait->context_gone) /* back to what it was, which was covered before */
+        count_limit(w, (CUcontext)(uintptr_t)wait->arg[3], (CUlimit)wait->arg[0], wait->arg[2], &had);
+    return r;
+}
+
+CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSetLimit *a)
+{
+    CUcontext ctx = wrk_base_context(c->w->current);
+    CUlimit limit = (CUlimit)a->limit;
+    struct wrk_alloc had = {0};
+    struct wrk_wait *wait;
+
+    if (!wrk_provider.cuCtxSetLimit)
+        return wrk_missing(c, "cuCtxSetLimit");
+    if (a->limit >= CU_LIMIT_MAX) /* of a newer driver, or of none: takes no memory that we know of */
+        return wrk_provider.cuCtxSetLimit(limit, a->value);
+    wait = wrk_wait_long(c, finish_limit, land_limit);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!count_limit(c->w, ctx, limit, limit_bytes(limit, a->value), &had)) {
+        wrk_notify_detail(c->w, "the limit's memory exceeds the quota of device memory");
+        wait->land = NULL;
+        return wrk_wait_fail(c, wait, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    wait->arg[0] = a->limit;
+    wait->arg[1] = a->value;
+    wait->arg[2] = had.bytes;
+    wait->arg[3] = (uintptr_t)ctx;
+    return wrk_wait_start(c, wait);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of cuIpc*: memory and events of another process of the same VM.
+ *
+ * What the guest gets as a handle is a token of the broker's. The software GPU puts it into its own
+ * handles by itself. The handle of another provider (NVIDIA's) names things of the whole host, so it
+ * never reaches the guest: the broker keeps it, and gives it to workers of this VM alone.
+ */
+#include "../calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* What the guest holds when the provider's handle stays with the broker. */
+struct handle {
+    char magic[8];
+    uint8_t token[VGB_TOKEN];
+    uint8_t zero[24];
+};
+_Static_assert(sizeof(struct handle) == VGB_PAYLOAD, "as cuda.h says");
+static const char magic_memory[8] = "vgpuIPCm", magic_event[8] = "vgpuIPCe";
+
+/* Something of this client behind a token, while the provider's handle is with the broker. */
+struct item {
+    struct item *next;
+    enum { GIVEN_MEMORY, OPENED_MEMORY, GIVEN_EVENT, OPENED_EVENT } what;
+    uint64_t key;   /* address, or the provider's event */
+    unsigned count; /* opened so many times */
+    CUcontext ctx;
+    uint8_t token[VGB_TOKEN];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: frees end on waiter threads */
+static struct item *items;
+static struct wrk_worker *self;
+static const struct vgp_provider *lower; /* what this filter found */
+
+/* The provider's own handles are tokens. */
+static bool provider_shares(void)
+{
+    return wrk_provider.sg_set_share != NULL;
+}
+
+static struct item *find_locked(int what, uint64_t key)
+{
+    struct item *i = items;
+
+    while (i && ((int)i->what != what || i->key != key))
+        i = i->next;
+    return i;
+}
+
+static bool add_item(struct wrk_call *c, int what, uint64_t key, const uint8_t *token)
+{
+    struct item *i = calloc(1, sizeof(*i));
+
+    if (!i)
+        return false;
+    i->what = (unsigned)what;
+    i->key = key;
+    i->count = 1;
+    i->ctx = wrk_base_context(c->w->current);
+    memcpy(i->token, token, VGB_TOKEN);
+    pthread_mutex_lock(&lock);
+    i->next = items;
+    items = i;
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+/* Takes one count of an item; the last one ends it and drops the token. */
+static void end_item(int what, uint64_t key)
+{
+    struct item *gone = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct item **at = &items; *at; at = &(*at)->next) {
+        if ((int)(*at)->what == what && (*at)->key == key) {
+            if (--(*at)->count == 0) {
+                gone = *at;
+                *at = gone->next;
+            }
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (gone)
+        wrk_share_drop(self, gone->token);
+    free(gone);
+}
+
+void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
+{
+    struct item *list = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct item **at = &items; *at;) {
+        struct item *i = *at;
+
+        if (i->ctx != ctx) {
+            at = &i->next;
+            continue;
+        }
+        *at = i->next;
+        i->next = list;
+        list = i;
+    }
+    pthread_mutex_unlock(&lock);
+    while (list) {
+        struct item *i = list;
+
+        list = i->next;
+        wrk_share_drop(w, i->token);
+        free(i);
+    }
+}
+
+/* A handle for the guest that stands for the provider's. */
+static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t key,
+                     const void *payload, uint64_t bytes, void *out)
+{
+    struct handle h;
+    CUresult r = CUDA_SUCCESS;
+
+    memset(&h, 0, sizeof(h));
+    memcpy(h.magic, magic, sizeof(h.magic));
+    pthread_mutex_lock(&lock);
+    struct item *i = find_locked(what, key);
+
+    if (i)
+        memcpy(h.token, i->token, VGB_TOKEN);
+    pthread_mutex_unlock(&lock);
+    if (!i) {
+        r = wrk_share_put(c->w, payload, bytes, h.token);
+        if (r == CUDA_SUCCESS && !add_item(c, what, key, h.token)) {
+            wrk_share_drop(c->w, h.token);
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (r == CUDA_SUCCESS)
+        memcpy(out, &h, sizeof(h));
+    return r;
+}
+
+/* The provider's handle behind one of the guest's; its token is to be dropped some day. */
+static CUresult take(struct wrk_call *c, const char *magic, const void *handle, struct handle *h,
+                     void *payload)
+{
+    static const uint8_t zero[sizeof(h->zero)];
+
+    memcpy(h, handle, sizeof(*h));
+    if (memcmp(h->magic, magic, sizeof(h->magic)) || memcmp(h->zero, zero, sizeof(zero)))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return wrk_share_get(c->w, h->token, payload);
+}
+
+/* ---- memory ---- */
+
+CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
+                                  struct vgp_ret_cuIpcGetMemHandle *r,
+                                  struct vgp_outs_cuIpcGetMemHandle *o)
+{
+    CUipcMemHandle h;
+    CUdeviceptr base = a->dptr;
+    size_t size = 0;
+
+    if (!wrk_provider.cuIpcGetMemHandle || !wrk_provider.cuMemGetAddressRange_v2)
+        return wrk_missing(c, "cuIpcGetMemHandle");
+    CUresult e = wrk_provider.cuIpcGetMemHandle(&h, a->dptr);
+
+    if (e == CUDA_SUCCESS && provider_shares())
+        memcpy(o->pHandle, &h, sizeof(o->pHandle));
+    else if (e == CUDA_SUCCESS)
+        e = wrk_provider.cuMemGetAddressRange_v2(&base, &size, a->dptr);
+    if (e == CUDA_SUCCESS && !provider_shares())
+        e = give(c, GIVEN_MEMORY, magic_memory, base, &h, size, o->pHandle);
+    if (e == CUDA_SUCCESS)
+        r->pHandle_len = sizeof(o->pHandle);
+    return e;
+}
+
+/* Opens a handle of the guest's whose real one the broker keeps. */
+static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags, CUdeviceptr *p)
+{
+    CUipcMemHandle real;
+    struct handle h;
+    CUresult e = take(c, magic_memory, handle, &h, &real);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    e = wrk_provider.cuIpcOpenMemHandle_v2(p, real, flags);
+    if (e == CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        struct item *i = find_locked(OPENED_MEMORY, *p);
+
+        if (i)
+            i->count++;
+        pthread_mutex_unlock(&lock);
+        if (!i && add_item(c, OPENED_MEMORY, *p, h.token))
+            return CUDA_SUCCESS; /* the token stays held */
+        if (!i) {
+            wrk_provider.cuIpcCloseMemHandle(*p);
+            e = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    wrk_share_drop(c->w, h.token);
+    return e;
+}
+
+CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a,
+                              const void *handle, struct vgp_ret_vgpIpcOpenMem *r)
+{
+    CUdeviceptr p = 0, base;
+    CUipcMemHandle h;
+    size_t size = 0;
+    CUresult e;
+
+    if (a->handle_len != sizeof(h))
+        return wrk_malformed(c, "an interprocess handle has %u bytes", a->handle_len);
+    if (!wrk_provider.cuIpcOpenMemHandle_v2 || !wrk_provider.cuIpcCloseMemHandle)
+        return wrk_missing(c, "cuIpcOpenMemHandle");
+    if (provider_shares()) {
+        memcpy(&h, handle, sizeof(h));
+        e = wrk_provider.cuIpcOpenMemHandle_v2(&p, h, a->flags);
+    } else {
+        e = open_kept(c, handle, a->flags, &p);
+    }
+    if (e == CUDA_SUCCESS && wrk_provider.cuMemGetAddressRange_v2)
+        wrk_provider.cuMemGetAddressRange_v2(&base, &size, p);
+    r->dptr = p;
+    r->size = size;
+    return e;
+}
+
+static CUresult finish_close(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    CUresult f;
+
+    (void)w;
+    end_item(OPENED_MEMORY, wait->arg[0]); /* first: then the address may be another's */
+    f = wrk_provider.cuIpcCloseMemHandle((CUdeviceptr)wait->arg[0]);
+    return !wait->blocking && r != CUDA_SUCCESS ? r : f;
+}
+
+CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c,
+                                    const struct vgp_args_cuIpcCloseMemHandle *a)
+{
+    struct wrk_wait *wait;
+
+    if (!wrk_provider.cuIpcCloseMemHandle)
+        return wrk_missing(c, "cuIpcCloseMemHandle");
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* It waits for what may still use the memory: do that first, without blocking. */
+    wait->finish = finish_close;
+    wait->arg[0] = a->dptr;
+    CUresult r = wrk_wait_add_context(c, wait);
+
+    if (r != CUDA_SUCCESS && wrk_is_sticky(r))
+        return wrk_wait_fail(c, wait, r);
+    return wrk_wait_start(c, wait);
+}
+
+/* ---- events ---- */
+
+CUresult wrk_do_vgpIpcGetEvent(struct wrk_call *c, const struct vgp_args_vgpIpcGetEvent *a,
+                               struct vgp_ret_vgpIpcGetEvent *r, struct vgp_outs_vgpIpcGetEvent *o)
+{
+    CUipcEventHandle h;
+    CUevent event;
+    CUresult e = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!wrk_provider.cuIpcGetEventHandle)
+        return wrk_missing(c, "cuIpcGetEventHandle");
+    e = wrk_provider.cuIpcGetEventHandle(&h, event);
+    if (e == CUDA_SUCCESS && provider_shares())
+        memcpy(o->handle, &h, sizeof(o->handle));
+    else if (e == CUDA_SUCCESS)
+        e = give(c, GIVEN_EVENT, magic_event, (uintptr_t)event, &h, 0, o->handle);
+    if (e == CUDA_SUCCESS)
+        r->handle_len = sizeof(o->handle);
+    return e;
+}
+
+CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpcOpenEvent *a,
+                                const void *handle)
+{
+    CUipcEventHandle real;
+    CUevent event = NULL;
+    struct handle h;
+    CUresult e = wrk_handle_reserve(c, a->event, VGP_H_EVENT);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (a->handle_len != sizeof(real))
+        return wrk_malformed(c, "an interprocess handle has %u bytes", a->handle_len);
+    if (!wrk_provider.cuIpcOpenEventHandle || !wrk_provider.cuEventDestroy_v2)
+        return wrk_missing(c, "cuIpcOpenEventHandle");
+    if (provider_shares())
+        memcpy(&real, handle, sizeof(real));
+    else
+        e = take(c, magic_event, handle, &h, &real);
+    if (e != CUDA_SUCCESS)
+        return e;
+    e = wrk_provider.cuIpcOpenEventHandle(&event, real);
+    if (!provider_shares() &&
+        (e != CUDA_SUCCESS || !add_item(c, OPENED_EVENT, (uintptr_t)event, h.token))) {
+        if (e == CUDA_SUCCESS) {
+            wrk_provider.cuEventDestroy_v2(event);
+            e = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        wrk_share_drop(c->w, h.token);
+    }
+    if (e == CUDA_SUCCESS)
+        wrk_handle_put(c, a->event, VGP_H_EVENT, event);
+    return e;
+}
+
+/* ---- the ends of things ---- */
+
+static CUresult i_free(CUdeviceptr p)
+{
+    end_item(GIVEN_MEMORY, p); /* first: then the address may be another's */
+    return lower->cuMemFree_v2(p);
+}
+
+static CUresult i_event_destroy(CUevent e)
+{
+    CUresult r = lower->cuEventDestroy_v2(e);
+
+    if (r == CUDA_SUCCESS) {
+        end_item(GIVEN_EVENT, (uintptr_t)e);
+        end_item(OPENED_EVENT, (uintptr_t)e);
+    }
+    return r;
+}
+
+void wrk_ipc_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
+{
+    self = w;
+    lower = below;
+    if (provider_shares())
+        return; /* it says itself when something ends */
+    if (lower->cuMemFree_v2)
+        table->cuMemFree_v2 = i_free;
+    if (lower->cuEventDestroy_v2)
+        table->cuEventDestroy_v2 = i_event_destroy;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A filter in front of the provider: device memory against the quota. Counted also without a limit, as
+ * NVML shows what a client uses.
+ */
+#include "../calls.h"
+
+/* The worker of this process: the wrapped functions have the provider's signatures. */
+static struct wrk_worker *self;
+static const struct vgp_provider *lower; /* what this filter found */
+
+/*
+ * What an allocation takes of the device. Drivers hand out small ones in steps of 512 bytes and map the
+ * others in pages of 2 MiB. The software GPU's own rounding is in what it says that it holds.
+ */
+static uint64_t device_bytes(uint64_t n)
+{
+    uint64_t step = wrk_capabilities.private_memory ? 1 : n < 1u << 20 ? 512 : 2u << 20;
+
+    return n > UINT64_MAX - step ? UINT64_MAX : (n + step - 1) / step * step;
+}
+
+static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
+{
+    if (r != CUDA_SUCCESS || !wrk_quota_remember(self, address, bytes,
+                                                   wrk_base_context(self->current)))
+        wrk_quota_give(self, bytes);
+    return r;
+}
+
+static CUresult q_alloc(CUdeviceptr *p, size_t n)
+{
+    uint64_t held = device_bytes(n);
+
+    if (!wrk_quota_take(self, held))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAlloc_v2(p, n);
+    return account(r, *p, held);
+}
+
+static CUresult q_managed(CUdeviceptr *p, size_t n, unsigned flags)
+{
+    uint64_t held = device_bytes(n);
+
+    if (!wrk_quota_take(self, held))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAllocManaged(p, n, flags);
+    return account(r, *p, held);
+}
+
+static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned elem)
+{
+    /* The pitch is known afterwards only: drivers round it to 512 at most. */
+    uint64_t row = width + 511 < width ? UINT64_MAX : (width + 511) / 512 * 512, n;
+
+    if (__builtin_mul_overflow(row, (uint64_t)height, &n))
+        n = UINT64_MAX; /* without a limit the provider has the say */
+    n = device_bytes(n);
+    if (!wrk_quota_take(self, n))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAllocPitch_v2(p, pitch, width, height, elem);
+    return account(r, *p, n);
+}
+
+/* On a captured stream these make nodes: memory counts when the graph is launched. */
+static CUresult made_node(CUresult r)
+{
+    wrk_memory_nodes_made += r == CUDA_SUCCESS;
+    return r;
+}
+
+static CUresult q_async(CUdeviceptr *p, size_t n, CUstream s)
+{
+    uint64_t held = device_bytes(n);
+
+    if (wrk_stream_captured(s))
+        return made_node(lower->cuMemAllocAsync(p, n, s));
+    if (!wrk_quota_take(self, held))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAllocAsync(p, n, s);
+    return account(r, *p, held);
+}
+
+static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
+{
+    uint64_t held = device_bytes(n);
+
+    if (wrk_stream_captured(s))
+        return made_node(lower->cuMemAllocFromPoolAsync(p, n, pool, s));
+    if (!wrk_quota_take(self, held))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAllocFromPoolAsync(p, n, pool, s);
+    return account(r, *p, held);
+}
+
+static CUresult q_free_async(CUdeviceptr p, CUstream s)
+{
+    if (wrk_stream_captured(s))
+        return made_node(lower->cuMemFreeAsync(p, s));
+    CUresult r = lower->cuMemFreeAsync(p, s);
+
+    if (r == CUDA_SUCCESS)
+        wrk_quota_forget(self, p);
+    return r;
+}
+
+static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    static const unsigned char size[] = {[CU_AD_FORMAT_UNSIGNED_INT8] = 1,
+                                         [CU_AD_FORMAT_SIGNED_INT8] = 1,
+                                         [CU_AD_FORMAT_UNSIGNED_INT16] = 2,
+                                         [CU_AD_FORMAT_SIGNED_INT16] = 2,
+                                         [CU_AD_FORMAT_HALF] = 2};
+    unsigned f = (unsigned)d->Format;
+    uint64_t n = f < sizeof(size) && size[f] ? size[f] : 4;
+    const uint64_t dims[] = {d->NumChannels, d->Width, d->Height, d->Depth};
+
+    for (unsigned i = 0; i < 4; i++) {
+        if (dims[i] && __builtin_mul_overflow(n, dims[i], &n))
+            return UINT64_MAX;
+    }
+    return n;
+}
+
+static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    uint64_t n = device_bytes(array_bytes(d));
+
+    if (!wrk_quota_take(self, n))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuArray3DCreate_v2(a, d);
+    return account(r, (uintptr_t)*a, n);
+}
+
+/* On a waiter, too. The entry first: once destroyed, the dispatcher may be given the same address again. */
+static CUresult settle(const struct wrk_alloc *was, CUresult r)
+{
+    if (r == CUDA_SUCCESS)
+        wrk_quota_give(self, was->bytes);
+    else
+        wrk_quota_remember(self, was->address, was->bytes, was->ctx);
+    return r;
+}
+
+static CUresult q_array_destroy(CUarray a)
+{
+    struct wrk_alloc was;
+
+    wrk_quota_detach(self, (uintptr_t)a, &was);
+    return settle(&was, lower->cuArrayDestroy(a));
+}
+
+/* Its levels together: never twice the first one. */
+static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+    uint64_t n = array_bytes(d);
+
+    n = device_bytes(levels <= 1 ? n : n > UINT64_MAX / 2 ? UINT64_MAX : 2 * n);
+    if (!wrk_quota_take(self, n))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMipmappedArrayCreate(m, d, levels);
+    return account(r, (uintptr_t)*m, n);
+}
+
+static CUresult q_mipmap_destroy(CUmipmappedArray m)
+{
+    struct wrk_alloc was;
+
+    wrk_quota_detach(self, (uintptr_t)m, &was);
+    return settle(&was, lower->cuMipmappedArrayDestroy(m));
+}
+
+static CUresult q_info(size_t *free_bytes, size_t *total)
+{
+    CUresult r = lower->cuMemGetInfo_v2(free_bytes, total);
+    uint64_t held = self->quota.used + self->quota.hidden;
+    uint64_t left = self->quota.limit > held ? self->quota.limit - held : 0;
+
+    if (r == CUDA_SUCCESS && *total > self->quota.limit)
+        *total = self->quota.limit;
+    if (r == CUDA_SUCCESS && *free_bytes > left)
+        *free_bytes = left;
+    return r;
+}
+
+#define SAMPLE_NS UINT64_C(50000000) /* how old an answer of NVML may be */
+
+static uint64_t sampled_at;
+
+/* What the driver holds for this process beyond what was counted: contexts, variables of modules, memory of
+ * threads. As NVML says, which is asked now and then only; 0: it does not. */
+static uint64_t beyond_counted(void)
+{
+    static uint64_t beyond;
+    uint64_t now = vgb_now_ns(), all;
+
+    if (sampled_at && now - sampled_at < SAMPLE_NS)
+        return beyond;
+    sampled_at = now;
+    all = wrk_nvml_own_memory();
+    beyond = all > self->quota.used ? all - self->quota.used : 0;
+    return beyond;
+}
+
+void wrk_provider_took(void)
+{
+    sampled_at = 0;
+}
+
+/*
+ * Bytes of device memory that the provider holds for this process. Where device memory is this process's
+ * alone, the provider says it: contexts do not matter to the answer, but one must be current, and without
+ * one the last answer stands. Else what was counted, and what NVML knows beyond that.
+ */
+static uint64_t provider_used(void)
+{
+    static uint64_t last;
+    size_t free_bytes = 0, total = 0;
+
+    if (wrk_capabilities.private_memory && lower->cuMemGetInfo_v2 &&
+        lower->cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS) {
+        last = total - free_bytes;
+    } else if (!wrk_capabilities.private_memory && self) {
+        uint64_t graphs = wrk_graph_memory_reserved(), beyond = beyond_counted();
+
+        last = self->quota.used + (graphs > beyond ? graphs : beyond); /* NVML counts those of graphs, too */
+    }
+    return last;
+}
+
+void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
+{
+    self = w;
+    lower = below;
+    w->quota.held = provider_used;
+#define WRAP(field, fn)                                                                            \
+    if (lower->field)                                                                               \
+    table->field = fn
+    WRAP(cuMemAlloc_v2, q_alloc);
+    WRAP(cuMemAllocManaged, q_managed);
+    WRAP(cuMemAllocPitch_v2, q_pitch);
+    WRAP(cuMemAllocAsync, q_async);
+    WRAP(cuMemAllocFromPoolAsync, q_pool);
+    WRAP(cuMemFreeAsync, q_free_async);
+    WRAP(cuArray3DCreate_v2, q_array);
+    WRAP(cuArrayDestroy, q_array_destroy);
+    WRAP(cuMipmappedArrayCreate, q_mipmap);
+    WRAP(cuMipmappedArrayDestroy, q_mipmap_destroy);
+    if (w->quota.limit)
+        WRAP(cuMemGetInfo_v2, q_info);
+#undef WRAP
+}

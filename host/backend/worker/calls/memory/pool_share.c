@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of memory pools that processes share. The guest's descriptor holds a token; the worker
+ * keeps which pool it belongs to, and gives the provider the broker's memory for an imported one.
+ */
+#include "../calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgb_fd.h"
+
+struct pool {
+    struct pool *next;
+    CUmemoryPool pool;
+    bool imported;
+    uint8_t token[VGB_TOKEN];
+};
+
+/* The dispatcher's alone. */
+static struct pool *pools;
+static struct wrk_worker *self;
+static const struct vgp_provider *lower; /* what this filter found */
+
+static bool note(CUmemoryPool pool, const uint8_t *token, bool imported)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return false;
+    p->pool = pool;
+    p->imported = imported;
+    memcpy(p->token, token, VGB_TOKEN);
+    p->next = pools;
+    pools = p;
+    return true;
+}
+
+void wrk_share_note_pool(CUmemoryPool pool)
+{
+    uint8_t token[VGB_TOKEN];
+
+    if (wrk_share_latest(token))
+        note(pool, token, false);
+}
+
+static CUresult s_pool_destroy(CUmemoryPool pool)
+{
+    CUresult r = lower->cuMemPoolDestroy(pool);
+
+    for (struct pool **at = &pools; r == CUDA_SUCCESS && *at; at = &(*at)->next) {
+        struct pool *p = *at;
+
+        if (p->pool != pool)
+            continue;
+        *at = p->next;
+        if (p->imported)
+            wrk_share_drop(self, p->token); /* the provider drops what it has made itself */
+        free(p);
+        break;
+    }
+    return r;
+}
+
+void wrk_pool_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
+{
+    self = w;
+    lower = below;
+    if (lower->cuMemPoolDestroy)
+        table->cuMemPoolDestroy = s_pool_destroy;
+}
+
+static CUresult pool_get(struct wrk_call *c, uint64_t handle, CUmemoryPool *pool)
+{
+    CUresult r = wrk_handle_get(c, handle, VGP_H_MEM_POOL, false, (void **)pool);
+
+    return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r; /* CUDA's code here */
+}
+
+CUresult wrk_do_vgpMemPoolExport(struct wrk_call *c, const struct vgp_args_vgpMemPoolExport *a,
+                                 struct vgp_ret_vgpMemPoolExport *r,
+                                 struct vgp_outs_vgpMemPoolExport *o)
+{
+    CUmemoryPool pool;
+    CUresult e = pool_get(c, a->pool, &pool);
+    struct pool *p = pools;
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    while (p && p->pool != pool)
+        p = p->next;
+    if (!p) {
+        wrk_notify_detail(c->w, "the pool was not made to be exported");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(o->token, p->token, VGB_TOKEN);
+    r->token_len = VGB_TOKEN;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMemPoolImport *a,
+                                 const void *token)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t length;
+    CUresult r = wrk_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->token_len != VGB_TOKEN)
+        return wrk_malformed(c, "a token has %u bytes", a->token_len);
+    if (!wrk_share_handle_types() || !wrk_provider.cuMemPoolImportFromShareableHandle)
+        return wrk_missing(c, "cuMemPoolImportFromShareableHandle");
+    int fd = wrk_share_open(c->w, token, &length);
+
+    if (fd < 0) {
+        wrk_notify_detail(c->w, "no process has the pool any more");
+        return fd == -1 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    r = wrk_provider.cuMemPoolImportFromShareableHandle(
+        &pool, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    vgb_close(&fd);
+    if (r == CUDA_SUCCESS && !note(pool, token, true)) {
+        lower->cuMemPoolDestroy(pool);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (r == CUDA_SUCCESS)
+        wrk_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
+    else
+        wrk_share_drop(c->w, token);
+    return r;
+}
+
+CUresult wrk_do_vgpMemPoolImportPointer(struct wrk_call *c,
+                                        const struct vgp_args_vgpMemPoolImportPointer *a,
+                                        const void *bytes,
+                                        struct vgp_ret_vgpMemPoolImportPointer *r)
+{
+    CUmemPoolPtrExportData data;
+    CUmemoryPool pool;
+    CUdeviceptr p = 0, base;
+    size_t size = 0;
+    CUresult e = pool_get(c, a->pool, &pool);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (a->data_len != sizeof(data))
+        return wrk_malformed(c, "an exported pointer has %u bytes", a->data_len);
+    if (!wrk_share_handle_types() || !wrk_provider.cuMemPoolImportPointer)
+        return wrk_missing(c, "cuMemPoolImportPointer");
+    memcpy(&data, bytes, sizeof(data));
+    e = wrk_provider.cuMemPoolImportPointer(&p, pool, &data);
+    if (e == CUDA_SUCCESS && wrk_provider.cuMemGetAddressRange_v2)
+        wrk_provider.cuMemGetAddressRange_v2(&base, &size, p);
+    r->dptr = p;
+    r->size = size;
+    return e;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers of virtual memory management. Physical memory counts against the quota from cuMemCreate
+ * until nobody can reach it any more: no handle and no mapping is left. So the worker keeps count of
+ * both; what is mapped where is also how a handle is retained again by address.
+ */
+#include "vmm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgb_fd.h"
+
+/* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
+#define MAPPINGS_MAX (1u << 18)
+
+struct mapping {
+    uint64_t base, size;
+    struct wrk_phys *phys;
+};
+
+/* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mapping *mappings; /* sorted by base, disjoint */
+static uint32_t nmappings, room;
+
+/* Gives the memory back to the quota when that was the last that kept it. */
+static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
+{
+    if (p->handles || p->mappings)
+        return;
+    while (p->bindings) {
+        struct wrk_phys *memory = wrk_bindings_take(&p->bindings);
+
+        memory->mappings--;
+        phys_settle_locked(w, memory); /* has no bindings of its own: one step down at most */
+    }
+    wrk_quota_give(w, p->bytes);
+    if (p->imported)
+        wrk_share_drop(w, p->token);
+    free(p);
+}
+
+void wrk_phys_hold(struct wrk_worker *w, struct wrk_phys *p)
+{
+    (void)w;
+    pthread_mutex_lock(&lock);
+    if (p)
+        p->mappings++;
+    pthread_mutex_unlock(&lock);
+}
+
+void wrk_phys_let_go(struct wrk_worker *w, struct wrk_phys *p)
+{
+    pthread_mutex_lock(&lock);
+    if (p) {
+        p->mappings--;
+        phys_settle_locked(w, p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Index of the first mapping that ends above addr. */
+static uint32_t search_locked(uint64_t addr)
+{
+    uint32_t lo = 0, hi = nmappings;
+
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (mappings[mid].base + mappings[mid].size <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Room for one more, before the provider maps. */
+static bool reserve_locked(void)
+{
+    struct mapping *list;
+
+    if (nmappings < room)
+        return true;
+    if (nmappings >= MAPPINGS_MAX)
+        return false;
+    list = realloc(mappings, (room ? room * 2 : 64) * sizeof(*list));
+    if (!list)
+        return false;
+    mappings = list;
+    room = room ? room * 2 : 64;
+    return true;
+}
+
+static void insert_locked(const struct mapping *m)
+{
+    uint32_t i = search_locked(m->base);
+
+    memmove(&mappings[i + 1], &mappings[i], (nmappings - i) * sizeof(*mappings));
+    mappings[i] = *m;
+    nmappings++;
+}
+
+struct wrk_phys *wrk_phys_at(uint64_t addr)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t i = search_locked(addr);
+    struct wrk_phys *p = i < nmappings && mappings[i].base <= addr ? mappings[i].phys : NULL;
+
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+/* ---- physical memory ---- */
+
+struct wrk_allocation *wrk_allocation_new(void)
+{
+    struct wrk_allocation *al = calloc(1, sizeof(*al));
+
+    if (al && !(al->phys = calloc(1, sizeof(*al->phys)))) {
+        free(al);
+        return NULL;
+    }
+    if (al)
+        al->phys->handles = 1;
+    return al;
+}
+
+void wrk_allocation_free(struct wrk_allocation *al)
+{
+    if (al)
+        free(al->phys);
+    free(al);
+}
+
+/* Memory of the host's processors is not counted by any quota, and what is exported by anything but
+ * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
+CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location)
+{
+    if (handle_types & ~wrk_share_handle_types()) {
+        wrk_notify_detail(c->w, wrk_share_handle_types()
+                                    ? "memory can be exported by descriptor only"
+                                    : "memory that can be exported is not served with this GPU");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (location == CU_MEM_LOCATION_TYPE_HOST || location == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+        location == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+        wrk_notify_detail(c->w, "physical memory of the host is not served");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return location == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult wrk_do_vgpMemCreate(struct wrk_call *c, const struct vgp_args_vgpMemCreate *a)
+{
+    CUmemAllocationProp prop;
+    struct wrk_allocation *al;
+    CUresult r = wrk_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_memory_prop_check(c, a->handleTypes, a->locationType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemCreate || !wrk_provider.cuMemRelease)
+        return wrk_missing(c, "cuMemCreate");
+    memset(&prop, 0, sizeof(prop));
+    prop.type = (CUmemAllocationType)a->allocType;
+    prop.location.type = (CUmemLocationType)a->locationType;
+    prop.location.id = a->locationId;
+    prop.allocFlags.compressionType = a->compression;
+    prop.allocFlags.gpuDirectRDMACapable = a->rdma;
+    prop.allocFlags.usage = a->usage;
+    prop.requestedHandleTypes = (CUmemAllocationHandleType)a->handleTypes;
+    wrk_share_forget();
+    al = wrk_allocation_new();
+    r = al && wrk_quota_take(c->w, a->size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        r = wrk_provider.cuMemCreate(&al->handle, a->size, &prop, a->flags);
+        if (r != CUDA_SUCCESS)
+            wrk_quota_give(c->w, a->size);
+    }
+    if (r != CUDA_SUCCESS) {
+        wrk_allocation_free(al);
+        return r;
+    }
+    al->phys->bytes = a->size;
+    al->phys->device = a->locationId;
+    al->phys->shareable = a->handleTypes && wrk_share_latest(al->phys->token);
+    wrk_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_allocation_get(struct wrk_call *c, uint64_t handle, struct wrk_allocation **out)
+{
+    CUresult r = wrk_handle_get(c, handle, VGP_H_ALLOCATION, false, (void **)out);
+
+    return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r; /* CUDA's code here */
+}
+
+CUresult wrk_allocation_object(struct wrk_call *c, uint64_t handle, CUmemGenericAllocationHandle *object)
+{
+    struct wrk_allocation *al;
+    CUresult r = wrk_allocation_get(c, handle, &al);
+
+    if (r == CUDA_SUCCESS)
+        *object = al->handle;
+    return r;
+}
+
+CUresult wrk_do_vgpMemRelease(struct wrk_call *c, const struct vgp_args_vgpMemRelease *a)
+{
+    struct wrk_allocation *al;
+    CUresult r = wrk_allocation_get(c, a->handle, &al);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemRelease)
+        return wrk_missing(c, "cuMemRelease");
+    r = wrk_provider.cuMemRelease(al->handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    wrk_handle_drop(c, a->handle, VGP_H_ALLOCATION);
+    pthread_mutex_lock(&lock);
+    al->phys->handles--;
+    phys_settle_locked(c->w, al->phys);
+    pthread_mutex_unlock(&lock);
+    free(al);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpMemRetain(struct wrk_call *c, const struct vgp_args_vgpMemRetain *a)
+{
+    struct wrk_allocation *al;
+    CUresult r = wrk_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemRetainAllocationHandle || !wrk_provider.cuMemRelease)
+        return wrk_missing(c, "cuMemRetainAllocationHandle");
+    al = malloc(sizeof(*al));
+    if (!al)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    uint32_t i = search_locked(a->addr);
+
+    al->phys = i < nmappings && mappings[i].base <= a->addr ? mappings[i].phys : NULL;
+    r = al->phys ? wrk_provider.cuMemRetainAllocationHandle(&al->handle,
+                                                            (void *)(uintptr_t)a->addr)
+                 : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        al->phys->handles++;
+    pthread_mutex_unlock(&lock);
+    if (r == CUDA_SUCCESS)
+        wrk_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    else
+        free(al);
+    return r;
+}
+
+/* ---- exported and imported ---- */
+
+CUresult wrk_do_vgpMemExport(struct wrk_call *c, const struct vgp_args_vgpMemExport *a,
+                             struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o)
+{
+    struct wrk_allocation *al;
+    CUresult e = wrk_allocation_get(c, a->handle, &al);
+
+    if (e != CUDA_SUCCESS)
+        return e;
+    if (!al->phys->shareable) {
+        wrk_notify_detail(c->w, "the memory was not made to be exported");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(o->token, al->phys->token, VGB_TOKEN);
+    r->token_len = VGB_TOKEN;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImport *a,
+                             const void *token)
+{
+    struct wrk_allocation *al;
+    uint64_t length;
+    CUresult r = wrk_handle_reserve(c, a->handle, VGP_H_ALLOCATION);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->token_len != VGB_TOKEN)
+        return wrk_malformed(c, "a token has %u bytes", a->token_len);
+    if (!wrk_share_handle_types() || !wrk_provider.cuMemImportFromShareableHandle ||
+        !wrk_provider.cuMemRelease)
+        return wrk_missing(c, "cuMemImportFromShareableHandle");
+    al = wrk_allocation_new();
+    int fd = al ? wrk_share_open(c->w, token, &length) : -2;
+
+    r = fd >= 0    ? wrk_provider.cuMemImportFromShareableHandle(
+                      &al->handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        : fd == -1 ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_ERROR_OUT_OF_MEMORY;
+    if (fd == -1)
+        wrk_notify_detail(c->w, "no process has the memory any more");
+    if (fd >= 0 && r != CUDA_SUCCESS)
+        wrk_share_drop(c->w, token);
+    vgb_close(&fd);
+    if (r != CUDA_SUCCESS) {
+        wrk_allocation_free(al);
+        return r;
+    }
+    al->phys->device = -1;
+    al->phys->shareable = al->phys->imported = true;
+    memcpy(al->phys->token, token, VGB_TOKEN);
+    wrk_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpMemHandleTypes(struct wrk_call *c, const struct vgp_args_vgpMemHandleTypes *a,
+                                  struct vgp_ret_vgpMemHandleTypes *r)
+{
+    struct wrk_allocation *al;
+    CUresult e = wrk_allocation_get(c, a->handle, &al);
+
+    if (e == CUDA_SUCCESS && al->phys->shareable)
+        r->handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return e;
+}
+
+/* ---- mappings ---- */
+
+CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a)
+{
+    struct wrk_allocation *al;
+    CUresult r = wrk_allocation_get(c, a->handle, &al);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemMap || !wrk_provider.cuMemUnmap)
+        return wrk_missing(c, "cuMemMap");
+    if (!wrk_team_complete(al->phys)) { /* cuMemMap would wait: libcuda does */
+        wrk_notify_detail(c->w, "not all devices of the multicast object were added");
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
+    pthread_mutex_lock(&lock);
+    r = reserve_locked() ? wrk_provider.cuMemMap(a->ptr, a->size, a->offset, al->handle, a->flags)
+                         : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        insert_locked(&(struct mapping){a->ptr, a->size, al->phys});
+        al->phys->mappings++;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* Takes the mappings inside [base, base + size) out of the list; *n of them. NULL: none, or no
+ * memory. Their memory still counts. */
+static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
+{
+    uint32_t first = search_locked(base), last = first;
+    struct mapping *out;
+
+    while (last < nmappings && mappings[last].base >= base &&
+           vgp_range_ok(mappings[last].base - base, mappings[last].size, size))
+        last++;
+    *n = last - first;
+    out = *n ? malloc(*n * sizeof(*out)) : NULL;
+    if (!out)
+        return NULL;
+    memcpy(out, &mappings[first], *n * sizeof(*out));
+    memmove(&mappings[first], &mappings[last], (nmappings - last) * sizeof(*mappings));
+    nmappings -= *n;
+    return out;
+}
+
+/*
+ * The entries leave the list first, as with cuMemFree: once unmapped, the dispatcher may be asked to
+ * map there again. The lock is not held while the provider waits for the device.
+ */
+static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct mapping *gone;
+    uint32_t n;
+
+    (void)r; /* errors of the work before it surface elsewhere */
+    pthread_mutex_lock(&lock);
+    gone = detach_locked(wait->arg[0], wait->arg[1], &n);
+    pthread_mutex_unlock(&lock);
+    if (n && !gone)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = wrk_provider.cuMemUnmap((CUdeviceptr)wait->arg[0], (size_t)wait->arg[1]);
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < n; i++) {
+        if (r == CUDA_SUCCESS) {
+            gone[i].phys->mappings--;
+            phys_settle_locked(w, gone[i].phys);
+        } else if (reserve_locked()) {
+            insert_locked(&gone[i]); /* else: it counts for ever, which is the safe side */
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    free(gone);
+    return r;
+}
+
+CUresult wrk_do_cuMemUnmap(struct wrk_call *c, const struct vgp_args_cuMemUnmap *a)
+{
+    struct wrk_wait *wait;
+
+    if (!wrk_provider.cuMemUnmap)
+        return wrk_missing(c, "cuMemUnmap");
+    wait = wrk_wait_new(c);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wait->finish = finish_unmap;
+    wait->arg[0] = a->ptr;
+    wait->arg[1] = a->size;
+    /* Unmapping waits for the device: do that first, without blocking. */
+    if (!c->rec->context || wrk_wait_add_context(c, wait) != CUDA_SUCCESS)
+        wait->blocking = true;
+    return wrk_wait_start(c, wait);
+}
+
+CUresult wrk_access_descriptors(struct wrk_call *c, CUmemAccessDesc *out, const uint32_t *types,
+                                uint32_t ntypes, const int32_t *ids, uint32_t nids,
+                                const uint32_t *access, uint32_t naccess)
+{
+    if (nids != ntypes || naccess != ntypes)
+        return wrk_malformed(c, "access descriptors of different lengths");
+    memset(out, 0, ntypes * sizeof(*out));
+    for (uint32_t i = 0; i < ntypes; i++) {
+        out[i].location.type = (CUmemLocationType)types[i];
+        out[i].location.id = ids[i];
+        out[i].flags = (CUmemAccess_flags)access[i];
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- memory pools: what is allocated from them is counted by the quota (memory_filter.c) ---- */
+
+CUresult wrk_do_vgpMemPoolCreate(struct wrk_call *c, const struct vgp_args_vgpMemPoolCreate *a)
+{
+    CUmemPoolProps props;
+    CUmemoryPool pool = NULL;
+    CUresult r = wrk_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_memory_prop_check(c, a->handleTypes, a->locationType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolCreate)
+        return wrk_missing(c, "cuMemPoolCreate");
+    if (a->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(&props, 0, sizeof(props));
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = (CUmemLocationType)a->locationType;
+    props.location.id = a->locationId;
+    props.maxSize = a->maxSize;
+    props.usage = a->usage;
+    props.handleTypes = (CUmemAllocationHandleType)a->handleTypes;
+    wrk_share_forget();
+    r = wrk_provider.cuMemPoolCreate(&pool, &props);
+    if (r == CUDA_SUCCESS && a->handleTypes)
+        wrk_share_note_pool(pool);
+    if (r == CUDA_SUCCESS)
+        wrk_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
+    return r;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The layers of a worker's sandbox, in order, and its list of system calls, which is text in
+ * policies/ and part of the program. Format of a policy: worker-soft.seccomp.
+ */
+#define _GNU_SOURCE
+#include "confine.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "vgb_log.h"
+
+#define CONDITIONS_MAX 3u
+
+static int policy_errno(const char *name)
+{
+    static const struct {
+        const char *name;
+        int value;
+    } table[] = {{"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EPERM", EPERM}, {"ENOMEM", ENOMEM}};
+
+    for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (!strcmp(name, table[i].name))
+            return table[i].value;
+    }
+    return 0;
+}
+
+/* A number, or "self": of this process, which is what a thread's own process id is too. */
+static bool parse_value(const char *text, uint64_t *value)
+{
+    char *end;
+
+    if (!strcmp(text, "self")) {
+        *value = (uint64_t)getpid();
+        return true;
+    }
+    errno = 0;
+    *value = strtoull(text, &end, 0);
+    return end != text && !*end && !errno;
+}
+
+/* "argN & MASK == VALUE" or "argN != VALUE"; the characters that were used, 0: not understood. */
+static int parse_condition(const char *text, struct scmp_arg_cmp *out)
+{
+    char mask[24], value[24];
+    uint64_t m, v;
+    unsigned arg;
+    int used = 0;
+
+    if (sscanf(text, " arg%u & %23s == %23s%n", &arg, mask, value, &used) == 3) {
+        if (arg > 5 || !parse_value(mask, &m) || !parse_value(value, &v))
+            return 0;
+        *out = SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, m, v);
+        return used;
+    }
+    if (sscanf(text, " arg%u != %23s%n", &arg, value, &used) == 2) {
+        if (arg > 5 || !parse_value(value, &v))
+            return 0;
+        *out = SCMP_CMP(arg, SCMP_CMP_NE, v);
+        return used;
+    }
+    return 0;
+}
+
+/* One policy line -> one rule. 0, or -1: not understood or not accepted by libseccomp. */
+static int add_rule(scmp_filter_ctx ctx, const char *line, uint32_t otherwise, bool log)
+{
+    struct scmp_arg_cmp cmp[CONDITIONS_MAX];
+    char name[32], word[16];
+    uint32_t action = SCMP_ACT_ALLOW;
+    unsigned n = 0;
+    int used = 0;
+
+    if (sscanf(line, "%31s%n", name, &used) != 1)
+        return -1;
+    int nr = seccomp_syscall_resolve_name(name);
+    if (nr == __NR_SCMP_ERROR)
+        return -1;
+    for (line += used; *line; line += used) {
+        used = 0;
+        if (sscanf(line, " errno %15s%n", word, &used) == 1 && used && policy_errno(word) && !line[used])
+            action = SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
+        else if (!strcmp(line, " kill"))
+            action = SCMP_ACT_KILL_PROCESS, used = 5;
+        else if (n < CONDITIONS_MAX && (used = parse_condition(line, &cmp[n])) > 0)
+            n++;
+        else
+            return -1;
+    }
+    if (log && action != SCMP_ACT_ALLOW)
+        action = SCMP_ACT_NOTIFY;
+    /* libseccomp takes no rule that says what happens anyway. */
+    return action == otherwise ? 0 : seccomp_rule_add_array(ctx, action, nr, n, cmp);
+}
+
+/* The policy's own "default errno NAME" line, or death. */
+static uint32_t default_action(const char *policy)
+{
+    const char *line = strstr(policy, "\ndefault errno ");
+    char word[16];
+
+    if (!line || sscanf(line, "\ndefault errno %15s", word) != 1 || !policy_errno(word))
+        return SCMP_ACT_KILL_PROCESS;
+    return SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
+}
+
+/* NULL, with a sentence in err. */
+static scmp_filter_ctx build(const char *policy, bool log, char *err, size_t err_size)
+{
+    const uint32_t otherwise = log ? SCMP_ACT_NOTIFY : default_action(policy);
+    const bool has_default = default_action(policy) != SCMP_ACT_KILL_PROCESS;
+    scmp_filter_ctx ctx = seccomp_init(otherwise);
+    char line[160];
+
+    if (!ctx) {
+        snprintf(err, err_size, "seccomp is not available");
+        return NULL;
+    }
+    /* no_new_privs is set already; calls of the 32-bit interface end the process, not the thread. */
+    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
+    seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+    for (const char *p = policy; *p;) {
+        size_t n = strcspn(p, "\n");
+
+        snprintf(line, sizeof(line), "%.*s", (int)n, p);
+        p += n + (p[n] != 0);
+        line[strcspn(line, "#")] = '\0';
+        for (size_t l = strlen(line); l && isspace((unsigned char)line[l - 1]);)
+            line[--l] = '\0';
+        if (!strncmp(line, "default errno ", 14) && has_default)
+            continue;
+        if (*line && (n >= sizeof(line) || add_rule(ctx, line, otherwise, log))) {
+            snprintf(err, err_size, "policy line not understood: %s", line);
+            seccomp_release(ctx);
+            return NULL;
+        }
+    }
+    return ctx;
+}
+
+int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_size)
+{
+    scmp_filter_ctx ctx = build(policy, false, err, err_size);
+    int r = 0;
+
+    if (!ctx)
+        return -1;
+    /* Threads that the provider has started already are covered too. */
+    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
+    if (starting)
+        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(seccomp), 0);
+    r = r ? r : seccomp_load(ctx);
+    if (r)
+        snprintf(err, err_size, "seccomp filter refused: %s", strerror(-r));
+    seccomp_release(ctx);
+    return r ? -1 : 0;
+}
+
+/* ---- logging only ---- */
+
+static int listener[2] = {-1, -1}; /* pipe: the number of the descriptor that tells of calls */
+
+static void name_call(const struct seccomp_notif *q)
+{
+    static struct {
+        int nr;
+        uint64_t arg;
+    } seen[256];
+    static unsigned nseen;
+    /* What tells uses of the same call apart. */
+    const uint64_t arg = q->data.nr == SCMP_SYS(ioctl) || q->data.nr == SCMP_SYS(fcntl)
+                             ? q->data.args[1]
+                             : q->data.nr == SCMP_SYS(prctl) ? q->data.args[0] : 0;
+    char *name;
+
+    for (unsigned i = 0; i < nseen; i++) {
+        if (seen[i].nr == q->data.nr && seen[i].arg == arg)
+            return;
+    }
+    if (nseen == sizeof(seen) / sizeof(seen[0]))
+        return;
+    seen[nseen].nr = q->data.nr;
+    seen[nseen++].arg = arg;
+    name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, q->data.nr);
+    vgb_log(VGB_WARN, "the sandbox would refuse %s(0x%llx, 0x%llx, 0x%llx)", name ? name : "?",
+            (unsigned long long)q->data.args[0], (unsigned long long)q->data.args[1],
+            (unsigned long long)q->data.args[2]);
+    free(name);
+}
+
+/* Runs without the filter: it is there before it. */
+static void *watch(void *arg)
+{
+    struct seccomp_notif *q;
+    struct seccomp_notif_resp *a;
+    int fd;
+
+    (void)arg;
+    if (read(listener[0], &fd, sizeof(fd)) != sizeof(fd) || seccomp_notify_alloc(&q, &a))
+        return NULL;
+    for (;;) {
+        memset(q, 0, sizeof(*q));
+        if (seccomp_notify_receive(fd, q))
+            continue; /* whoever made the call has ended */
+        name_call(q);
+        memset(a, 0, sizeof(*a));
+        a->id = q->id;
+        a->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        seccomp_notify_respond(fd, a);
+    }
+}
+
+int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size)
+{
+    scmp_filter_ctx ctx = build(policy, true, err, err_size);
+    pthread_t t;
+    int r, fd;
+
+    if (!ctx)
+        return -1;
+    /* What the thread that watches is started and told with must not need its answer. */
+    r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(write), 0);
+    if (r == -EEXIST)
+        r = 0;
+    if (!r && (pipe(listener) || pthread_create(&t, NULL, watch, NULL)))
+        r = -errno;
+    r = r ? r : seccomp_load(ctx);
+    if (r) {
+        snprintf(err, err_size, "seccomp cannot log here (Linux 5.5 or later): %s", strerror(-r));
+        seccomp_release(ctx);
+        return -1;
+    }
+    fd = seccomp_notify_fd(ctx);
+    seccomp_release(ctx);
+    return write(listener[1], &fd, sizeof(fd)) == sizeof(fd) ? 0 : -1;
+}
+
+/* ---- all layers ---- */
+
+bool wrk_sandbox_mode_parse(const char *text, enum wrk_sandbox_mode *mode)
+{
+    static const char *const names[] = {"enforce", "log", "off"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!strcmp(text, names[i])) {
+            *mode = (enum wrk_sandbox_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void limit(int what, rlim_t value)
+{
+    struct rlimit r = {.rlim_cur = value, .rlim_max = value};
+
+    setrlimit(what, &r);
+}
+
+int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
+{
+    bool view;
+    int landlock;
+
+    limit(RLIMIT_CORE, 0);
+    s->layers[0] = '\0';
+    s->has_shm = false;
+    if (s->mode == WRK_SANDBOX_OFF) {
+        wrk_layer_add(s, "off");
+        return 0;
+    }
+    if (s->mode == WRK_SANDBOX_LOG)
+        wrk_layer_add(s, "logs only");
+    view = s->mode == WRK_SANDBOX_ENFORCE && wrk_confine(s);
+    if (wrk_confine_rights(s, err, err_size))
+        return -1;
+    if (s->mode == WRK_SANDBOX_LOG)
+        return 0;
+    landlock = wrk_landlock_enter(s);
+    if (landlock)
+        wrk_layer_add(s, "Landlock v%d", landlock);
+    if (!landlock && !view) {
+        snprintf(err, err_size, "this host has neither Landlock (Linux 5.13) nor lets a process have a "
+                                "mount namespace, so its files cannot be limited");
+        return -1;
+    }
+    if (wrk_sandbox_filter(wrk_policy_nvidia, true, err, err_size))
+        return -1;
+    wrk_layer_add(s, "seccomp");
+    return 0;
+}
+
+/* The log that was asked for may grow so far, in bytes. Lines beyond are lost, nothing else. */
+#define SOFT_LOG_MAX (64u << 20)
+
+/* The software GPU's log, opened before: the only file that a worker may make longer. */
+static bool has_log_file(void)
+{
+    const char *log = getenv("VGPU_SOFT_LOG");
+
+    return log && *log && strcmp(log, "stderr");
+}
+
+int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_size)
+{
+    const char *policy = soft ? wrk_policy_soft : wrk_policy_nvidia;
+
+    if (s->mode == WRK_SANDBOX_OFF)
+        return 0;
+    signal(SIGXFSZ, SIG_IGN);
+    if (soft) {
+        /* Pipes and shared mappings are not files here. */
+        limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
+        limit(RLIMIT_NOFILE, 64);
+    } else {
+        limit(RLIMIT_NOFILE, 1024);
+    }
+    if (s->mode == WRK_SANDBOX_LOG)
+        return wrk_sandbox_filter_log(policy, err, err_size);
+    return wrk_sandbox_filter(policy, false, err, err_size);
+}

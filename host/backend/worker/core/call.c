@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* What calls of all kinds need: errors, the current context, streams of the wire. */
+#include "core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+unsigned wrk_captures;
+
+bool wrk_is_sticky(CUresult r)
+{
+    switch ((int)r) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult wrk_note_result(struct wrk_worker *w, CUresult r)
+{
+    int none = 0;
+
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        wrk_limits_look_at_memory();
+    if (r != CUDA_SUCCESS && wrk_is_sticky(r) &&
+        atomic_compare_exchange_strong(&w->sticky, &none, (int)r)) {
+        __atomic_store_n(&w->win.shared->sticky_result, (int32_t)r, __ATOMIC_RELEASE);
+        if (wrk_provider.sg_last_error_detail)
+            wrk_notify_detail(w, wrk_provider.sg_last_error_detail());
+    }
+    return r;
+}
+
+void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r)
+{
+    if (wrk_provider.sg_last_error_detail)
+        wrk_notify_detail(w, wrk_provider.sg_last_error_detail());
+    uint64_t error = (uint64_t)call << 32 | (uint32_t)r, none = 0;
+
+    /* No room: the first one is kept until there is some. */
+    if (!wrk_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
+        atomic_compare_exchange_strong(&w->kept_error, &none, error);
+}
+
+void wrk_async_error_retry(struct wrk_worker *w)
+{
+    uint64_t error = atomic_load(&w->kept_error);
+
+    if (error && wrk_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
+        atomic_store(&w->kept_error, 0);
+}
+
+CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx)
+{
+    if (ctx == w->current)
+        return CUDA_SUCCESS;
+    CUresult r = wrk_provider.cuCtxSetCurrent(ctx);
+    if (ctx && w->win.shared)
+        __atomic_store_n(&w->win.shared->has_context, 1, __ATOMIC_RELAXED);
+    w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1; /* unknown: set again next time */
+    return r;
+}
+
+CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!c->malformed) {
+        va_start(ap, fmt);
+        vsnprintf(c->malformed_text, sizeof(c->malformed_text), fmt, ap);
+        va_end(ap);
+    }
+    c->malformed = true;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult wrk_missing(struct wrk_call *c, const char *name)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "%s: the host's CUDA driver does not have it", name);
+    wrk_notify_detail(c->w, text);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* The stream that stands for CU_STREAM_PER_THREAD of one guest thread in one context. */
+static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t thread,
+                              CUstream *out)
+{
+    struct wrk_thread_stream *list;
+
+    for (unsigned i = 0; i < w->nthread_streams; i++) {
+        if (w->thread_streams[i].thread == thread && w->thread_streams[i].context == context) {
+            *out = w->thread_streams[i].stream;
+            return CUDA_SUCCESS;
+        }
+    }
+    if (w->nthread_streams == WRK_THREAD_STREAMS_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    list = realloc(w->thread_streams, (w->nthread_streams + 1) * sizeof(*list));
+    if (!list)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    w->thread_streams = list;
+    CUresult r = wrk_provider.cuStreamCreate(out, CU_STREAM_DEFAULT);
+    if (r == CUDA_SUCCESS) {
+        struct wrk_thread_stream s = {.context = context, .thread = thread, .stream = *out};
+        list[w->nthread_streams++] = s;
+    }
+    return r;
+}
+
+CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out)
+{
+    *out = (CUstream)(uintptr_t)value;
+    if (value < 2)
+        return CUDA_SUCCESS;
+    if (value == 2 && wrk_base_handle(c->w, c->rec->context) != c->rec->context)
+        return CUDA_ERROR_INVALID_HANDLE; /* documented with cuStreamGetCtx_v2 */
+    if (value == 2)
+        return thread_stream(c->w, c->rec->context, c->rec->thread, out);
+    return wrk_handle_get(c, value, VGP_H_STREAM, false, (void **)out);
+}
+
+bool wrk_plain_attribute(uint32_t id)
+{
+    switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What one client may have of the host: memory, threads, handles, streams, the buffer of printf. The
+ * broker's options say how much; each error names the option, in the broker's log and to the guest.
+ */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "vgp_worker.h"
+
+/* With less than this left, an error for want of memory is said to be the limit's; bytes. */
+#define MEMORY_TRIAL (UINT64_C(32) << 20)
+
+struct vgb_limits wrk_client_limits;
+
+static struct wrk_worker *self;
+static struct vgb_ratelimit lines;
+static atomic_uint threads; /* beside the first one */
+
+void wrk_limit_hit(const char *what, uint64_t limit, const char *option)
+{
+    char text[200];
+
+    if (!vgb_ratelimit_take(&lines, vgb_now_ns()))
+        return;
+    snprintf(text, sizeof(text), "%s: the limit of %llu is met (vgpu-backend %s)", what,
+             (unsigned long long)limit, option);
+    vgb_log(VGB_WARN, "client %s: %s", self ? self->label : "", text);
+    if (self)
+        wrk_notify_detail(self, text);
+}
+
+/* ---- memory ---- */
+
+/* Private writable memory now: data and stacks, as the kernel counts it for RLIMIT_DATA. */
+static uint64_t data_now(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (!f)
+        return UINT64_MAX;
+    if (fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return pages ? (uint64_t)pages * VGP_PAGE : UINT64_MAX;
+}
+
+static void limit_memory(uint64_t bytes)
+{
+    uint64_t now = data_now(), limit;
+    struct rlimit r;
+
+    /* The software GPU has reserved its device memory by now: that counts by its own quota. */
+    if (!bytes || __builtin_add_overflow(now, bytes, &limit))
+        return;
+    r.rlim_cur = r.rlim_max = limit;
+    if (now == UINT64_MAX || setrlimit(RLIMIT_DATA, &r))
+        vgb_log(VGB_WARN, "the memory of a worker is not limited: %s", strerror(errno));
+}
+
+/* A provider does not say which memory it missed: an allocation of some size is tried. */
+void wrk_limits_look_at_memory(void)
+{
+    void *p;
+
+    if (!wrk_client_limits.memory)
+        return;
+    p = mmap(NULL, MEMORY_TRIAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+             -1, 0);
+    if (p == MAP_FAILED)
+        wrk_limit_hit("bytes of host memory", wrk_client_limits.memory, "--client-memory");
+    else
+        munmap(p, MEMORY_TRIAL);
+}
+
+/* ---- threads ---- */
+
+struct start {
+    void *(*fn)(void *);
+    void *arg;
+};
+
+typedef int create_fn(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+static create_fn *real_create;
+
+__attribute__((constructor)) static void find_real_create(void)
+{
+    real_create = (create_fn *)dlsym(RTLD_NEXT, "pthread_create");
+}
+
+static void thread_left(void *arg)
+{
+    (void)arg;
+    atomic_fetch_sub(&threads, 1);
+}
+
+static void *thread_main(void *arg)
+{
+    struct start s = *(struct start *)arg;
+    void *r;
+
+    free(arg);
+    pthread_cleanup_push(thread_left, NULL);
+    r = s.fn(s.arg);
+    pthread_cleanup_pop(1);
+    return r;
+}
+
+/*
+ * Stands before the C library's, for the provider too: RLIMIT_NPROC counts a user's processes, not one
+ * worker's threads. EAGAIN is what pthread_create(3) gives at a limit.
+ */
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    struct start *s;
+    int r;
+
+    if (wrk_client_limits.threads && atomic_fetch_add(&threads, 1) + 2 > wrk_client_limits.threads) {
+        atomic_fetch_sub(&threads, 1);
+        wrk_limit_hit("threads", wrk_client_limits.threads, "--client-threads");
+        return EAGAIN;
+    }
+    if (!wrk_client_limits.threads)
+        atomic_fetch_add(&threads, 1);
+    s = malloc(sizeof(*s));
+    if (s) {
+        s->fn = fn;
+        s->arg = arg;
+    }
+    r = s && real_create ? real_create(t, attr, thread_main, s) : EAGAIN;
+    if (r) {
+        free(s);
+        thread_left(NULL);
+    }
+    return r;
+}
+
+/* ---- printf of kernels ---- */
+
+static const struct vgp_provider *lower; /* what this filter found */
+
+static CUresult CUDAAPI capped_set_limit(CUlimit limit, size_t value)
+{
+    if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && wrk_client_limits.printf_fifo &&
+        value > wrk_client_limits.printf_fifo) {
+        wrk_limit_hit("bytes for printf", wrk_client_limits.printf_fifo, "--client-printf");
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return lower->cuCtxSetLimit(limit, value);
+}
+
+void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
+{
+    (void)w;
+    lower = below;
+    if (lower->cuCtxSetLimit)
+        table->cuCtxSetLimit = capped_set_limit;
+}
+
+/* ---- handles ---- */
+
+bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+{
+    if (wrk_client_limits.handles && t->live_all >= wrk_client_limits.handles) {
+        wrk_limit_hit("objects", wrk_client_limits.handles, "--client-handles");
+        return false;
+    }
+    if (type == VGP_H_STREAM && wrk_client_limits.streams && t->live[type] >= wrk_client_limits.streams) {
+        wrk_limit_hit("streams", wrk_client_limits.streams, "--client-streams");
+        return false;
+    }
+    return true;
+}
+
+void wrk_limits_set(struct wrk_worker *w, const struct vgb_limits *l)
+{
+    self = w;
+    wrk_client_limits = *l;
+    limit_memory(l->memory);
+}

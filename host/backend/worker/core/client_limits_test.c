@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads are counted, whoever starts them, and counted off however they end. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static sem_t leave;
+
+static void *wait_to_leave(void *how)
+{
+    sem_wait(&leave);
+    if (how)
+        pthread_exit(how);
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    pthread_t t[20], more;
+
+    (void)state;
+    sem_init(&leave, 0, 0);
+    wrk_client_limits.threads = 16;
+    for (int round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 15; i++)
+            assert_int_equal(pthread_create(&t[i], NULL, wait_to_leave, i % 2 ? t : NULL), 0);
+        assert_int_equal(pthread_create(&more, NULL, wait_to_leave, NULL), EAGAIN);
+        /* A library finds the same function: it is what the dynamic linker knows by that name. */
+        int (*found)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+            (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
+                RTLD_DEFAULT, "pthread_create");
+        assert_non_null(found);
+        assert_int_equal(found(&more, NULL, wait_to_leave, NULL), EAGAIN);
+        /* One that is cancelled leaves too; gone before the first post, it cannot take that of another. */
+        assert_int_equal(pthread_cancel(t[0]), 0);
+        assert_int_equal(pthread_join(t[0], NULL), 0);
+        for (unsigned i = 1; i < 15; i++)
+            sem_post(&leave);
+        for (unsigned i = 1; i < 15; i++)
+            assert_int_equal(pthread_join(t[i], NULL), 0);
+    }
+    wrk_client_limits.threads = 0;
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, wait_to_leave, NULL), 0);
+    for (unsigned i = 0; i < 20; i++)
+        sem_post(&leave);
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(pthread_join(t[i], NULL), 0);
+}
+
+static void test_handles(void **state)
+{
+    struct wrk_handles t = {0};
+    int object;
+
+    (void)state;
+    wrk_client_limits.handles = 3;
+    wrk_client_limits.streams = 1;
+    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(VGP_H_STREAM, 1, 1), VGP_H_STREAM), 0);
+    wrk_handles_put(&t, VGP_HANDLE(VGP_H_STREAM, 1, 1), VGP_H_STREAM, &object, 0);
+    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(VGP_H_STREAM, 1, 2), VGP_H_STREAM),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    uint64_t a = wrk_handles_mint(&t, VGP_H_GRAPH, &object);
+    assert_true(a && wrk_handles_mint(&t, VGP_H_GRAPH, &object));
+    assert_int_equal(wrk_handles_mint(&t, VGP_H_GRAPH, &object), 0);
+    assert_true(wrk_handles_remove(&t, a, VGP_H_GRAPH));
+    assert_true(wrk_handles_mint(&t, VGP_H_GRAPH, &object));
+    wrk_client_limits.handles = wrk_client_limits.streams = 0;
+    wrk_handles_fini(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_handles)};
+
+    return cmocka_run_group_tests_name("client limits", tests, NULL, NULL);
+}

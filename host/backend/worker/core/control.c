@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* The worker's end of the private channel to the broker. Dispatcher thread only. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
+void wrk_die(struct wrk_worker *w, unsigned reason, const char *fmt, ...)
+{
+    struct vgb_msg m = {.type = VGB_M_DEAD, .reason = reason};
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(m.text, sizeof(m.text), fmt, ap);
+    va_end(ap);
+    vgb_log(VGB_INFO, "client %s ends: %s", w->label, m.text);
+    if (w->win.shared) {
+        struct vgp_window_shared *s = w->win.shared;
+
+        memcpy(s->dead_text, m.text, sizeof(s->dead_text));
+        s->dead_reason = reason;
+        __atomic_store_n(&s->worker_state, VGP_WORKER_DEAD, __ATOMIC_RELEASE);
+        wrk_wake_guest(w, true);
+    }
+    vgb_msg_send(w->sock, &m, NULL, 0, MSG_DONTWAIT);
+    _exit(reason == VGPU_DEAD_PROTOCOL ? 0 : 1);
+}
+
+static const struct wrk_control_ops *ops;
+
+void wrk_control_init(const struct wrk_control_ops *o)
+{
+    ops = o;
+}
+
+static void answer(struct wrk_worker *w, const struct vgb_msg *m)
+{
+    if (vgb_msg_send(w->sock, m, NULL, 0, 0) < 0)
+        _exit(1); /* no broker, no worker */
+}
+
+void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status)
+{
+    struct vgb_msg a = {.type = VGB_M_UNMAPPED, .region = region, .status = status};
+
+    answer(w, &a);
+}
+
+void wrk_control_busy(struct wrk_worker *w)
+{
+    bool busy = atomic_load(&w->waits.long_calls) != 0;
+    struct vgb_msg m = {.type = VGB_M_BUSY, .status = busy};
+
+    if (busy == atomic_load(&w->waits.said_busy))
+        return;
+    atomic_store(&w->waits.said_busy, busy);
+    answer(w, &m);
+}
+
+/* Handles one message; true when it answers a question of ours (the caller looks at it). */
+static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    struct vgb_msg a;
+
+    switch (m->type) {
+    case VGB_M_MAP:
+        if (ops->map(w, m, fds, nfds, &a))
+            answer(w, &a);
+        return false;
+    case VGB_M_UNMAP:
+        ops->unmap(w, m->region);
+        break;
+    case VGB_M_DOORBELL:
+        /* In place: a waiter thread may be ringing it, and must not write to another descriptor. */
+        if (nfds == 1 && dup2(fds[0], w->doorbell) >= 0)
+            fcntl(w->doorbell, F_SETFD, FD_CLOEXEC);
+        break;
+    case VGB_M_GRANT:
+    case VGB_M_USAGE:
+        vgb_close_all(fds, nfds);
+        return true;
+    case VGB_M_SHARED:
+        return true; /* whoever asked takes the descriptor */
+    default:
+        break;
+    }
+    vgb_close_all(fds, nfds);
+    return false;
+}
+
+/* Receives one message; 1, 0 = nothing now. Ends the process with the broker. */
+static int receive(struct wrk_worker *w, struct vgb_msg *m, int *fds, unsigned *nfds, int flags)
+{
+    *nfds = VGB_MSG_FDS;
+    int r = vgb_msg_recv(w->sock, m, fds, nfds, flags);
+
+    if (r == -EAGAIN)
+        return 0;
+    if (r != 1)
+        _exit(0);
+    return 1;
+}
+
+void wrk_control_poll(struct wrk_worker *w)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    while (receive(w, &m, fds, &nfds, MSG_DONTWAIT))
+        handle(w, &m, fds, nfds);
+}
+
+static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t *reserved)
+{
+    struct vgb_msg m = {.type = VGB_M_RESERVE, .flags = kind, .value = total};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, &m);
+    do {
+        receive(w, &m, fds, &nfds, 0);
+    } while (!handle(w, &m, fds, nfds));
+    *reserved = m.value;
+    return m.status == VGPU_S_OK && m.value >= total;
+}
+
+bool wrk_control_reserve(struct wrk_worker *w, uint64_t total)
+{
+    return reserve(w, VGB_RESERVE_DEVICE, total, &w->quota.reserved);
+}
+
+bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t *granted)
+{
+    return reserve(w, VGB_RESERVE_BLOBS, total, granted);
+}
+
+void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m)
+{
+    struct vgb_msg ask = {.type = VGB_M_ASK_USAGE};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, &ask);
+    do {
+        receive(w, m, fds, &nfds, 0);
+    } while (!handle(w, m, fds, nfds));
+}
+
+int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m)
+{
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    answer(w, m);
+    do {
+        receive(w, m, fds, &nfds, 0);
+    } while (!handle(w, m, fds, nfds));
+    if (nfds > 1)
+        vgb_close_all(fds + 1, nfds - 1);
+    return nfds ? fds[0] : -1;
+}
+
+void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
+{
+    struct vgb_msg m = {.type = VGB_M_SHARE_DROP};
+
+    memcpy(m.share.token, token, VGB_TOKEN);
+    int fd = wrk_control_share(w, &m);
+
+    vgb_close(&fd);
+}
+
+/* Maps this client's slice of the window, and nothing else of it. */
+static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
+{
+    void *p;
+
+    if (!wrk_window_plan(&w->win, length) || offset % VGP_PAGE)
+        return false;
+    p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (p == MAP_FAILED)
+        return false;
+    w->win.base = p;
+    w->win.shared = p;
+    return true;
+}
+
+int wrk_control_wait_start(struct wrk_worker *w)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    do {
+        receive(w, &m, fds, &nfds, 0);
+        if (m.type != VGB_M_START)
+            vgb_close_all(fds, nfds);
+    } while (m.type != VGB_M_START);
+    if (nfds < 2 || nfds > 3 || !map_window(w, fds[0], m.offset, m.length)) {
+        vgb_log(VGB_ERROR, "cannot map the client window: %s", strerror(errno));
+        return -1;
+    }
+    close(fds[0]);
+    w->doorbell = fds[1];
+    w->wake_fd = nfds == 3 ? fds[2] : -1;
+    wrk_quota_init(w, m.value);
+    memcpy(w->label, m.text, sizeof(w->label) - 1);
+    wrk_limits_set(w, &m.limits);
+    return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's own machinery: its state, the provider, handles, replies, waits, the broker.
+ *
+ * One process serves one guest process. Threads: the dispatcher (the main thread: ring, handles, provider
+ * calls, broker messages), waiter threads (block in the provider for calls that wait; wait.c), a reader of
+ * the provider's standard output and error (notify.c), and the provider's own (host functions). Their locks
+ * and the order of these are in docs/architecture.md.
+ */
+#ifndef WRK_CORE_H
+#define WRK_CORE_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vgb_log.h"
+#include "vgb_msg.h"
+#include "vgp_ring.h"
+#include "vgp_worker_rt.h"
+#include "window/window.h"
+
+#include "client_limits.h"
+#include "handle.h"
+#include "notify.h"
+#include "provider.h"
+#include "quota.h"
+#include "share.h"
+#include "wait.h"
+
+/* ---- the state of the worker ---- */
+
+struct wrk_memory;
+
+#define WRK_THREAD_STREAMS_MAX 4096 /* per-thread default streams of one client */
+struct wrk_thread_stream {
+    uint64_t context; /* handle */
+    uint32_t thread;
+    CUstream stream;
+};
+
+struct wrk_worker {
+    int sock;     /* to the broker */
+    int doorbell; /* eventfd: the guest rings */
+    int wake_fd;  /* eventfd: the broker passes an event on; -1 = futex on wake_seq */
+    struct wrk_window win;
+    struct wrk_ring ring;
+    struct wrk_call call;
+    struct wrk_handles handles;
+    struct wrk_waits waits;
+    struct wrk_memory *memory; /* of the floor of that name */
+    struct wrk_quota quota;
+    pthread_mutex_t notify_lock;
+    uint64_t notify_tail; /* private */
+    CUcontext current;    /* provider context of the dispatcher thread */
+    uint64_t current_handle;
+    struct wrk_thread_stream *thread_streams;
+    unsigned nthread_streams;
+    atomic_int sticky; /* first sticky CUresult, also in the window */
+    _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
+    uint64_t lost_prints;
+    char label[32];
+    struct wrk_mark *marks;  /* WRK_MARKS_MAX, made by the first; NULL: none */
+    unsigned nmarks, next_mark;
+    unsigned minor;          /* version 1.minor of the protocol is spoken */
+    uint64_t spin_ns;        /* adaptive polling budget */
+};
+
+/* ---- control.c: the channel to the broker ---- */
+
+/* Ends the client: window DEAD with the reason, the broker told, the process ended. */
+_Noreturn void wrk_die(struct wrk_worker *w, unsigned reason, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* What happens with guest memory that the broker sends, or wants back. Dispatcher; while it waits for an
+ * answer of the broker, too. */
+struct wrk_control_ops {
+    /* A MAP; takes the descriptors over. True: *answer goes to the broker; else more messages follow. */
+    bool (*map)(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
+                struct vgb_msg *answer);
+    void (*unmap)(struct wrk_worker *w, uint32_t region);
+};
+/* Before the first message. */
+void wrk_control_init(const struct wrk_control_ops *ops);
+/* Handles what the broker has said, without blocking. */
+void wrk_control_poll(struct wrk_worker *w);
+/* Blocks until the broker assigns a client. 0, or -1 when the broker closed. */
+int wrk_control_wait_start(struct wrk_worker *w);
+/* Answers UNMAP. */
+void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status);
+/* Tells the broker when calls that take long begin to be under way, and when the last one has ended. */
+void wrk_control_busy(struct wrk_worker *w);
+/* Asks the broker for a larger reservation; blocks for its answer. */
+bool wrk_control_reserve(struct wrk_worker *w, uint64_t total);
+/* The same for images on their way; *granted: the bytes that are reserved now. */
+bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t *granted);
+/* Asks the broker who uses the GPU how much: a VGB_M_USAGE; blocks for its answer. */
+void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m);
+
+/* A SHARE_NEW or SHARE_OPEN; *m becomes the answer. A descriptor that the caller closes, or -1. */
+int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m);
+/* A SHARE_DROP; returns when the broker has forgotten the token. */
+void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
+
+/* ---- call.c: what calls of all kinds need ---- */
+
+/* Makes a context current on this (dispatcher) thread. */
+CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx);
+/* Remembers sticky errors; returns r. */
+CUresult wrk_note_result(struct wrk_worker *w, CUresult r);
+/* The call had no reply and failed. */
+void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r);
+/* Sends what found no room; dispatcher, now and then. */
+void wrk_async_error_retry(struct wrk_worker *w);
+bool wrk_is_sticky(CUresult r);
+/* The provider stream of a wire value (0, 1, 2 or a handle). */
+CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
+/* Captures that the guest began and did not end; 0 = no stream needs asking. */
+extern unsigned wrk_captures;
+/* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
+bool wrk_plain_attribute(uint32_t id);
+
+/* ---- context.c: green contexts and what they stand on ---- */
+
+/* A green context. The fields are the owner's, and do not change while it is in the list. */
+struct wrk_green_base {
+    struct wrk_green_base *next;
+    uint64_t base;           /* handle of the primary context that it stands on */
+    CUcontext ctx, base_ctx; /* its own, and that one */
+};
+/* Into the list; out of it. Dispatcher. */
+void wrk_green_base_add(struct wrk_green_base *g);
+void wrk_green_base_remove(struct wrk_green_base *g);
+/* The context that a green context stands on, which its memory, modules and events belong to; any other
+ * context is its own. As handles of the guest, and as the provider's. Dispatcher. */
+uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context);
+CUcontext wrk_base_context(CUcontext ctx);
+/* Does a stream of the context `owner` belong to `context`? That of a green context does to both. */
+bool wrk_context_has(struct wrk_worker *w, uint64_t context, uint64_t owner);
+/* Are there green contexts that stand on it, or on what it stands on? */
+bool wrk_context_divided(struct wrk_worker *w, uint64_t context);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What waits use while they are under way, and what must not end before they have: contexts, events of
+ * the client, other objects of the provider. A waiter thread that ends one of them first waits for the
+ * waits that were started before and use it.
+ */
+#include "core.h"
+
+#include <string.h>
+
+#include "vgp_worker.h"
+
+void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &w->waits;
+
+    pthread_mutex_lock(&ws->lock);
+    wait->flight = ws->flight;
+    if (wait->flight)
+        wait->flight->flight_at = &wait->flight;
+    wait->flight_at = &ws->flight;
+    ws->flight = wait;
+    pthread_mutex_unlock(&ws->lock);
+}
+
+/* Nothing of the provider's is touched for it any more, but for its pooled events. */
+void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &w->waits;
+
+    pthread_mutex_lock(&ws->lock);
+    if (wait->flight_at) {
+        *wait->flight_at = wait->flight;
+        if (wait->flight)
+            wait->flight->flight_at = wait->flight_at;
+        wait->flight_at = NULL;
+        pthread_cond_broadcast(&ws->left);
+    }
+    if (wait->lent && !--wait->lent->waits && wait->lent->destroy)
+        atomic_fetch_add(&ws->to_land, 1);
+    wait->lent = NULL;
+    pthread_mutex_unlock(&ws->lock);
+}
+
+static bool in_use_locked(const struct wrk_wait *by)
+{
+    for (const struct wrk_wait *o = by->flight; o; o = o->flight) { /* those started before it */
+        if (o->uses_all)
+            return true;
+        for (unsigned i = 0; i < 3; i++) {
+            if (o->uses[i] == by->ends)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* On a waiter: nothing that was started earlier may still use what this one ends. */
+void wrk_wait_unused(struct wrk_worker *w, const struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &w->waits;
+
+    if (!wait->ends)
+        return;
+    pthread_mutex_lock(&ws->lock);
+    while (in_use_locked(wait))
+        pthread_cond_wait(&ws->left, &ws->lock);
+    pthread_mutex_unlock(&ws->lock);
+}
+
+void wrk_wait_borrow(struct wrk_worker *w, struct wrk_wait *wait, CUevent event, CUcontext ctx)
+{
+    struct wrk_waits *ws = &w->waits;
+    struct wrk_borrowed *b = NULL;
+
+    wait->borrowed = event;
+    wait->uses[2] = ctx;
+    wrk_destroy_borrowed(w); /* so that an entry in use is that of a reply slot in use */
+    pthread_mutex_lock(&ws->lock);
+    for (unsigned i = 0; i < VGP_REPLY_SLOTS; i++) {
+        struct wrk_borrowed *at = &ws->borrowed[i];
+
+        if (at->waits && at->event == event && !at->destroy && !at->gone) {
+            b = at;
+            break;
+        }
+        if (!at->waits && !at->destroy)
+            b = at; /* there is one: a borrower has a reply slot */
+    }
+    if (b) {
+        b->event = event;
+        b->waits++;
+    }
+    wait->lent = b;
+    pthread_mutex_unlock(&ws->lock);
+}
+
+CUresult wrk_event_destroy(struct wrk_worker *w, CUevent event)
+{
+    struct wrk_waits *ws = &w->waits;
+    bool later = false;
+
+    pthread_mutex_lock(&ws->lock);
+    for (unsigned i = 0; !later && i < VGP_REPLY_SLOTS; i++) {
+        struct wrk_borrowed *b = &ws->borrowed[i];
+
+        if (b->waits && b->event == event && !b->destroy && !b->gone)
+            later = b->destroy = true;
+    }
+    pthread_mutex_unlock(&ws->lock);
+    return later ? CUDA_SUCCESS : wrk_provider.cuEventDestroy_v2(event);
+}
+
+/* Events that were destroyed while a wait looked at them. Those whose context has ended are gone. */
+void wrk_destroy_borrowed(struct wrk_worker *w)
+{
+    struct wrk_waits *ws = &w->waits;
+    CUevent events[VGP_REPLY_SLOTS];
+    unsigned n = 0;
+
+    if (!atomic_load(&ws->to_land))
+        return;
+    pthread_mutex_lock(&ws->lock);
+    for (unsigned i = 0; i < VGP_REPLY_SLOTS; i++) {
+        struct wrk_borrowed *b = &ws->borrowed[i];
+
+        if (!b->destroy || b->waits)
+            continue;
+        if (!b->gone)
+            events[n++] = b->event;
+        memset(b, 0, sizeof(*b));
+        atomic_fetch_sub(&ws->to_land, 1);
+    }
+    pthread_mutex_unlock(&ws->lock);
+    for (unsigned i = 0; i < n; i++)
+        wrk_provider.cuEventDestroy_v2(events[i]);
+}
+
+void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
+{
+    struct wrk_waits *ws = &w->waits;
+
+    wrk_destroy_borrowed(w); /* now, while their context is there */
+    pthread_mutex_lock(&ws->lock);
+    for (struct wrk_wait *o = ws->flight; o; o = o->flight) {
+        o->context_gone |= o->uses[0] == ctx || o->uses[1] == ctx;
+        if (o->lent && o->uses[2] == ctx)
+            o->lent->gone = true; /* it ends with its context, after this wait */
+    }
+    pthread_mutex_unlock(&ws->lock);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handles of one client. The guest chooses the value, so nothing about it is believed: the type
+ * must be the one that the call asks for, the index in range, the generation the one that was put.
+ * Memory is taken in chunks, so that a hostile index costs one chunk, not a whole table.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+
+#define CHUNK 256u
+#define WRK_HANDLE_CHUNKS (VGP_HANDLE_INDEX_MAX / CHUNK)
+
+struct wrk_handle_chunk {
+    struct wrk_handle_entry entry[CHUNK];
+};
+
+void wrk_handles_fini(struct wrk_handles *t)
+{
+    for (unsigned type = 0; type < VGP_H_TYPES; type++) {
+        if (!t->chunks[type])
+            continue;
+        for (unsigned i = 0; i < WRK_HANDLE_CHUNKS; i++)
+            free(t->chunks[type][i]);
+        free(t->chunks[type]);
+        t->chunks[type] = NULL;
+        free(t->free_list[type]);
+        t->free_list[type] = NULL;
+        t->nfree[type] = t->free_room[type] = 0;
+    }
+}
+
+/* Types whose handles are minted here: their freed indices are used again. */
+static bool is_minted(unsigned type)
+{
+    return type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE;
+}
+
+static bool well_formed(uint64_t handle, unsigned type)
+{
+    return type > 0 && type < VGP_H_TYPES && VGP_HANDLE_TYPE(handle) == type &&
+           VGP_HANDLE_GEN(handle) != 0 && VGP_HANDLE_INDEX(handle) < VGP_HANDLE_INDEX_MAX;
+}
+
+static struct wrk_handle_entry *entry_at(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    uint32_t index = VGP_HANDLE_INDEX(handle);
+
+    if (!t->chunks[type] || !t->chunks[type][index / CHUNK])
+        return NULL;
+    return &t->chunks[type][index / CHUNK]->entry[index % CHUNK];
+}
+
+struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    if (!well_formed(handle, type))
+        return NULL;
+    struct wrk_handle_entry *e = entry_at(t, handle, type);
+    if (!e || !e->live || e->generation != VGP_HANDLE_GEN(handle))
+        return NULL;
+    return e;
+}
+
+CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    uint32_t index = VGP_HANDLE_INDEX(handle);
+
+    if (!well_formed(handle, type))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!wrk_limits_handle(t, type))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!t->chunks[type]) {
+        t->chunks[type] = calloc(WRK_HANDLE_CHUNKS, sizeof(*t->chunks[type]));
+        if (!t->chunks[type])
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct wrk_handle_chunk **chunk = &t->chunks[type][index / CHUNK];
+    if (!*chunk)
+        *chunk = calloc(1, sizeof(**chunk));
+    if (!*chunk)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const struct wrk_handle_entry *e = &(*chunk)->entry[index % CHUNK];
+    /* The same generation again would make a stale handle valid. */
+    if (e->live || e->generation == VGP_HANDLE_GEN(handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return CUDA_SUCCESS;
+}
+
+void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object,
+                     uint64_t owner)
+{
+    struct wrk_handle_entry *e = entry_at(t, handle, type);
+
+    e->object = object;
+    e->owner = owner;
+    e->parent = 0;
+    e->children = 0;
+    e->generation = VGP_HANDLE_GEN(handle);
+    e->live = true;
+    t->live[type]++;
+    t->live_all++;
+    if (VGP_HANDLE_INDEX(handle) >= t->high[type])
+        t->high[type] = VGP_HANDLE_INDEX(handle) + 1;
+}
+
+void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t parent)
+{
+    struct wrk_handle_entry *e = wrk_handles_find(t, handle, VGP_HANDLE_TYPE(handle));
+    struct wrk_handle_entry *p = wrk_handles_find(t, parent, VGP_HANDLE_TYPE(parent));
+
+    if (!e || !p || e == p || e->parent)
+        return;
+    e->parent = parent;
+    p->children++;
+}
+
+/* Handles of these types may be part of another object. */
+static void remove_children(struct wrk_handles *t, uint64_t parent, uint32_t left)
+{
+    static const unsigned types[] = {VGP_H_FUNCTION, VGP_H_KERNEL, VGP_H_TEXTURE,
+                                     VGP_H_SURFACE,  VGP_H_MODULE, VGP_H_ARRAY};
+
+    for (unsigned k = 0; left && k < sizeof(types) / sizeof(types[0]); k++) {
+        for (uint32_t i = 0; left && t->live[types[k]] && i < t->high[types[k]]; i++) {
+            struct wrk_handle_chunk *chunk = t->chunks[types[k]][i / CHUNK];
+            struct wrk_handle_entry *e = chunk ? &chunk->entry[i % CHUNK] : NULL;
+
+            if (!chunk) {
+                i += CHUNK - 1 - i % CHUNK;
+            } else if (e->live && e->parent == parent) {
+                e->parent = 0; /* its parent counts no more */
+                wrk_handles_remove(t, VGP_HANDLE(types[k], e->generation, i), types[k]);
+                left--;
+            }
+        }
+    }
+}
+
+bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type), *p;
+
+    if (!e)
+        return false;
+    e->live = false;
+    e->object = NULL;
+    t->live[type]--;
+    t->live_all--;
+    p = e->parent ? wrk_handles_find(t, e->parent, VGP_HANDLE_TYPE(e->parent)) : NULL;
+    if (p)
+        p->children--;
+    if (e->children)
+        remove_children(t, handle, e->children);
+    if (is_minted(type)) {
+        if (t->nfree[type] == t->free_room[type]) {
+            uint32_t room = t->free_room[type] ? 2 * t->free_room[type] : 64;
+            uint32_t *grown = realloc(t->free_list[type], room * sizeof(*grown));
+
+            if (!grown)
+                return true; /* the index is lost, nothing else */
+            t->free_list[type] = grown;
+            t->free_room[type] = room;
+        }
+        t->free_list[type][t->nfree[type]++] = VGP_HANDLE_INDEX(handle);
+    }
+    return true;
+}
+
+uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object)
+{
+    uint32_t index = t->nfree[type] ? t->free_list[type][t->nfree[type] - 1] : t->high[type] + 1;
+    uint32_t generation = 1;
+
+    if (index >= VGP_HANDLE_INDEX_MAX)
+        return 0;
+    const struct wrk_handle_entry *e = entry_at(t, VGP_HANDLE(type, 1, index), type);
+    if (e && e->generation)
+        generation = e->generation == 0xffffffu ? 1 : e->generation + 1;
+    uint64_t handle = VGP_HANDLE(type, generation, index);
+    if (wrk_handles_reserve(t, handle, type) != CUDA_SUCCESS)
+        return 0;
+    if (t->nfree[type])
+        t->nfree[type]--;
+    wrk_handles_put(t, handle, type, object, 0);
+    return handle;
+}
+
+void wrk_handles_each(struct wrk_handles *t, unsigned type,
+                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg),
+                      void *arg)
+{
+    for (uint32_t i = 0; i < t->high[type]; i++) {
+        struct wrk_handle_chunk *chunk = t->chunks[type][i / CHUNK];
+
+        if (!chunk) {
+            i += CHUNK - 1 - i % CHUNK;
+            continue;
+        }
+        struct wrk_handle_entry *e = &chunk->entry[i % CHUNK];
+        if (e->live)
+            fn(e, VGP_HANDLE(type, e->generation, i), arg);
+    }
+}
+
+/* Which error CUDA gives for a bad object of this type. */
+static CUresult bad_handle(unsigned type)
+{
+    switch (type) {
+    case VGP_H_CONTEXT:
+    case VGP_H_GREEN:
+        return CUDA_ERROR_INVALID_CONTEXT;
+    case VGP_H_GRAPH:
+    case VGP_H_GRAPH_NODE:
+    case VGP_H_GRAPH_EXEC:
+    case VGP_H_USER_OBJECT:
+    case VGP_H_TEXTURE:
+    case VGP_H_SURFACE:
+    case VGP_H_RESOURCE_DESC:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+}
+
+CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type,
+                        bool null_ok, void **out)
+{
+    *out = NULL;
+    if (type == VGP_H_STREAM && handle <= 2) {
+        if (!handle && !null_ok)
+            return CUDA_ERROR_INVALID_HANDLE;
+        return wrk_stream_get(c, handle, (CUstream *)out);
+    }
+    if (!handle)
+        return null_ok ? CUDA_SUCCESS : bad_handle(type);
+    struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
+    if (!e)
+        return bad_handle(type);
+    *out = e->object;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func)
+{
+    unsigned type = VGP_HANDLE_TYPE(handle) == VGP_H_KERNEL ? VGP_H_KERNEL : VGP_H_FUNCTION;
+
+    return wrk_handle_get(c, handle, type, false, (void **)func);
+}
+
+CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    CUresult r = wrk_handles_reserve(&c->w->handles, handle, type);
+
+    if (r == CUDA_ERROR_INVALID_HANDLE)
+        return wrk_malformed(c, "handle %#llx cannot be created: malformed, live or used before",
+                             (unsigned long long)handle);
+    return r;
+}
+
+void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
+{
+    uint64_t owner = c->rec->context;
+
+    /* What a context stands on (wrk_base_handle) is the owner of a context; streams are a green context's
+     * own, all else is of what it stands on. */
+    if (type != VGP_H_STREAM)
+        owner = type == VGP_H_CONTEXT ? 0 : wrk_base_handle(c->w, owner);
+    if (wrk_handles_reserve(&c->w->handles, handle, type) == CUDA_SUCCESS)
+        wrk_handles_put(&c->w->handles, handle, type, object, owner);
+}
+
+void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent)
+{
+    wrk_handles_set_parent(&c->w->handles, handle, parent);
+}
+
+void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    wrk_handles_remove(&c->w->handles, handle, type);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles of one client, and the objects behind them. */
+#ifndef WRK_HANDLE_H
+#define WRK_HANDLE_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vgp_ring.h"
+
+struct wrk_handle_entry {
+    void *object;
+    uint64_t owner;  /* handle of the context that was current when it was made */
+    uint64_t parent; /* handle of the object that it is part of and ends with, 0 = none */
+    uint32_t children; /* live handles whose parent this is */
+    uint32_t generation; /* of the current or, when not live, the last object */
+    bool live;
+};
+
+struct wrk_handle_chunk;
+struct wrk_handles {
+    struct wrk_handle_chunk **chunks[VGP_H_TYPES]; /* WRK_HANDLE_CHUNKS pointers each, on demand */
+    uint32_t high[VGP_H_TYPES];                    /* highest index ever used + 1 */
+    uint64_t live[VGP_H_TYPES];
+    uint64_t live_all; /* their sum */
+    uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices to be used again */
+    uint32_t nfree[VGP_H_TYPES], free_room[VGP_H_TYPES];
+};
+
+void wrk_handles_fini(struct wrk_handles *t);
+/* NULL unless `handle` is well-formed, of that type, live and of the current generation. */
+struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle, unsigned type);
+/* 0: the slot can be put into; INVALID_HANDLE: malformed, other type, live or the generation of the
+ * last use; OUT_OF_MEMORY. */
+CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type);
+/* Only right after a reserve that succeeded. `owner`: handle of the context it belongs to. */
+void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object,
+                     uint64_t owner);
+/* Removes it and all that is part of it, whatever the depth: the provider ends those with it. */
+bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type);
+/* `handle` is part of the live object `parent`, of any type. */
+void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t parent);
+/* A new handle for an object, for types that are minted here (graphs and their nodes) and never by
+ * the guest. 0: no memory, or VGP_HANDLE_INDEX_MAX are live. */
+uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object);
+/* Calls fn for each live entry of a type. */
+void wrk_handles_each(struct wrk_handles *t, unsigned type,
+                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg),
+                      void *arg);
+
+#endif

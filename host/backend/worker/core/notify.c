@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* Notifications to the guest, and the provider's output, which becomes notifications. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define TEXT_MAX 2048u /* bytes of text in one notification; longer output takes several */
+
+/* Writes one record; the lock is held. False when there is no room. */
+static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, const void *data,
+                        uint32_t size, bool counted)
+{
+    const struct wrk_window *win = &w->win;
+    uint64_t head = __atomic_load_n(&win->shared->notify_head, __ATOMIC_ACQUIRE);
+    uint64_t used = w->notify_tail - head;
+    uint32_t bytes = (uint32_t)sizeof(struct vgp_notify) + (counted ? 4 : 0) + size;
+    uint32_t total = (bytes + 15) & ~15u;
+    uint64_t pos = w->notify_tail & (win->notify_size - 1);
+    uint64_t room = win->notify_size - pos;
+    uint64_t pad = room < total ? room : 0;
+    uint8_t *ring = win->base + win->notify_offset;
+
+    /* A head beyond the tail is the guest's lie: it only loses its own notifications. */
+    if (used > win->notify_size || win->notify_size - used < total + pad)
+        return false;
+    if (pad) {
+        struct vgp_notify p = {.size = (uint32_t)pad, .type = VGP_NOTIFY_PAD};
+        memcpy(ring + pos, &p, sizeof(p));
+        w->notify_tail += pad;
+        pos = 0;
+    }
+    struct vgp_notify n = {.size = total, .type = type, .cookie = cookie};
+    uint8_t *at = ring + pos;
+    memcpy(at, &n, sizeof(n));
+    at += sizeof(n);
+    if (counted) {
+        memcpy(at, &size, 4);
+        at += 4;
+    }
+    if (size)
+        memcpy(at, data, size);
+    memset(at + size, 0, total - bytes);
+    w->notify_tail += total;
+    __atomic_store_n(&win->shared->notify_tail, w->notify_tail, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool wrk_notify(struct wrk_worker *w, enum vgp_notify_type type, uint64_t cookie, const void *text,
+                uint32_t size, unsigned wait_ms)
+{
+    bool counted = type == VGP_NOTIFY_PRINT || type == VGP_NOTIFY_DETAIL;
+    const struct timespec ms = {.tv_nsec = 1000000};
+    bool done;
+
+    if (size > TEXT_MAX)
+        size = TEXT_MAX;
+    for (;;) {
+        pthread_mutex_lock(&w->notify_lock);
+        done = push_locked(w, (uint16_t)type, cookie, text, size, counted);
+        pthread_mutex_unlock(&w->notify_lock);
+        if (done || !wait_ms--)
+            break;
+        wrk_wake_guest(w, true);
+        nanosleep(&ms, NULL);
+    }
+    /* A print may wait for the next reply; a host function may be what everybody waits for. */
+    if (done)
+        wrk_wake_guest(w, type == VGP_NOTIFY_HOST_FUNC || type == VGP_NOTIFY_PRINT);
+    return done;
+}
+
+void wrk_notify_detail(struct wrk_worker *w, const char *text)
+{
+    if (text && *text)
+        wrk_notify(w, VGP_NOTIFY_DETAIL, 0, text, (uint32_t)strnlen(text, TEXT_MAX), 0);
+}
+
+static void print_to(struct wrk_worker *w, uint64_t where, const char *text, size_t len)
+{
+    while (len) {
+        uint32_t n = len > TEXT_MAX ? TEXT_MAX : (uint32_t)len;
+
+        /* Back-pressure, but bounded: a guest that never reads loses output, nothing else. */
+        if (!wrk_notify(w, VGP_NOTIFY_PRINT, where, text, n, 200))
+            w->lost_prints++;
+        text += n;
+        len -= n;
+    }
+}
+
+static void print_sink(void *ctx, const char *text, size_t len)
+{
+    print_to(ctx, VGP_PRINT_STDOUT, text, len);
+}
+
+static void error_sink(void *ctx, const char *text, size_t len)
+{
+    print_to(ctx, VGP_PRINT_STDERR, text, len);
+}
+
+/* What the provider prints: read ends, non-blocking, of standard output and standard error. */
+static int output_fd[2] = {-1, -1};
+static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void drain(struct wrk_worker *w)
+{
+    char buf[TEXT_MAX];
+    ssize_t n;
+
+    pthread_mutex_lock(&output_lock);
+    for (unsigned i = 0; i < 2; i++) {
+        while ((n = read(output_fd[i], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
+            if (n > 0)
+                print_to(w, i ? VGP_PRINT_STDERR : VGP_PRINT_STDOUT, buf, (size_t)n);
+        }
+    }
+    pthread_mutex_unlock(&output_lock);
+}
+
+void wrk_notify_drain_output(struct wrk_worker *w)
+{
+    if (output_fd[0] < 0)
+        return;
+    fflush(stdout); /* the rest of a line; may wait for the reader below, which needs no such lock */
+    drain(w);
+}
+
+/* Keeps the pipes from filling up while the dispatcher is busy elsewhere. */
+static void *output_reader(void *arg)
+{
+    struct pollfd p[2] = {{.fd = output_fd[0], .events = POLLIN},
+                          {.fd = output_fd[1], .events = POLLIN}};
+
+    while (poll(p, 2, -1) >= 0 || errno == EINTR) {
+        if ((p[0].revents | p[1].revents) & (POLLERR | POLLHUP))
+            break;
+        drain(arg);
+    }
+    return NULL;
+}
+
+/* What is written to descriptor `to` comes out of the one that is returned, or -1. */
+static int capture(int to)
+{
+    int p[2];
+
+    if (pipe2(p, O_CLOEXEC))
+        return -1;
+    if (!vgb_set_nonblock(p[0]) || dup3(p[1], to, 0) < 0) {
+        close(p[0]);
+        p[0] = -1;
+    }
+    close(p[1]);
+    return p[0];
+}
+
+/*
+ * NVIDIA's device printf goes to the process's standard output and a failed assert to its standard
+ * error: both become pipes to ourselves, and the log goes elsewhere.
+ */
+static int capture_output(struct wrk_worker *w)
+{
+    int log = fcntl(2, F_DUPFD_CLOEXEC, 3);
+    pthread_t t;
+
+    if (log < 0)
+        return -1;
+    vgb_log_init(log, vgb_log_level_get(), "worker");
+    output_fd[0] = capture(1);
+    output_fd[1] = output_fd[0] >= 0 ? capture(2) : -1;
+    if (output_fd[1] < 0 || pthread_create(&t, NULL, output_reader, w)) {
+        /* What is printed from now on has no reader: it goes to the log. */
+        dup3(log, 1, 0);
+        dup3(log, 2, 0);
+        vgb_close(&output_fd[0]);
+        vgb_close(&output_fd[1]);
+        return -1;
+    }
+    pthread_detach(t);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return 0;
+}
+
+int wrk_notify_capture_output(struct wrk_worker *w)
+{
+    if (wrk_provider.sg_set_print_sink) {
+        wrk_provider.sg_set_print_sink(print_sink, w);
+        if (wrk_provider.sg_set_error_sink)
+            wrk_provider.sg_set_error_sink(error_sink, w);
+        return 0;
+    }
+    return capture_output(w);
+}

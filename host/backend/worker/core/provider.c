@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Loads the provider: any shared object with the CUDA driver API. NVIDIA's libcuda.so.1 or ours. */
+#define _GNU_SOURCE
+#include "provider.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct vgp_provider wrk_provider;
+struct wrk_capabilities wrk_capabilities;
+
+/* Pointers to functions through dlsym, without a cast that ISO C does not define. */
+static bool load(const char *name, void *slot)
+{
+    void *sym = dlsym(wrk_capabilities.library, name);
+
+    memcpy(slot, &sym, sizeof(sym));
+    return sym != NULL;
+}
+
+static void *find(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+
+/* NULL, or the name of a function that no driver lacks. */
+static const char *load_table(void)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } need[] = {
+#define NEED(fn) {#fn, offsetof(struct vgp_provider, fn)}
+        NEED(cuInit), NEED(cuDriverGetVersion), NEED(cuDeviceGetCount), NEED(cuDeviceGet),
+        NEED(cuDeviceGetName), NEED(cuCtxSetCurrent), NEED(cuCtxSynchronize), NEED(cuStreamCreate),
+        NEED(cuStreamQuery), NEED(cuStreamSynchronize), NEED(cuEventCreate), NEED(cuEventDestroy_v2),
+        NEED(cuEventRecord), NEED(cuEventQuery), NEED(cuEventSynchronize),
+#undef NEED
+    };
+
+    vgp_provider_load(&wrk_provider, find, wrk_capabilities.library);
+    /* Drivers before 12.8 have it without the suffix only, with the same meaning and parameters. */
+    if (!wrk_provider.cuEventElapsedTime_v2)
+        load("cuEventElapsedTime", &wrk_provider.cuEventElapsedTime_v2);
+    for (unsigned i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
+        void *sym;
+
+        memcpy(&sym, (const char *)&wrk_provider + need[i].at, sizeof(sym));
+        if (!sym)
+            return need[i].name;
+    }
+    return NULL;
+}
+
+/* The one place that tells the software GPU from a driver: by the extension that no driver has. */
+static void fill_capabilities(bool private_shm)
+{
+    struct wrk_capabilities *c = &wrk_capabilities;
+    bool software = wrk_provider.sg_set_print_sink != NULL;
+
+    c->title = software ? "software GPU" : "NVIDIA driver";
+    c->software_policy = software;
+    c->private_memory = software;
+    c->host_nvml = !software;
+    c->reaches_process = !software;
+    c->ipc_events = software || private_shm; /* NVIDIA's library keeps a page of each event in /dev/shm */
+}
+
+/* A text that only our own libcuda.so.1, the one for guests, contains. */
+static const char own_mark[] = "VGPU_TRACE_JSON";
+
+/* The file that the library was loaded from. */
+static const char *file_of_provider(const char *path)
+{
+    Dl_info info;
+    void *sym = dlsym(wrk_capabilities.library, "cuInit");
+
+    return sym && dladdr(sym, &info) && info.dli_fname ? info.dli_fname : path;
+}
+
+void *wrk_provider_sibling(const char *name)
+{
+    const char *file = file_of_provider(""), *slash = strrchr(file, '/');
+    char path[4200];
+    void *dl = NULL;
+
+    if (slash && (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - file), file, name) <
+                     sizeof(path))
+        dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return dl ? dl : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+
+static bool contains(const char *path, const char *text)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = false;
+    struct stat st;
+
+    if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+        found = p != MAP_FAILED && memmem(p, (size_t)st.st_size, text, strlen(text));
+        if (p != MAP_FAILED)
+            munmap(p, (size_t)st.st_size);
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+/* What to do about the codes with which NVIDIA's driver refuses to start. */
+static const char *remedy(CUresult r, const char *file)
+{
+    if (r == CUDA_ERROR_STUB_LIBRARY || strstr(file, "/stubs/"))
+        return "this is the stub that the toolkit has for linking, not a driver: take its folder out "
+               "of LD_LIBRARY_PATH";
+    if (contains(file, own_mark))
+        return "this is vgpu's own libcuda, which is for guests: take its folder out of "
+               "LD_LIBRARY_PATH, or give --provider PATH";
+    switch ((int)r) {
+    case 100: /* CUDA_ERROR_NO_DEVICE */
+        return "no GPU: does nvidia-smi show one, are there /dev/nvidia* that this user may open, and "
+               "does CUDA_VISIBLE_DEVICES leave one?";
+    case 802: /* CUDA_ERROR_SYSTEM_NOT_READY */
+        return "the GPUs of this host need the fabric manager: start nvidia-fabricmanager, of the "
+               "driver's version";
+    case 803: /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
+        return "kernel module and library are of different versions: reboot, or reload the nvidia "
+               "modules";
+    case 804: /* CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE */
+        return "a library for forward compatibility on a GPU that has none: take its folder out of "
+               "LD_LIBRARY_PATH";
+    case 999: /* CUDA_ERROR_UNKNOWN */
+        return "often nvidia-uvm is not loaded or /dev/nvidia-uvm is missing: nvidia-modprobe -u -c 0; "
+               "dmesg may say more";
+    default:
+        return "";
+    }
+}
+
+/* A sentence for a call that failed while the provider starts. */
+static int failed(const char *path, const char *call, CUresult r, char *err, size_t err_size)
+{
+    CUresult (*get_name)(CUresult, const char **) = NULL;
+    const char *file = file_of_provider(path), *name = NULL, *what;
+
+    if (!load("cuGetErrorName", &get_name) || get_name(r, &name) != CUDA_SUCCESS || !name)
+        name = "CUDA error";
+    what = remedy(r, file);
+    snprintf(err, err_size, "%.60s: %s gave %d (%s)%s%s", file, call, (int)r, name,
+             what[0] ? ": " : "", what);
+    return -1;
+}
+
+int wrk_provider_open(const char *path, bool private_shm, char *err, size_t err_size)
+{
+    struct wrk_capabilities *c = &wrk_capabilities;
+    CUresult r;
+    CUdevice dev;
+
+    c->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!c->library) {
+        snprintf(err, err_size, "%s", dlerror());
+        return -1;
+    }
+    const char *missing = load_table();
+    if (missing) {
+        snprintf(err, err_size, "%s does not export %s: not a CUDA driver library", path, missing);
+        return -1;
+    }
+    fill_capabilities(private_shm);
+    r = wrk_provider.cuInit(0);
+    if (r != CUDA_SUCCESS)
+        return failed(path, "cuInit", r, err, err_size);
+    r = wrk_provider.cuDriverGetVersion(&c->driver_version);
+    if (r != CUDA_SUCCESS)
+        return failed(path, "cuDriverGetVersion", r, err, err_size);
+    r = wrk_provider.cuDeviceGetCount(&c->device_count);
+    if (r != CUDA_SUCCESS)
+        return failed(path, "cuDeviceGetCount", r, err, err_size);
+    if (c->device_count > 0 && wrk_provider.cuDeviceGet(&dev, 0) == CUDA_SUCCESS)
+        wrk_provider.cuDeviceGetName(c->device_name, (int)sizeof(c->device_name) - 1, dev);
+    return 0;
+}

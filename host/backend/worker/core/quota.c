@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory of the client against the quota of the VM. The provider is asked only after the
+ * bytes are covered by a reservation, which the broker grants for all workers together; so two
+ * workers cannot both take the last gigabyte. Counted: what the client allocates, rounded as it
+ * asked. Where the provider's memory is this process's alone (the software GPU), what it holds beyond
+ * that counts too: the variables of modules, which no call names.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgb_fd.h"
+
+/*
+ * Reservations grow and shrink in grains: few messages. A grain is at most a 64th of the quota, so
+ * that what one client holds in reserve is not missed by the others.
+ */
+#define GRAIN_MAX (UINT64_C(64) << 20)
+
+static uint64_t round_to_grain(const struct wrk_quota *q, uint64_t bytes)
+{
+    uint64_t grain = q->limit / 64 < GRAIN_MAX ? q->limit / 64 : GRAIN_MAX;
+
+    grain = grain < VGP_PAGE ? VGP_PAGE : grain;
+    bytes += grain - 1 - (bytes + grain - 1) % grain;
+    return bytes < q->limit ? bytes : q->limit;
+}
+
+void wrk_quota_init(struct wrk_worker *w, uint64_t limit)
+{
+    memset(&w->quota, 0, sizeof(w->quota));
+    w->quota.limit = limit;
+    w->quota.dispatcher = pthread_self();
+    pthread_mutex_init(&w->quota.lock, NULL);
+}
+
+/* For lists of processes (NVML): the broker reads it there. */
+static void show_locked(struct wrk_worker *w)
+{
+    if (w->win.shared)
+        __atomic_store_n(&w->win.shared->memory_used, w->quota.used + w->quota.hidden, __ATOMIC_RELAXED);
+}
+
+/* What the provider holds beyond what was counted. Returns all that counts. */
+static uint64_t look_locked(struct wrk_quota *q)
+{
+    uint64_t now = q->limit && q->held ? q->held() : 0;
+
+    q->hidden = now > q->used ? now - q->used : 0;
+    return q->used + q->hidden;
+}
+
+bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
+{
+    struct wrk_quota *q = &w->quota;
+    bool ok = true;
+
+    pthread_mutex_lock(&q->lock);
+    uint64_t held = look_locked(q);
+
+    if (q->limit && !vgp_range_ok(held, bytes, q->limit)) {
+        ok = false;
+    } else if (q->limit && held + bytes > q->reserved) {
+        uint64_t want = round_to_grain(q, held + bytes);
+
+        ok = wrk_control_reserve(w, want) ||
+             (want != held + bytes && wrk_control_reserve(w, held + bytes));
+    }
+    if (ok)
+        q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
+    show_locked(w);
+    pthread_mutex_unlock(&q->lock);
+    return ok;
+}
+
+void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
+{
+    struct wrk_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    q->used -= bytes < q->used ? bytes : q->used;
+    show_locked(w);
+    bool wake = q->limit && bytes && !pthread_equal(pthread_self(), q->dispatcher);
+    pthread_mutex_unlock(&q->lock);
+    /* A dispatcher that sleeps gives reservations back before it sleeps on: others wait for them. */
+    if (wake)
+        vgb_eventfd_signal(w->doorbell);
+}
+
+void wrk_quota_trim(struct wrk_worker *w)
+{
+    struct wrk_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    /* One grain is kept: allocating and freeing in turn shall not cost a message each time. */
+    if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used + q->hidden) + 1)) {
+        uint64_t want = round_to_grain(q, look_locked(q));
+
+        if (want < q->reserved)
+            wrk_control_reserve(w, want);
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+static uint64_t slot_of(uint64_t address, uint64_t room)
+{
+    return (address >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 20 & (room - 1);
+}
+
+static void insert_locked(struct wrk_quota *q, const struct wrk_alloc *a)
+{
+    uint64_t i = slot_of(a->address, q->room);
+
+    while (q->table[i].address && q->table[i].address != a->address)
+        i = (i + 1) & (q->room - 1);
+    if (!q->table[i].address)
+        q->count++;
+    q->table[i] = *a;
+}
+
+static bool grow_locked(struct wrk_quota *q)
+{
+    uint64_t room = q->room ? q->room * 2 : 256;
+    struct wrk_alloc *old = q->table, *table = calloc(room, sizeof(*table));
+    uint64_t old_room = q->room;
+
+    if (!table)
+        return false;
+    q->table = table;
+    q->room = room;
+    q->count = 0;
+    for (uint64_t i = 0; i < old_room; i++) {
+        if (old[i].address)
+            insert_locked(q, &old[i]);
+    }
+    free(old);
+    return true;
+}
+
+bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx)
+{
+    struct wrk_quota *q = &w->quota;
+    struct wrk_alloc a = {.address = address, .bytes = bytes, .ctx = ctx};
+    bool ok;
+
+    if (!address)
+        return true;
+    pthread_mutex_lock(&q->lock);
+    ok = q->count * 2 < q->room || grow_locked(q);
+    if (ok)
+        insert_locked(q, &a);
+    pthread_mutex_unlock(&q->lock);
+    return ok;
+}
+
+/* Removes the entry at i and closes the gap (linear probing). Its bytes stay counted as used. */
+static void remove_locked(struct wrk_quota *q, uint64_t i)
+{
+    uint64_t mask = q->room - 1, hole = i;
+
+    q->count--;
+    for (uint64_t j = (i + 1) & mask; q->table[j].address; j = (j + 1) & mask) {
+        uint64_t home = slot_of(q->table[j].address, q->room);
+
+        if (((j - home) & mask) >= ((j - hole) & mask)) {
+            q->table[hole] = q->table[j];
+            hole = j;
+        }
+    }
+    memset(&q->table[hole], 0, sizeof(q->table[hole]));
+}
+
+bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)
+{
+    struct wrk_quota *q = &w->quota;
+    bool found = false;
+
+    memset(out, 0, sizeof(*out));
+    pthread_mutex_lock(&q->lock);
+    for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
+         i = (i + 1) & (q->room - 1)) {
+        if (q->table[i].address == address) {
+            *out = q->table[i];
+            remove_locked(q, i);
+            found = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+    return found;
+}
+
+void wrk_quota_forget(struct wrk_worker *w, uint64_t address)
+{
+    struct wrk_alloc a;
+
+    if (wrk_quota_detach(w, address, &a))
+        wrk_quota_give(w, a.bytes);
+}
+
+uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx)
+{
+    struct wrk_quota *q = &w->quota;
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&q->lock);
+    for (uint64_t i = 0; i < q->room;) {
+        if (q->table[i].address && q->table[i].ctx == ctx) {
+            bytes += q->table[i].bytes;
+            remove_locked(q, i); /* what moved into i is looked at again */
+        } else {
+            i++;
+        }
+    }
+    pthread_mutex_unlock(&q->lock);
+    return bytes;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Bookkeeping of device memory and of blobs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memory/memory.h"
+
+static struct wrk_memory memory;
+static struct wrk_worker w;
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    memset(&memory, 0, sizeof(memory));
+    w.memory = &memory;
+    wrk_quota_init(&w, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(w.quota.table);
+    for (unsigned i = 0; i < WRK_BLOBS_MAX; i++)
+        free(memory.blobs.list[i].data);
+    return 0;
+}
+
+static void allocate(uint64_t address, uint64_t bytes, CUcontext ctx)
+{
+    assert_true(wrk_quota_take(&w, bytes));
+    assert_true(wrk_quota_remember(&w, address, bytes, ctx));
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1; i <= 5000; i++)
+        allocate(i << 9, i, NULL);
+    assert_int_equal(w.quota.used, 5000ull * 5001 / 2);
+    for (uint64_t i = 1; i <= 5000; i += 2)
+        wrk_quota_forget(&w, i << 9);
+    assert_int_equal(w.quota.count, 2500);
+    assert_int_equal(w.quota.used, 2500ull * 2501);
+    wrk_quota_forget(&w, 1 << 9); /* again: nothing */
+    wrk_quota_forget(&w, 0xdead000);
+    assert_int_equal(w.quota.count, 2500);
+    for (uint64_t i = 2; i <= 5000; i += 2)
+        wrk_quota_forget(&w, i << 9);
+    assert_int_equal(w.quota.count, 0);
+    assert_int_equal(w.quota.used, 0);
+}
+
+static void test_context(void **state)
+{
+    CUcontext a = (CUcontext)0x10, b = (CUcontext)0x20;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 1000; i++)
+        allocate(i << 12, 10, i % 3 ? a : b);
+    wrk_quota_give(&w, wrk_quota_detach_context(&w, a));
+    assert_int_equal(w.quota.count, 333);
+    assert_int_equal(w.quota.used, 3330);
+    wrk_quota_give(&w, wrk_quota_detach_context(&w, b));
+    assert_int_equal(w.quota.used, 0);
+}
+
+static void test_limit(void **state)
+{
+    (void)state;
+    w.quota.limit = 100;
+    w.quota.reserved = 100; /* granted: the broker need not be asked */
+    assert_true(wrk_quota_take(&w, 60));
+    assert_false(wrk_quota_take(&w, 41));
+    assert_false(wrk_quota_take(&w, UINT64_MAX));
+    assert_true(wrk_quota_take(&w, 40));
+    wrk_quota_give(&w, 100);
+    assert_int_equal(w.quota.used, 0);
+    wrk_quota_give(&w, 1); /* never below zero */
+    assert_int_equal(w.quota.used, 0);
+}
+
+static void test_blobs(void **state)
+{
+    struct wrk_call c = {.w = &w};
+    char data[10] = "123456789";
+    const void *p = NULL;
+
+    (void)state;
+    assert_int_equal(wrk_blob_append(&w, 1, 20, data, 10), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_take(&c, 1, 20, &p), CUDA_ERROR_INVALID_VALUE); /* incomplete */
+    assert_true(c.malformed);
+    assert_int_equal(wrk_blob_append(&w, 1, 20, data, 10), CUDA_SUCCESS);
+    c.malformed = false;
+    assert_int_equal(wrk_blob_take(&c, 1, 19, &p), CUDA_ERROR_INVALID_VALUE); /* another size */
+    c.malformed = false;
+    assert_int_equal(wrk_blob_take(&c, 1, 20, &p), CUDA_SUCCESS);
+    assert_memory_equal((const char *)p + 10, data, 10);
+    assert_int_equal(((const char *)p)[20], 0);
+    wrk_blob_call_done(&w);
+    assert_int_equal(memory.blobs.bytes, 0);
+    assert_int_equal(wrk_blob_take(&c, 1, 20, &p), CUDA_ERROR_INVALID_VALUE); /* used up */
+    /* Too much, changed total, no size, too large. */
+    assert_int_equal(wrk_blob_append(&w, 2, 5, data, 10), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(wrk_blob_append(&w, 3, 20, data, 10), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_append(&w, 3, 30, data, 10), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(wrk_blob_append(&w, 4, 0, data, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(wrk_blob_append(&w, 4, (uint64_t)VGP_BLOB_MAX + 1, data, 10),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(memory.blobs.bytes, 0);
+}
+
+static void test_blob_limits(void **state)
+{
+    struct wrk_call c = {.w = &w};
+    const void *p;
+
+    (void)state;
+    for (uint32_t i = 0; i < WRK_BLOBS_MAX; i++)
+        assert_int_equal(wrk_blob_append(&w, 100 + i, 10, "x", 1), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_append(&w, 7, 10, "x", 1), CUDA_ERROR_OUT_OF_MEMORY);
+    /* The call that wanted it is told so, and the client lives. */
+    assert_int_equal(wrk_blob_take(&c, 7, 10, &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_false(c.malformed);
+    wrk_blob_drop(&w, 100);
+    assert_int_equal(wrk_blob_append(&w, 8, 10, "x", 1), CUDA_SUCCESS);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_many), T(test_context), T(test_limit), T(test_blobs), T(test_blob_limits),
+    };
+
+    return cmocka_run_group_tests_name("quota", tests, NULL, NULL);
+}

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that complete later. The dispatcher never blocks: a wait is a set of events, recorded when
+ * the call was issued. The dispatcher polls them itself as long as it polls anyway; before it
+ * sleeps, or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
+ */
+#include "core.h"
+#include "vgb_fd.h"
+#include "vgpu_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+void wrk_waits_init(struct wrk_waits *ws)
+{
+    memset(ws, 0, sizeof(*ws));
+    ws->queue_tail = &ws->queue;
+    pthread_mutex_init(&ws->lock, NULL);
+    pthread_mutex_init(&ws->events_lock, NULL);
+    pthread_cond_init(&ws->work, NULL);
+    pthread_cond_init(&ws->left, NULL);
+}
+
+/* ---- events, kept per context because making one is slow ---- */
+
+static struct wrk_event_pool *pool_locked(struct wrk_waits *ws, CUcontext ctx, bool make)
+{
+    struct wrk_event_pool *empty = NULL;
+
+    for (unsigned i = 0; i < WRK_EVENT_POOLS; i++) {
+        if (ws->pools[i].ctx == ctx)
+            return &ws->pools[i];
+        if (!ws->pools[i].ctx && !empty)
+            empty = &ws->pools[i];
+    }
+    if (make && empty)
+        empty->ctx = ctx;
+    return make ? empty : NULL;
+}
+
+static CUresult event_take(struct wrk_worker *w, CUcontext ctx, CUevent *event)
+{
+    CUevent found = NULL;
+
+    pthread_mutex_lock(&w->waits.events_lock);
+    struct wrk_event_pool *p = pool_locked(&w->waits, ctx, false);
+    if (p && p->n)
+        found = p->free[--p->n];
+    pthread_mutex_unlock(&w->waits.events_lock);
+    if (found) {
+        *event = found;
+        return CUDA_SUCCESS;
+    }
+    return wrk_provider.cuEventCreate(event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+}
+
+static void event_give(struct wrk_worker *w, struct wrk_wait *wait, CUevent event)
+{
+    bool kept = false;
+
+    pthread_mutex_lock(&w->waits.events_lock);
+    bool stale = wait->generation != w->waits.generation;
+    struct wrk_event_pool *p = stale ? NULL : pool_locked(&w->waits, wait->ctx, true);
+    if (p && p->n < sizeof(p->free) / sizeof(p->free[0])) {
+        p->free[p->n++] = event;
+        kept = true;
+    }
+    pthread_mutex_unlock(&w->waits.events_lock);
+    /* Stale: some context was destroyed meanwhile, perhaps this event's; it ended with it. */
+    if (!kept && !stale)
+        wrk_provider.cuEventDestroy_v2(event);
+}
+
+void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx)
+{
+    CUevent events[64];
+    unsigned n = 0;
+
+    pthread_mutex_lock(&w->waits.events_lock);
+    struct wrk_event_pool *p = pool_locked(&w->waits, ctx, false);
+    if (p) {
+        n = p->n;
+        memcpy(events, p->free, n * sizeof(events[0]));
+        memset(p, 0, sizeof(*p));
+    }
+    w->waits.generation++;
+    pthread_mutex_unlock(&w->waits.events_lock);
+    for (unsigned i = 0; i < n; i++)
+        wrk_provider.cuEventDestroy_v2(events[i]);
+}
+
+/* ---- one wait ---- */
+
+static uint32_t now_generation(struct wrk_worker *w)
+{
+    pthread_mutex_lock(&w->waits.events_lock);
+    uint32_t generation = w->waits.generation;
+    pthread_mutex_unlock(&w->waits.events_lock);
+    return generation;
+}
+
+static struct wrk_wait *new_wait(struct wrk_worker *w)
+{
+    struct wrk_wait *wait = calloc(1, sizeof(*wait));
+
+    if (!wait)
+        return NULL;
+    wait->ctx = w->current == (CUcontext)-1 ? NULL : w->current;
+    wait->uses[0] = wait->ctx;
+    wait->uses[1] = wait->ctx ? wrk_base_context(wait->ctx) : NULL;
+    wait->slot = VGP_NO_REPLY;
+    wait->generation = now_generation(w);
+    return wait;
+}
+
+/* The wait is to answer this call. */
+static void slot_enter(struct wrk_call *c, struct wrk_wait *wait)
+{
+    wait->slot = c->rec->reply_slot;
+    wait->seq = c->rec->reply_seq;
+    wait->call = c->rec->call;
+    if (wait->slot < VGP_REPLY_SLOTS) {
+        uint64_t bit = UINT64_C(1) << wait->slot;
+
+        if (__atomic_fetch_or(&c->w->waits.slots_busy, bit, __ATOMIC_RELAXED) & bit)
+            wrk_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: reply slot %u is in use",
+                    wait->slot);
+    }
+}
+
+struct wrk_wait *wrk_wait_new(struct wrk_call *c)
+{
+    struct wrk_wait *wait = new_wait(c->w);
+
+    if (wait)
+        slot_enter(c, wait);
+    return wait;
+}
+
+struct wrk_wait *wrk_wait_long(struct wrk_call *c, wrk_wait_finish finish, wrk_wait_finish land)
+{
+    struct wrk_wait *wait = wrk_wait_new(c);
+
+    if (!wait)
+        return NULL;
+    wait->blocking = wait->long_call = true;
+    wait->finish = finish;
+    wait->land = land;
+    return wait;
+}
+
+struct wrk_wait *wrk_wait_internal(struct wrk_worker *w, CUcontext ctx)
+{
+    struct wrk_wait *wait = new_wait(w);
+
+    if (!wait)
+        return NULL;
+    wait->blocking = true;
+    wait->ctx = ctx;
+    wait->uses[0] = wait->uses[1] = ctx;
+    return wait;
+}
+
+/* From here on the guest may use the slot again. */
+static void slot_leave(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    if (wait->slot < VGP_REPLY_SLOTS)
+        __atomic_fetch_and(&w->waits.slots_busy, ~(UINT64_C(1) << wait->slot), __ATOMIC_RELAXED);
+    wait->slot = VGP_NO_REPLY;
+}
+
+void wrk_wait_free(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    slot_leave(w, wait);
+    for (unsigned i = 0; i < wait->nevents; i++)
+        event_give(w, wait, wait->events[i]);
+    free(wait);
+}
+
+/* The legacy stream stands for the other streams too, which a query of it need not look at. */
+static bool stands_for_others(const struct wrk_worker *w, CUstream stream)
+{
+    return (stream == NULL || stream == CU_STREAM_LEGACY) &&
+           (w->handles.live[VGP_H_STREAM] || w->nthread_streams);
+}
+
+CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream)
+{
+    CUresult r = CUDA_ERROR_NOT_READY;
+
+    if (!stands_for_others(w, stream))
+        r = wrk_provider.cuStreamQuery(stream);
+    if (r != CUDA_ERROR_NOT_READY)
+        return r; /* nothing to wait for, or an error, e.g. the stream is being captured */
+    if (wait->nevents == WRK_WAIT_EVENTS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = event_take(w, wait->ctx, &wait->events[wait->nevents]);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_provider.cuEventRecord(wait->events[wait->nevents++], stream);
+    return r;
+}
+
+static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
+
+static CUresult land_as_is(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)wait;
+    return r;
+}
+
+/* Runs finish, lands, replies, frees. The wait's context is current on this thread. */
+static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct wrk_waits *ws = &w->waits;
+    bool dispatcher = pthread_equal(pthread_self(), w->quota.dispatcher);
+
+    if (wait->finish) {
+        wrk_wait_unused(w, wait);
+        r = wait->finish(w, wait, r);
+    }
+    if (wait->long_call && r != CUDA_SUCCESS && wrk_provider.sg_last_error_detail) {
+        const char *why = wrk_provider.sg_last_error_detail(); /* of this thread */
+
+        if (why && *why) {
+            wrk_notify_detail(w, why);
+            wait->reply_flags = VGP_REPLY_DETAIL;
+        }
+    }
+    wrk_flight_leave(w, wait);
+    /*
+     * What this call freed may have been shared. Its program may tell another process that the memory
+     * is gone as soon as it has the reply, so the dispatcher tells the broker first.
+     */
+    if (!wait->land && !dispatcher && wrk_share_pending())
+        wait->land = land_as_is;
+    if (!wait->land) {
+        reply(w, wait, r);
+    } else if (dispatcher) {
+        reply(w, wait, wait->land(w, wait, r));
+    } else {
+        wait->result = r;
+        pthread_mutex_lock(&ws->lock);
+        wait->next = ws->landed;
+        ws->landed = wait;
+        atomic_fetch_add(&ws->to_land, 1);
+        pthread_mutex_unlock(&ws->lock);
+    }
+    if (atomic_load(&ws->to_land) && !dispatcher)
+        vgb_eventfd_signal(w->doorbell);
+}
+
+void wrk_waits_land(struct wrk_worker *w)
+{
+    struct wrk_waits *ws = &w->waits;
+    struct wrk_wait *wait, *next;
+
+    if (!atomic_load(&ws->to_land))
+        return;
+    wrk_destroy_borrowed(w);
+    pthread_mutex_lock(&ws->lock);
+    wait = ws->landed;
+    ws->landed = NULL;
+    pthread_mutex_unlock(&ws->lock);
+    wrk_share_flush(w);
+    for (; wait; wait = next) {
+        next = wait->next;
+        atomic_fetch_sub(&ws->to_land, 1);
+        reply(w, wait, wait->land(w, wait, wait->result));
+    }
+}
+
+static void count_in(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    wait->counted = true;
+    atomic_fetch_add(&w->waits.long_calls, 1);
+}
+
+/* The dispatcher tells the broker, which knows of it if it lasted. */
+static void count_out(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    if (wait->counted && atomic_fetch_sub(&w->waits.long_calls, 1) == 1 && atomic_load(&w->waits.said_busy))
+        vgb_eventfd_signal(w->doorbell);
+    wait->counted = false;
+}
+
+/* Replies and frees. */
+static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    count_out(w, wait);
+    wrk_note_result(w, r);
+    wrk_notify_drain_output(w);
+    if (wait->slot == VGP_NO_REPLY) {
+        if (r != CUDA_SUCCESS && wait->call)
+            wrk_async_error(w, wait->call, r);
+    } else {
+        uint32_t slot = wait->slot;
+
+        slot_leave(w, wait); /* before the reply: after it the guest may use the slot at once */
+        wrk_reply_send(w, slot, wait->seq, r, wait->buffer,
+                       r == CUDA_SUCCESS || wait->payload_always ? wait->payload : 0,
+                       wait->reply_flags);
+    }
+    wrk_wait_free(w, wait);
+}
+
+/* NOT_READY, or the final result. */
+static CUresult query(struct wrk_wait *wait)
+{
+    if (wait->blocking)
+        return CUDA_ERROR_NOT_READY;
+    while (wait->done < wait->nevents) {
+        CUresult r = wrk_provider.cuEventQuery(wait->events[wait->done]);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+        wait->done++;
+    }
+    return wait->borrowed ? wrk_provider.cuEventQuery(wait->borrowed) : CUDA_SUCCESS;
+}
+
+/*
+ * A wait that was found complete by polling still makes the call that the application made: it does
+ * not block any more, and CUDA writes the output of device printf only in such calls.
+ */
+static CUresult settle(const struct wrk_wait *wait)
+{
+    if (wait->borrowed)
+        return wrk_provider.cuEventSynchronize(wait->borrowed);
+    if (wait->nevents)
+        return wrk_provider.cuEventSynchronize(wait->events[wait->nevents - 1]);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_wait_fail(struct wrk_call *c, struct wrk_wait *wait, CUresult r)
+{
+    c->deferred = true;
+    wait->finish = NULL;
+    complete(c->w, wait, r);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &c->w->waits;
+    CUresult r = query(wait);
+
+    c->deferred = true;
+    if (wait->long_call && wrk_captures && !wait->ends) {
+        /* What a capture allows depends on the thread: as on the one that began it. */
+        count_in(c->w, wait);
+        wrk_control_busy(c->w);
+        complete(c->w, wait, CUDA_SUCCESS);
+        return CUDA_SUCCESS;
+    }
+    if (r != CUDA_ERROR_NOT_READY) {
+        complete(c->w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
+        return CUDA_SUCCESS;
+    }
+    if (wait->long_call)
+        count_in(c->w, wait);
+    wrk_flight_enter(c->w, wait);
+    wait->started_ns = vgb_now_ns();
+    wait->next = ws->polled;
+    ws->polled = wait;
+    ws->npolled++;
+    return CUDA_SUCCESS;
+}
+
+void wrk_wait_start_internal(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    count_in(w, wait);
+    wrk_flight_enter(w, wait);
+    wait->started_ns = vgb_now_ns();
+    wait->next = w->waits.polled;
+    w->waits.polled = wait;
+    w->waits.npolled++;
+}
+
+/* ---- waiter threads ---- */
+
+static void *waiter(void *arg)
+{
+    struct wrk_worker *w = arg;
+    struct wrk_waits *ws = &w->waits;
+
+    pthread_mutex_lock(&ws->lock);
+    for (;;) {
+        while (!ws->queue) {
+            ws->idle_threads++;
+            pthread_cond_wait(&ws->work, &ws->lock);
+            ws->idle_threads--;
+        }
+        struct wrk_wait *wait = ws->queue;
+        ws->queue = wait->next;
+        if (!ws->queue)
+            ws->queue_tail = &ws->queue;
+        pthread_mutex_unlock(&ws->lock);
+
+        CUresult r = CUDA_SUCCESS;
+
+        if (wait->ctx || wait->blocking) /* what this thread had current may have ended */
+            r = wrk_provider.cuCtxSetCurrent(wait->ctx);
+        while (r == CUDA_SUCCESS && wait->done < wait->nevents)
+            r = wrk_provider.cuEventSynchronize(wait->events[wait->done++]);
+        if (r == CUDA_SUCCESS && wait->borrowed)
+            r = wrk_provider.cuEventSynchronize(wait->borrowed);
+        complete(w, wait, r);
+        pthread_mutex_lock(&ws->lock);
+    }
+    return NULL;
+}
+
+static void hand_over(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &w->waits;
+    unsigned queued = 0;
+    pthread_t t;
+
+    pthread_mutex_lock(&ws->lock);
+    wait->next = NULL;
+    *ws->queue_tail = wait;
+    ws->queue_tail = &wait->next;
+    for (struct wrk_wait *q = ws->queue; q; q = q->next)
+        queued++;
+    if (queued > ws->idle_threads && ws->threads < WRK_WAITERS_MAX &&
+        !pthread_create(&t, NULL, waiter, w)) {
+        pthread_detach(t);
+        ws->threads++;
+    }
+    if (!ws->threads)
+        wrk_die(w, 1 /* VGPU_DEAD_EXITED */, "the worker could not start a waiter thread");
+    pthread_cond_signal(&ws->work);
+    pthread_mutex_unlock(&ws->lock);
+}
+
+void wrk_waits_hand_over(struct wrk_worker *w)
+{
+    struct wrk_wait *wait = w->waits.polled;
+
+    w->waits.polled = NULL;
+    w->waits.npolled = 0;
+    while (wait) {
+        struct wrk_wait *next = wait->next;
+
+        hand_over(w, wait);
+        wait = next;
+    }
+}
+
+/* ---- what the dispatcher polls ---- */
+
+bool wrk_waits_poll(struct wrk_worker *w)
+{
+    struct wrk_waits *ws = &w->waits;
+    struct wrk_wait **at = &ws->polled;
+    uint64_t now = ws->polled ? vgb_now_ns() : 0;
+
+    while (*at) {
+        struct wrk_wait *wait = *at;
+        CUresult r = query(wait);
+        bool tired = wait->blocking || now - wait->started_ns > WRK_POLL_LONG_NS;
+
+        if (r == CUDA_ERROR_NOT_READY && !tired) {
+            at = &wait->next;
+            continue;
+        }
+        *at = wait->next;
+        ws->npolled--;
+        if (r == CUDA_ERROR_NOT_READY) {
+            hand_over(w, wait);
+            continue;
+        }
+        wrk_set_context(w, wait->ctx);
+        complete(w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
+    }
+    return ws->polled != NULL;
+}
+
+/* ---- streams that fill up ---- */
+
+static struct wrk_mark *find_mark(struct wrk_worker *w, const struct wrk_mark *key)
+{
+    struct wrk_mark *m;
+
+    for (unsigned i = 0; i < w->nmarks; i++) {
+        m = &w->marks[i];
+        if (m->stream == key->stream && m->context == key->context && m->thread == key->thread)
+            return m;
+    }
+    if (!w->marks && !(w->marks = calloc(WRK_MARKS_MAX, sizeof(*w->marks))))
+        return NULL;
+    if (w->nmarks < WRK_MARKS_MAX) {
+        m = &w->marks[w->nmarks++];
+    } else { /* of a stream that ended, most likely */
+        m = &w->marks[w->next_mark++ % WRK_MARKS_MAX];
+        if (m->wait)
+            wrk_wait_free(w, m->wait);
+    }
+    *m = *key;
+    return m;
+}
+
+CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a)
+{
+    struct wrk_worker *w = c->w;
+    struct wrk_mark *m, key = {.stream = a->stream, .context = c->rec->context,
+                               .thread = a->stream == 2 ? c->rec->thread : 0};
+    struct wrk_wait *before, *now;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    m = find_mark(w, &key);
+    now = m ? new_wait(w) : NULL;
+    if (!now)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    before = m->wait;
+    m->wait = now;
+    r = wrk_wait_add_stream(w, now, stream);
+    if (r != CUDA_SUCCESS || !now->nevents) { /* nothing pends, or nobody can tell */
+        wrk_wait_free(w, now);
+        m->wait = NULL;
+    }
+    if (!before)
+        return CUDA_SUCCESS;
+    if (before->generation != now_generation(w)) { /* its event may have ended with a context */
+        wrk_wait_free(w, before);
+        return CUDA_SUCCESS;
+    }
+    slot_enter(c, before);
+    return wrk_wait_start(c, before);
+}

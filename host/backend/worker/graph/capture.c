@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stream capture. Every call of the guest is made by the dispatcher thread, so what CUDA ties to
+ * threads (who may end a capture, what it forbids to whom) cannot be left to
+ * the provider: the guest checks it, and the worker captures in relaxed mode.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+bool wrk_stream_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    /* The legacy stream cannot be captured; asking about it would be an error during a capture. */
+    if (!wrk_captures || stream == NULL || stream == CU_STREAM_LEGACY)
+        return false;
+    return wrk_provider.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+struct info {
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
+    CUgraph graph;
+    const CUgraphNode *deps;
+    const CUgraphEdgeData *edges; /* NULL: all ordinary */
+    size_t n;
+};
+
+static CUresult get_info(CUstream stream, struct info *i)
+{
+    memset(i, 0, sizeof(*i));
+    if (wrk_provider.cuStreamGetCaptureInfo_v3)
+        return wrk_provider.cuStreamGetCaptureInfo_v3(stream, &i->status, &i->id, &i->graph,
+                                                      &i->deps, &i->edges, &i->n);
+    return wrk_provider.cuStreamGetCaptureInfo_v2(stream, &i->status, &i->id, &i->graph, &i->deps,
+                                                  &i->n);
+}
+
+CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last)
+{
+    struct info i;
+    CUresult r = get_info(stream, &i);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (i.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return i.status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_ERROR_ILLEGAL_STATE
+                                                         : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    *graph = i.graph;
+    *last = i.n == 1 ? i.deps[0] : NULL;
+    return CUDA_SUCCESS;
+}
+
+static bool provider_can(void)
+{
+    return wrk_provider.cuStreamBeginCapture_v2 && wrk_provider.cuStreamEndCapture &&
+           wrk_provider.cuStreamIsCapturing &&
+           (wrk_provider.cuStreamGetCaptureInfo_v3 || wrk_provider.cuStreamGetCaptureInfo_v2);
+}
+
+/* Of this thread, once; waiter threads only make calls that no capture forbids. */
+static void relax(void)
+{
+    static bool done;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (!done && wrk_provider.cuThreadExchangeStreamCaptureMode)
+        wrk_provider.cuThreadExchangeStreamCaptureMode(&mode);
+    done = true;
+}
+
+CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c,
+                                      const struct vgp_args_vgpStreamBeginCapture *a,
+                                      const uint64_t *dependencies, const void *edgeData)
+{
+    const CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const CUgraphEdgeData *edges;
+    struct wrk_graph *g;
+    CUgraphNode *deps;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!provider_can())
+        return wrk_missing(c, "cuStreamBeginCapture");
+    relax();
+    if (!a->graph) {
+        r = wrk_provider.cuStreamBeginCapture_v2(stream, mode);
+        wrk_captures += r == CUDA_SUCCESS;
+        return r;
+    }
+    if (!wrk_provider.cuStreamBeginCaptureToGraph)
+        return wrk_missing(c, "cuStreamBeginCaptureToGraph");
+    if (!wrk_edges_ok(edgeData, a->edgeData_len, a->dependencies_len, &edges))
+        return wrk_malformed(c, "edge data does not fit the dependencies");
+    r = wrk_graph_get(c, a->graph, &g);
+    if (r == CUDA_SUCCESS)
+        r = wrk_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_provider.cuStreamBeginCaptureToGraph(
+        stream, g->object, a->dependencies_len ? deps : NULL, edges, a->dependencies_len, mode);
+    free(deps);
+    wrk_captures += r == CUDA_SUCCESS;
+    return r;
+}
+
+CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c,
+                                    const struct vgp_args_vgpStreamEndCapture *a,
+                                    struct vgp_ret_vgpStreamEndCapture *ret)
+{
+    CUgraph object = NULL;
+    struct info before;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!provider_can())
+        return wrk_missing(c, "cuStreamEndCapture");
+    if (get_info(stream, &before) != CUDA_SUCCESS)
+        memset(&before, 0, sizeof(before));
+    r = wrk_provider.cuStreamEndCapture(stream, &object);
+    bool over = before.status != CU_STREAM_CAPTURE_STATUS_NONE && !wrk_stream_captured(stream);
+    if (over && wrk_captures)
+        wrk_captures--;
+    struct wrk_graph *g = r == CUDA_SUCCESS ? wrk_graph_of(c->w, object) : NULL;
+    if (g) {
+        ret->graph = g->handle;
+        g->client = true;
+        return r;
+    }
+    if (r == CUDA_SUCCESS) {
+        wrk_provider.cuGraphDestroy(object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    /* Its graph, which the guest may have asked for meanwhile, is gone, unless it is older. */
+    g = over ? wrk_graph_known(before.graph) : NULL;
+    if (g && !g->client)
+        wrk_graph_forget(c->w, g);
+    return r;
+}
+
+CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c,
+                                     const struct vgp_args_vgpStreamCaptureInfo *a,
+                                     struct vgp_ret_vgpStreamCaptureInfo *ret,
+                                     struct vgp_outs_vgpStreamCaptureInfo *o)
+{
+    const uint32_t room = sizeof(o->dependencies) / sizeof(o->dependencies[0]);
+    struct info i;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!provider_can())
+        return CUDA_SUCCESS; /* NONE: nothing can capture */
+    r = get_info(stream, &i);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->status = (uint32_t)i.status;
+    if (i.status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return CUDA_SUCCESS;
+    struct wrk_graph *g = wrk_graph_of(c->w, i.graph);
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    ret->id = i.id;
+    ret->graph = g->handle;
+    ret->total = i.n;
+    for (uint64_t k = a->first; k < i.n && ret->dependencies_len < room; k++) {
+        struct wrk_gnode *n = wrk_gnode_of(c->w, g, i.deps[k]);
+
+        if (!n)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        o->dependencies[ret->dependencies_len++] = n->handle;
+        o->edgeData[ret->edgeData_len] = 0;
+        if (i.edges)
+            memcpy(&o->edgeData[ret->edgeData_len], &i.edges[k], sizeof(i.edges[k]));
+        ret->edgeData_len++;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpStreamUpdateCaptureDependencies(
+    struct wrk_call *c, const struct vgp_args_vgpStreamUpdateCaptureDependencies *a,
+    const uint64_t *dependencies, const void *edgeData)
+{
+    const CUgraphEdgeData *edges;
+    CUgraphNode *deps;
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_edges_ok(edgeData, a->edgeData_len, a->dependencies_len, &edges))
+        return wrk_malformed(c, "edge data does not fit the dependencies");
+    if (!wrk_provider.cuStreamUpdateCaptureDependencies_v2 &&
+        (edges || !wrk_provider.cuStreamUpdateCaptureDependencies))
+        return wrk_missing(c, "cuStreamUpdateCaptureDependencies_v2");
+    r = wrk_gnodes_get(c, NULL, dependencies, a->dependencies_len, true, &deps);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (wrk_provider.cuStreamUpdateCaptureDependencies_v2)
+        r = wrk_provider.cuStreamUpdateCaptureDependencies_v2(stream, deps, edges,
+                                                              a->dependencies_len, a->flags);
+    else
+        r = wrk_provider.cuStreamUpdateCaptureDependencies(stream, deps, a->dependencies_len,
+                                                           a->flags);
+    free(deps);
+    return r;
+}
+
+/* Asking whether a captured stream is done is what a capture does not survive. */
+CUresult wrk_do_vgpStreamInvalidateCapture(struct wrk_call *c,
+                                           const struct vgp_args_vgpStreamInvalidateCapture *a)
+{
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r == CUDA_SUCCESS && wrk_stream_captured(stream))
+        wrk_provider.cuStreamQuery(stream);
+    return r;
+}
+
+CUresult wrk_do_vgpCaptureHostFunc(struct wrk_call *c, const struct vgp_args_vgpCaptureHostFunc *a)
+{
+    struct wrk_host_func *f;
+    CUgraphNode last;
+    CUstream stream;
+    CUgraph g;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLaunchHostFunc)
+        return wrk_missing(c, "cuLaunchHostFunc");
+    if (!wrk_stream_captured(stream))
+        return CUDA_ERROR_ILLEGAL_STATE; /* the capture has ended meanwhile */
+    r = wrk_capture_front(stream, &g, &last);
+    if (r == CUDA_SUCCESS)
+        r = wrk_host_func_for(c->w, g, a->cookie, &f);
+    return r == CUDA_SUCCESS ? wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f) : r;
+}

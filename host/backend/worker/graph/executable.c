@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the worker must know of executable graphs: the memory that a launch may take, for the quota,
+ * and host functions that were set in them. Wrapped around the provider, as the quota of memory is.
+ * Dispatcher only.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+uint64_t wrk_memory_nodes_made;
+
+/* A host function set in an executable graph, which takes no reference of any kind. */
+struct set_func {
+    struct set_func *next;
+    CUgraphNode node; /* compare only; NULL: replaced, a launch under way may still run it */
+    struct wrk_host_func *f;
+};
+
+struct exec {
+    struct exec *next; /* in its bucket, or in `ended` */
+    CUgraphExec object;
+    CUcontext ctx;
+    uint64_t bytes; /* the most that a launch has at one time */
+    struct set_func *funcs;
+    CUevent last;  /* behind its last launch (they run in order); made when there are funcs */
+    bool captured; /* a captured launch may run its functions for ever */
+    uint8_t *types; /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
+    size_t ntypes;
+};
+
+#define BUCKETS 256u
+static struct exec *known[BUCKETS];
+static unsigned count; /* of records; 0: nothing to look up */
+static struct exec *ended; /* destroyed, but perhaps still running */
+static struct wrk_worker *self;
+static const struct vgp_provider *lower; /* what this filter found */
+
+static struct exec **bucket_of(CUgraphExec x)
+{
+    return &known[((uintptr_t)x >> 4 ^ (uintptr_t)x >> 20) % BUCKETS];
+}
+
+static struct exec *find(CUgraphExec object)
+{
+    struct exec *x = count ? *bucket_of(object) : NULL;
+
+    while (x && x->object != object)
+        x = x->next;
+    return x;
+}
+
+static struct exec *need(CUgraphExec object)
+{
+    struct exec *x = find(object), **b = bucket_of(object);
+
+    if (x)
+        return x;
+    x = calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    x->object = object;
+    x->ctx = wrk_base_context(self->current);
+    x->next = *b;
+    *b = x;
+    count++;
+    return x;
+}
+
+/* ---- memory ---- */
+
+bool wrk_graph_memory(CUgraph g, uint64_t *bytes)
+{
+    struct wrk_graph_mem m = {0};
+    bool found = wrk_memory_nodes_made && lower->cuGraphGetNodes && lower->cuGraphNodeGetType &&
+                 lower->cuGraphMemAllocNodeGetParams && lower->cuGraphChildGraphNodeGetGraph &&
+                 wrk_graph_mem_of(g, 0, &m);
+
+    if (bytes && __builtin_add_overflow(m.kept, m.passing, bytes))
+        *bytes = UINT64_MAX;
+    return found;
+}
+
+uint64_t wrk_graph_memory_reserved(void)
+{
+    uint64_t sum = 0;
+    int n = 0;
+
+    if (!wrk_memory_nodes_made || !lower->cuDeviceGetGraphMemAttribute ||
+        lower->cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        cuuint64_t v = 0;
+
+        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &v) ==
+            CUDA_SUCCESS)
+            sum += v;
+    }
+    return sum;
+}
+
+/* How much more than now may be reserved for graphs when this one is launched. */
+static uint64_t may_take(const struct exec *x)
+{
+    uint64_t used = 0, reserved = wrk_graph_memory_reserved(), sum;
+    int n = 0;
+
+    if (lower->cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        n = 0;
+    for (int i = 0; i < n; i++) {
+        cuuint64_t v = 0;
+
+        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v) ==
+            CUDA_SUCCESS)
+            used += v;
+    }
+    if (__builtin_add_overflow(used, x->bytes, &sum))
+        sum = UINT64_MAX;
+    return sum > reserved ? sum - reserved : 0;
+}
+
+/* ---- host functions ---- */
+
+/* Lets go of those that nothing can run any more; all: the executable graph is destroyed. */
+static bool let_go(struct exec *x, bool all)
+{
+    if (x->captured || (x->last && lower->cuEventQuery(x->last) == CUDA_ERROR_NOT_READY))
+        return false;
+    for (struct set_func **p = &x->funcs; *p;) {
+        struct set_func *s = *p;
+
+        if ((!all && s->node) || !wrk_host_func_end(s->f)) {
+            p = &s->next;
+            continue;
+        }
+        *p = s->next;
+        free(s);
+    }
+    return !x->funcs;
+}
+
+static void sweep(void)
+{
+    for (struct exec **p = &ended; *p;) {
+        struct exec *x = *p;
+
+        if (!let_go(x, true)) {
+            p = &x->next;
+            continue;
+        }
+        *p = x->next;
+        if (x->last)
+            lower->cuEventDestroy_v2(x->last);
+        free(x->types);
+        free(x);
+    }
+}
+
+bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n)
+{
+    struct exec *x = types ? need(exec) : find(exec);
+
+    if (x) {
+        free(x->types);
+        x->types = types;
+        x->ntypes = n;
+    }
+    return x || !types;
+}
+
+const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n)
+{
+    const struct exec *x = find(exec);
+
+    *n = x ? x->ntypes : 0;
+    return x ? x->types : NULL;
+}
+
+/* The functions that this node had before are for launches under way only. */
+static void replaced(struct exec *x, CUgraphNode node)
+{
+    for (struct set_func *s = x->funcs; s; s = s->next) {
+        if (!node || s->node == node)
+            s->node = NULL;
+    }
+    let_go(x, false);
+}
+
+CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
+{
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing,
+                               .userData = f};
+    struct set_func *s = calloc(1, sizeof(*s));
+    struct exec *x = s ? need(exec) : NULL;
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+    sweep();
+    if (x && !x->last && lower->cuEventCreate && lower->cuEventRecord && lower->cuEventQuery &&
+        lower->cuEventCreate(&x->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        x->last = NULL;
+    if (x)
+        r = x->last ? wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p)
+                    : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        free(s);
+        return r;
+    }
+    replaced(x, node);
+    if (!f) {
+        free(s);
+        return CUDA_SUCCESS;
+    }
+    s->node = node;
+    s->f = f;
+    s->next = x->funcs;
+    x->funcs = s;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
+{
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing,
+                               .userData = f};
+
+    if (!wrk_provider.cuGraphExecHostNodeSetParams)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p);
+}
+
+bool wrk_exec_has_func(CUgraphExec exec, CUgraphNode node)
+{
+    const struct exec *x = find(exec);
+
+    for (const struct set_func *s = x ? x->funcs : NULL; s; s = s->next) {
+        if (s->node == node)
+            return true;
+    }
+    return false;
+}
+
+void wrk_exec_updated(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+
+    if (x)
+        replaced(x, NULL);
+}
+
+/* ---- around the provider ---- */
+
+void wrk_exec_made(CUgraphExec exec, CUgraph g)
+{
+    struct exec *x;
+    uint64_t bytes = 0;
+
+    sweep();
+    if (!wrk_graph_memory(g, &bytes))
+        return;
+    x = need(exec);
+    if (x) /* without a record the provider's own limit holds */
+        x->bytes = bytes;
+}
+
+static CUresult q_launch(CUgraphExec exec, CUstream stream)
+{
+    struct exec *x = find(exec);
+    uint64_t bytes;
+    CUresult r;
+
+    if (!x)
+        return lower->cuGraphLaunch(exec, stream);
+    if (wrk_stream_captured(stream)) {
+        x->captured = true;
+        return lower->cuGraphLaunch(exec, stream);
+    }
+    bytes = x->bytes ? may_take(x) : 0;
+    if (bytes && !wrk_quota_take(self, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = lower->cuGraphLaunch(exec, stream);
+    /* What it did take is seen as the provider's own from now on: wrk_provider_used(). */
+    wrk_quota_give(self, bytes);
+    if (r == CUDA_SUCCESS && x->funcs && lower->cuEventRecord(x->last, stream) != CUDA_SUCCESS)
+        x->captured = true; /* nothing tells when it is over: its functions stay */
+    return r;
+}
+
+static void take_out(struct exec *x)
+{
+    struct exec **p = bucket_of(x->object);
+
+    while (*p != x)
+        p = &(*p)->next;
+    *p = x->next;
+    count--;
+    x->next = ended;
+    ended = x;
+}
+
+static CUresult q_destroy(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+    CUresult r = lower->cuGraphExecDestroy(exec);
+
+    if (r == CUDA_SUCCESS && x)
+        take_out(x);
+    sweep();
+    return r;
+}
+
+/* Its executable graphs go with a context, and so do events. Their functions stay until the client
+ * ends: nothing tells when the context's work is over. */
+void wrk_exec_forget_context(CUcontext ctx)
+{
+    for (struct exec *x = ended; x; x = x->next) {
+        if (x->ctx == ctx) {
+            x->captured = true;
+            x->last = NULL;
+        }
+    }
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        for (struct exec *x = known[i], *next; x; x = next) {
+            next = x->next;
+            if (x->ctx != ctx)
+                continue;
+            x->captured = x->funcs != NULL;
+            x->last = NULL;
+            take_out(x);
+        }
+    }
+    sweep();
+}
+
+void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
+{
+    self = w;
+    lower = below;
+    if (lower->cuGraphLaunch)
+        table->cuGraphLaunch = q_launch;
+    if (lower->cuGraphExecDestroy)
+        table->cuGraphExecDestroy = q_destroy;
+}

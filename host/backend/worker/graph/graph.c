@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* Executable graphs, and what a graph consists of. */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+#define NEST_MAX 64 /* child graphs within child graphs that are looked into */
+
+/* Nodes of a graph, malloc'd, at least one long. */
+static CUresult nodes_of(CUgraph g, CUgraphNode **out, size_t *n)
+{
+    CUgraphNode *list;
+    CUresult r;
+
+    *n = 0;
+    if (!wrk_provider.cuGraphGetNodes)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    r = wrk_provider.cuGraphGetNodes(g, NULL, n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    list = calloc(*n + 1, sizeof(*list));
+    if (!list)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = *n ? wrk_provider.cuGraphGetNodes(g, list, n) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        free(list);
+    else
+        *out = list;
+    return r;
+}
+
+static bool runs_in_guest(CUgraphNode n)
+{
+    CUDA_HOST_NODE_PARAMS p = {0};
+
+    return !wrk_provider.cuGraphHostNodeGetParams ||
+           wrk_provider.cuGraphHostNodeGetParams(n, &p) != CUDA_SUCCESS ||
+           p.fn != wrk_host_func_nothing;
+}
+
+/* Host functions that one launch of the graph runs. */
+static uint32_t count_host_nodes(CUgraph g, unsigned depth)
+{
+    CUgraphNode *list;
+    uint64_t sum = 0;
+    size_t n;
+
+    if (depth == NEST_MAX || !wrk_provider.cuGraphNodeGetType ||
+        nodes_of(g, &list, &n) != CUDA_SUCCESS)
+        return VGP_HOST_NODES_UNKNOWN;
+    for (size_t i = 0; i < n && sum < VGP_HOST_NODES_UNKNOWN; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUgraph child = NULL;
+
+        wrk_provider.cuGraphNodeGetType(list[i], &type);
+        if (type == CU_GRAPH_NODE_TYPE_HOST)
+            sum += runs_in_guest(list[i]);
+        /* The graphs of conditional nodes cannot have any. */
+        else if (type == CU_GRAPH_NODE_TYPE_GRAPH && wrk_provider.cuGraphChildGraphNodeGetGraph &&
+                 wrk_provider.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
+            sum += count_host_nodes(child, depth + 1);
+    }
+    free(list);
+    return sum < VGP_HOST_NODES_UNKNOWN ? (uint32_t)sum : VGP_HOST_NODES_UNKNOWN;
+}
+
+static uint32_t host_nodes(CUgraph g)
+{
+    return wrk_host_nodes_made ? count_host_nodes(g, 0) : 0;
+}
+
+/* The handle of a node that an error names; 0 when it is none of the graph's, as in a child. */
+static uint64_t name_node(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode node)
+{
+    struct wrk_gnode *n = node ? wrk_gnode_of(w, g, node) : NULL;
+
+    return n ? n->handle : 0;
+}
+
+static CUresult instantiate(struct wrk_call *c, const struct vgp_args_vgpGraphInstantiate *a,
+                            struct wrk_graph *g, CUstream upload, CUgraphExec *exec,
+                            struct vgp_ret_vgpGraphInstantiate *ret)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS p = {.flags = a->flags, .hUploadStream = upload};
+    CUresult r;
+
+    if (!wrk_provider.cuGraphInstantiateWithParams) {
+        if (!wrk_provider.cuGraphInstantiateWithFlags)
+            return wrk_missing(c, "cuGraphInstantiateWithFlags");
+        r = wrk_provider.cuGraphInstantiateWithFlags(exec, g->object, a->flags);
+        ret->result = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                                        : CUDA_GRAPH_INSTANTIATE_ERROR;
+        return r;
+    }
+    r = wrk_provider.cuGraphInstantiateWithParams(exec, g->object, &p);
+    ret->result = (uint32_t)p.result_out;
+    ret->errorNode = name_node(c->w, g, p.hErrNode_out);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c,
+                                    const struct vgp_args_vgpGraphInstantiate *a,
+                                    struct vgp_ret_vgpGraphInstantiate *ret)
+{
+    CUgraphExec exec = NULL;
+    struct wrk_graph *g;
+    CUstream upload;
+    bool device = (a->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+    CUresult r = wrk_handle_reserve(c, a->exec, VGP_H_GRAPH_EXEC);
+
+    if (r == CUDA_SUCCESS && device && !wrk_provider.sg_graph_exec_name)
+        r = wrk_missing(c, "sg_graph_exec_name (graphs that the device launches)");
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_get(c, a->graph, &g);
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->uploadStream, VGP_H_STREAM, true, (void **)&upload);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = instantiate(c, a, g, upload, &exec, ret);
+    if (r == CUDA_SUCCESS && device) {
+        r = wrk_provider.sg_graph_exec_name(exec, a->exec);
+        if (r != CUDA_SUCCESS && wrk_provider.cuGraphExecDestroy)
+            wrk_provider.cuGraphExecDestroy(exec);
+    }
+    ret->status = (uint32_t)r;
+    if (r == CUDA_SUCCESS && !wrk_extsem_made(exec, g->object)) {
+        wrk_provider.cuGraphExecDestroy(exec);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+        ret->status = (uint32_t)r;
+    }
+    if (r != CUDA_SUCCESS)
+        return CUDA_SUCCESS; /* status says so, and why */
+    wrk_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
+    wrk_exec_made(exec, g->object);
+    ret->hostNodes = host_nodes(g->object);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c,
+                                   const struct vgp_args_vgpGraphExecUpdate *a,
+                                   struct vgp_ret_vgpGraphExecUpdate *ret)
+{
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    CUgraphExec exec;
+    struct wrk_graph *g;
+    CUresult r = wrk_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_get(c, a->graph, &g);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphExecUpdate_v2)
+        return wrk_missing(c, "cuGraphExecUpdate_v2");
+    info.errorNode = wrk_extsem_changed(exec, g->object);
+    if (info.errorNode) {
+        info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    } else {
+        r = wrk_provider.cuGraphExecUpdate_v2(exec, g->object, &info);
+    }
+    ret->status = (uint32_t)r;
+    ret->result = (uint32_t)info.result;
+    ret->errorNode = name_node(c->w, g, info.errorNode);
+    ret->errorFromNode = name_node(c->w, g, info.errorFromNode);
+    ret->hostNodes = r == CUDA_SUCCESS ? host_nodes(g->object) : 0;
+    if (r == CUDA_SUCCESS)
+        wrk_exec_updated(exec);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphDestroy(struct wrk_call *c, const struct vgp_args_vgpGraphDestroy *a)
+{
+    struct wrk_graph *g;
+    CUresult r = wrk_graph_get(c, a->graph, &g);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphDestroy)
+        return wrk_missing(c, "cuGraphDestroy");
+    if (!g->client)
+        return CUDA_ERROR_INVALID_VALUE; /* a capture or a node has it */
+    r = wrk_provider.cuGraphDestroy(g->object);
+    if (r == CUDA_SUCCESS)
+        wrk_graph_forget(c->w, g);
+    return r;
+}
+
+/* ---- lists ---- */
+
+struct list {
+    size_t n;
+    CUgraphNode *from, *to; /* to: of edges only */
+    CUgraphEdgeData *edges; /* NULL: all ordinary, or a list without edges */
+};
+
+static void list_free(struct list *l)
+{
+    free(l->from);
+    free(l->to);
+    free(l->edges);
+}
+
+static bool list_room(struct list *l)
+{
+    l->from = calloc(l->n + 1, sizeof(*l->from));
+    l->to = calloc(l->n + 1, sizeof(*l->to));
+    l->edges = calloc(l->n + 1, sizeof(*l->edges));
+    return l->from && l->to && l->edges;
+}
+
+static CUresult edges_of(CUgraph g, struct list *l)
+{
+    CUresult r;
+
+    if (wrk_provider.cuGraphGetEdges_v2)
+        r = wrk_provider.cuGraphGetEdges_v2(g, NULL, NULL, NULL, &l->n);
+    else if (wrk_provider.cuGraphGetEdges)
+        r = wrk_provider.cuGraphGetEdges(g, NULL, NULL, &l->n);
+    else
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (r != CUDA_SUCCESS || !l->n)
+        return r;
+    if (!list_room(l))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (wrk_provider.cuGraphGetEdges_v2)
+        return wrk_provider.cuGraphGetEdges_v2(g, l->from, l->to, l->edges, &l->n);
+    return wrk_provider.cuGraphGetEdges(g, l->from, l->to, &l->n);
+}
+
+static CUresult roots_of(CUgraph g, struct list *l)
+{
+    CUresult r;
+
+    if (!wrk_provider.cuGraphGetRootNodes)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    r = wrk_provider.cuGraphGetRootNodes(g, NULL, &l->n);
+    if (r != CUDA_SUCCESS || !l->n)
+        return r;
+    return list_room(l) ? wrk_provider.cuGraphGetRootNodes(g, l->from, &l->n)
+                        : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The neighbours of a node: what it depends on, or what depends on it. */
+static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
+{
+    CUresult (*v2)(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) =
+        dependents ? wrk_provider.cuGraphNodeGetDependentNodes_v2
+                   : wrk_provider.cuGraphNodeGetDependencies_v2;
+    CUresult (*v1)(CUgraphNode, CUgraphNode *, size_t *) =
+        dependents ? wrk_provider.cuGraphNodeGetDependentNodes
+                   : wrk_provider.cuGraphNodeGetDependencies;
+    CUresult r;
+
+    if (!v1 && !v2)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    r = v2 ? v2(node, NULL, NULL, &l->n) : v1(node, NULL, &l->n);
+    if (r != CUDA_SUCCESS || !l->n)
+        return r;
+    if (!list_room(l))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return v2 ? v2(node, l->from, l->edges, &l->n) : v1(node, l->from, &l->n);
+}
+
+/* The second half of a node, or the edge between the two halves: not for the client to see. */
+static bool hidden(const struct list *l, size_t i, uint32_t what)
+{
+    struct wrk_gnode *n = wrk_gnode_known(l->from[i]);
+
+    if (!n || n->in == n->out)
+        return false;
+    return what == VGP_LIST_EDGES ? wrk_gnode_known(l->to[i]) == n
+                                  : what == VGP_LIST_NODES && l->from[i] != n->object;
+}
+
+static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct list *l,
+                     const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *ret,
+                     struct vgp_outs_vgpGraphList *o)
+{
+    uint32_t room = a->room < VGP_LIST_MAX ? a->room : VGP_LIST_MAX;
+
+    for (size_t i = 0; i < l->n; i++) {
+        struct wrk_gnode *from;
+        uint32_t k = ret->from_len;
+
+        if (hidden(l, i, a->what))
+            continue;
+        if (ret->total++ < a->first || k == room)
+            continue;
+        from = wrk_gnode_of(w, g, l->from[i]);
+        if (!from)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        o->from[k] = from->handle;
+        ret->from_len++;
+        if (a->what == VGP_LIST_EDGES) {
+            struct wrk_gnode *to = wrk_gnode_of(w, g, l->to[i]);
+
+            if (!to)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            o->to[k] = to->handle;
+            ret->to_len++;
+        }
+        if (a->what >= VGP_LIST_EDGES) {
+            o->edgeData[k] = 0;
+            if (l->edges)
+                memcpy(&o->edgeData[k], &l->edges[i], sizeof(l->edges[i]));
+            ret->edgeData_len++;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphList *a,
+                             struct vgp_ret_vgpGraphList *ret, struct vgp_outs_vgpGraphList *o)
+{
+    struct list l = {0};
+    struct wrk_graph *g = NULL;
+    struct wrk_gnode *n = NULL;
+    CUresult r;
+
+    if (a->what > VGP_LIST_DEPENDENTS)
+        return wrk_malformed(c, "no list number %u", a->what);
+    if (a->what >= VGP_LIST_DEPENDENCIES)
+        r = wrk_gnode_get(c, a->object, &n);
+    else
+        r = wrk_graph_get(c, a->object, &g);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (n) {
+        g = n->graph;
+        bool dependents = a->what == VGP_LIST_DEPENDENTS;
+
+        r = neighbours(dependents ? n->out : n->in, dependents, &l);
+    } else if (a->what == VGP_LIST_NODES) {
+        r = nodes_of(g->object, &l.from, &l.n);
+    } else {
+        r = a->what == VGP_LIST_ROOTS ? roots_of(g->object, &l) : edges_of(g->object, &l);
+    }
+    if (r == CUDA_SUCCESS)
+        r = fill(c->w, g, &l, a, ret, o);
+    list_free(&l);
+    return r;
+}

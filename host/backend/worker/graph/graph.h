@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Graphs in the worker. Their handles and those of their nodes are minted here, because the provider
+ * makes them too: while it captures, when it clones, as children of nodes. Dispatcher only.
+ */
+#ifndef WRK_GRAPH_H
+#define WRK_GRAPH_H
+
+#include "memory/memory.h"
+
+struct wrk_gnode;
+
+struct wrk_graph {
+    CUgraph object;
+    uint64_t handle;
+    struct wrk_gnode *nodes;  /* those that the guest was told of */
+    struct wrk_gnode *parent; /* the node whose child it is; NULL: the client's own */
+    bool client;              /* the guest may destroy it; else a capture or a node has it */
+    struct wrk_graph *next;   /* of the same parent */
+    struct wrk_uref *urefs;   /* user objects that it is known to hold */
+    uint64_t *conditions;     /* numbers given out for conditional nodes */
+    uint32_t nconditions;
+};
+
+/*
+ * A node of the client is one of the provider, or two: a copy of memory that the worker cannot see
+ * goes through memory that it can, moved there or back by a host function before or after it.
+ */
+struct wrk_gnode {
+    CUgraphNode object;  /* what the client means */
+    CUgraphNode in, out; /* whom edges to it and from it belong to; usually object */
+    uint64_t cookie;     /* host function of a copy, 0 = none */
+    bool changed;        /* ... since it was made: older executable graphs have another one */
+    uint64_t handle;
+    struct wrk_graph *graph;
+    struct wrk_gnode *next, *prev; /* in graph->nodes */
+    struct wrk_graph *child;       /* those told of, linked by next */
+    uint64_t *bodies;              /* of a conditional node: handles of its graphs */
+    uint32_t nbodies;
+};
+
+/* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
+CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out);
+CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out);
+/* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long.
+ * `from`: where edges begin, else where they end. */
+CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles,
+                        uint32_t n, bool from, CUgraphNode **out);
+/* Makes a copy and its host function one node. False: no memory. */
+bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object, CUgraphNode in,
+                    CUgraphNode out, uint64_t cookie, uint64_t *handle);
+/* The half of a copy that is a host function. */
+static inline CUgraphNode wrk_gnode_func(const struct wrk_gnode *n)
+{
+    return n->in == n->object ? n->out : n->in;
+}
+/* The record of a node when there is one. */
+struct wrk_gnode *wrk_gnode_known(CUgraphNode object);
+/* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
+ * handles as one client may have. */
+struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object);
+struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object);
+/* The record of a graph when there is one. */
+struct wrk_graph *wrk_graph_known(CUgraph object);
+/* The provider has destroyed it: its record, those of its nodes and of their children go. */
+void wrk_graph_forget(struct wrk_worker *w, struct wrk_graph *g);
+void wrk_gnode_forget(struct wrk_worker *w, struct wrk_gnode *n);
+
+/* g is n's: a child graph, or a body. Again: nothing happens. */
+void wrk_graph_adopt(struct wrk_gnode *n, struct wrk_graph *g);
+
+/* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
+bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
+
+/* ---- memory_peak.c: memory that a launch has at one time ---- */
+
+#define WRK_GRAPH_NEST_MAX 64u      /* child graphs within child graphs */
+#define WRK_PEAK_KEPT UINT32_MAX
+struct wrk_peak_mem {
+    uint32_t alloc, free; /* nodes; free: WRK_PEAK_KEPT when the graph does not free it */
+    uint64_t bytes;
+};
+/* The most that can be in use at one time; UINT64_MAX when a sum wraps. Edges: indices of nodes. */
+uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges,
+                  const struct wrk_peak_mem *mem, size_t nmem);
+struct wrk_graph_mem {
+    uint64_t kept;    /* allocated and not freed by the graph */
+    uint64_t passing; /* the most at one time of what it frees itself */
+};
+/* False: g has no nodes that allocate or free, here or in a child. depth: 0. */
+bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out);
+
+/* ---- executable.c ---- */
+
+/* Nodes that allocate or free, ever made by calls or captures; 0: no graph has any. */
+extern uint64_t wrk_memory_nodes_made;
+/* Has g such nodes, here or in a child? *bytes (may be NULL): what a launch has at one time. */
+bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
+/* Bytes that the provider holds for graphs. */
+uint64_t wrk_graph_memory_reserved(void);
+/* A filter: memory and host functions of executable graphs, in front of launching and destroying them. */
+void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
+void wrk_exec_made(CUgraphExec exec, CUgraph g);
+void wrk_exec_updated(CUgraphExec exec); /* its host functions are the graph's again */
+void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
+struct wrk_host_func;
+/* Sets the host function of a node; f, if that succeeds, ends when no launch can run it. */
+/* The same for the function that the graph's node has (NULL: none): it ends with the graph's. */
+CUresult wrk_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f);
+/* Was one set there? */
+bool wrk_exec_has_func(CUgraphExec exec, CUgraphNode node);
+/* Of an executable graph's host nodes, in order: enum vgp_extsem_op. NULL: all NONE. Takes over;
+ * false: no memory, and it does not. */
+bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n);
+const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n);
+/* f NULL: the node runs nothing. */
+CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f);
+
+/* ---- external_semaphore.c: what the provider takes for plain host nodes ---- */
+
+/* An executable graph was made of g, or updated to be like it. False: no memory. */
+bool wrk_extsem_made(CUgraphExec exec, CUgraph g);
+/* Could one graph take the other's place in an executable graph? Not when such a node is of another type. */
+bool wrk_extsem_alike(CUgraph a, CUgraph b);
+/* The node of g that is of another type than the one in its place; NULL: there is none. */
+CUgraphNode wrk_extsem_changed(CUgraphExec exec, CUgraph g);
+
+/* ---- user_object.c ---- */
+
+struct wrk_uref;
+/* g has been destroyed, or its clone made: the provider copies one reference of each. */
+void wrk_urefs_clear(struct wrk_graph *g);
+void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
+
+/* ---- capture.c ---- */
+
+/* True while the stream is part of a capture, valid or not. */
+bool wrk_stream_captured(CUstream stream);
+/* The graph that it is captured into, and the node that is last when there is exactly one. */
+CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
+
+/* ---- host_function.c ---- */
+
+/* Host functions that became nodes, ever; 0: no graph of the client has any. */
+extern uint64_t wrk_host_nodes_made;
+extern uint64_t wrk_semaphores_made; /* those among them that are for external semaphores */
+
+struct wrk_host_func;
+/* What the provider calls, and its argument. NULL: too many, or no memory. */
+struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time);
+/* One for nodes of graph g: it ends, and the guest is told, when no graph, clone or executable graph
+ * can run it any more. */
+CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie,
+                           struct wrk_host_func **out);
+uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
+/* It is what the guest signals external semaphores with, or waits for them. */
+void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what);
+/* What a node of the provider is: such a function, or none. */
+enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
+void wrk_host_func_free(struct wrk_host_func *f);
+/* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
+bool wrk_host_func_end(struct wrk_host_func *f);
+void wrk_host_func_run(void *func);
+/* On a thread of the provider's: the last reference to what the guest knows by this cookie has gone. */
+void wrk_tell_released(struct wrk_worker *w, uint64_t cookie);
+/* Issues a one-time function whose end the stream waits for, if it can be without a thread of the
+ * provider's meanwhile. The context is current. Takes f over, also on failure. */
+CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f);
+/* A context has ended; registered: but for what it has registered. */
+void wrk_host_func_context_gone(CUcontext ctx, bool registered);
+/* In place of one that moved bytes, when a node does not any more. */
+void wrk_host_func_nothing(void *unused);
+
+#endif

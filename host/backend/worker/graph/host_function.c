@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host functions: the provider calls us, the guest runs the function, the stream goes on. Those of
+ * cuLaunchHostFunc run once; those that became nodes of a graph run at each launch, perhaps in
+ * several launches at once.
+ *
+ * A run has a slot and a sequence number. Its end comes in two ways: a record, and a word of the
+ * window, which is looked at here every now and then. So a stream goes on even when the record is
+ * stuck behind calls that wait for this very stream.
+ *
+ * A wait for external semaphores may last, and a driver may have one thread for all host functions:
+ * there the function only tells the guest and returns, and the stream itself waits for the word of the
+ * window, which the provider sees through a mapping of its own for each context.
+ *
+ * Slots and sequence numbers are easy to guess, so an answer counts only for a question that was asked
+ * and is open. A run is HELD while the provider may still call ask() with it, ASKED from just before
+ * the notification is published, and freed by the answer or by the end of its context. An answer to a
+ * run that is HELD, to one that never was, or one answer more than there were questions ends the client.
+ */
+#define _GNU_SOURCE
+#include "graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "vgp_worker.h"
+
+#define HOST_FUNCS_MAX 1024u /* one-time functions not yet run, of one client */
+#define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for; the others need slots too */
+#define LOOK_FIRST_NS 1000000l   /* how soon the window is looked at, ... */
+#define LOOK_LAST_NS 100000000l  /* ... and how rarely at last */
+
+struct wrk_host_func {
+    uint64_t cookie;
+    bool once;
+    enum vgp_extsem_op semaphores;
+};
+
+enum run_state { RUN_HELD, RUN_ASKED };
+
+struct run {
+    struct run *next;
+    uint64_t cookie;
+    uint32_t slot, sequence;
+    enum run_state state;
+    bool done;
+    bool orphan; /* its context has ended while the provider held it: ask() frees it */
+    struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
+    CUcontext ctx;           /* ... this context's stream */
+};
+
+/* The page of the window that has host_done, as a context's streams see it. */
+struct page {
+    struct page *next;
+    CUcontext ctx;
+    void *base;
+    CUdeviceptr at;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct run *runs;
+static struct page *pages;
+static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
+static uint64_t owed;         /* questions asked and not yet answered by a record */
+static unsigned waiting; /* one-time functions */
+static uint64_t slots[VGP_HOST_RUNS / 64];
+static uint32_t last_sequence;
+static struct wrk_worker *self;
+uint64_t wrk_host_nodes_made; /* the dispatcher's, both */
+uint64_t wrk_semaphores_made;
+
+static void init(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static bool take_slot_locked(uint32_t *slot)
+{
+    for (unsigned i = 0; i < VGP_HOST_RUNS / 64; i++) {
+        if (slots[i] == UINT64_MAX)
+            continue;
+        unsigned bit = (unsigned)__builtin_ctzll(~slots[i]);
+        slots[i] |= UINT64_C(1) << bit;
+        *slot = i * 64 + bit;
+        return true;
+    }
+    return false;
+}
+
+/* It has its slot. */
+static void enter_locked(struct run *r)
+{
+    if (++last_sequence == 0)
+        last_sequence = 1;
+    r->sequence = last_sequence;
+    r->next = runs;
+    runs = r;
+}
+
+static void begin(struct run *r)
+{
+    pthread_mutex_lock(&lock);
+    while (!take_slot_locked(&r->slot))
+        pthread_cond_wait(&changed, &lock);
+    enter_locked(r);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Just before the notification: a guest that is quicker than this thread has been asked, too. */
+static void mark_asked_locked(struct run *r)
+{
+    r->state = RUN_ASKED;
+    owed++;
+}
+
+static void leave_locked(struct run **at)
+{
+    struct run *r = *at;
+
+    *at = r->next;
+    slots[r->slot / 64] &= ~(UINT64_C(1) << (r->slot % 64));
+    pthread_cond_broadcast(&changed);
+}
+
+static bool ended_locked(const struct run *r)
+{
+    return r->done || __atomic_load_n(&self->win.shared->host_done[r->slot], __ATOMIC_ACQUIRE) ==
+                          r->sequence;
+}
+
+static void wait_end(struct run *r)
+{
+    long step = LOOK_FIRST_NS;
+
+    pthread_mutex_lock(&lock);
+    while (!ended_locked(r)) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += step;
+        if (until.tv_nsec >= 1000000000l) {
+            until.tv_nsec -= 1000000000l;
+            until.tv_sec++;
+        }
+        if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT && step < LOOK_LAST_NS)
+            step *= 2;
+    }
+    for (struct run **at = &runs; *at; at = &(*at)->next) {
+        if (*at == r) {
+            leave_locked(at);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void wrk_host_func_run(void *arg)
+{
+    struct wrk_host_func *f = arg;
+    struct run r = {.cookie = f->cookie};
+
+    begin(&r);
+    pthread_mutex_lock(&lock);
+    mark_asked_locked(&r);
+    pthread_mutex_unlock(&lock);
+    uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
+    /* A guest that makes no room holds up its own stream, as a function that does not return. */
+    while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, f->cookie, what, sizeof(what), 1000))
+        continue;
+    wait_end(&r);
+    if (f->once)
+        wrk_host_func_free(f);
+}
+
+/* ---- runs that a stream waits for ---- */
+
+/* The page for a context, made when it is first needed; NULL: it is not to be had. */
+static struct page *page_of(struct wrk_worker *w, CUcontext ctx)
+{
+    struct page *p;
+
+    for (p = pages; p; p = p->next) {
+        if (p->ctx == ctx)
+            return p;
+    }
+    if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
+        !wrk_provider.cuStreamBatchMemOp_v2)
+        return NULL;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    /* Of no size: another mapping of the same pages, because each context registers its own. */
+    p->base = mremap(w->win.base, 0, VGP_PAGE, MREMAP_MAYMOVE);
+    if (p->base == MAP_FAILED ||
+        wrk_provider.cuMemHostRegister_v2(p->base, VGP_PAGE,
+                                          CU_MEMHOSTREGISTER_PORTABLE |
+                                              CU_MEMHOSTREGISTER_DEVICEMAP) !=
+            CUDA_SUCCESS ||
+        wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
+        if (p->base != MAP_FAILED)
+            munmap(p->base, VGP_PAGE);
+        free(p);
+        return NULL;
+    }
+    p->ctx = ctx;
+    p->next = pages;
+    pages = p;
+    return p;
+}
+
+/* A run with a slot, for a wait of the current context's; NULL: a thread has to wait. */
+static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUdeviceptr *word)
+{
+    struct run *r = calloc(1, sizeof(*r));
+    struct page *p = NULL;
+
+    pthread_mutex_lock(&lock);
+    if (r && stream_waits < STREAM_WAITS_MAX)
+        p = page_of(w, w->current);
+    if (p && take_slot_locked(&r->slot)) {
+        r->cookie = f->cookie;
+        r->f = f;
+        r->ctx = p->ctx;
+        enter_locked(r);
+        stream_waits++;
+        *word = p->at + VGP_HOST_DONE_OFFSET + r->slot * sizeof(uint32_t);
+    } else {
+        free(r);
+        r = NULL;
+        vgb_log(VGB_DEBUG, "a wait for semaphores takes a thread of the provider's");
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* The provider does not hold it any more: it was ASKED, or could not be issued. */
+static void stream_run_end_locked(struct run **at)
+{
+    struct run *r = *at;
+
+    leave_locked(at);
+    stream_waits--;
+    free(r);
+}
+
+/* Its context is gone. Whether the provider will still call ask() with it nobody knows. */
+static void stream_run_abandon_locked(struct run **at)
+{
+    struct run *r = *at;
+
+    if (r->state == RUN_ASKED) {
+        stream_run_end_locked(at);
+    } else {
+        leave_locked(at);
+        r->orphan = true;
+    }
+}
+
+/* In the stream, before it waits: the word is behind what it waits for, and the guest is asked. */
+static void ask(void *arg)
+{
+    struct run *run = arg, r;
+    bool orphan;
+
+    pthread_mutex_lock(&lock);
+    orphan = run->orphan;
+    if (orphan)
+        stream_waits--;
+    else
+        mark_asked_locked(run);
+    r = *run; /* as soon as the guest knows, it may be gone */
+    pthread_mutex_unlock(&lock);
+    if (orphan) {
+        wrk_host_func_free(r.f);
+        free(run);
+        return;
+    }
+    uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
+
+    __atomic_store_n(&self->win.shared->host_done[r.slot], r.sequence - 1, __ATOMIC_RELEASE);
+    while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, r.cookie, what, sizeof(what), 1000))
+        continue;
+    wrk_host_func_free(r.f);
+}
+
+CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f)
+{
+    CUstreamBatchMemOpParams op = {0};
+    CUdeviceptr word = 0;
+    struct run *r = stream_run(w, f, &word);
+    CUresult res = wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run,
+                                                 r ? (void *)r : (void *)f);
+
+    if (res != CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        for (struct run **at = &runs; r && *at; at = &(*at)->next) {
+            if (*at == r) {
+                stream_run_end_locked(at);
+                break;
+            }
+        }
+        pthread_mutex_unlock(&lock);
+        wrk_host_func_free(f);
+        return res;
+    }
+    if (!r)
+        return res;
+    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    op.waitValue.address = word;
+    op.waitValue.value = r->sequence;
+    /* Later runs in this slot have higher numbers: none can make it wait again. */
+    op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    return wrk_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);
+}
+
+void wrk_host_func_context_gone(CUcontext ctx, bool registered)
+{
+    pthread_mutex_lock(&lock);
+    for (struct run **at = &runs; *at;) {
+        if ((*at)->f && (*at)->ctx == ctx)
+            stream_run_abandon_locked(at);
+        else
+            at = &(*at)->next;
+    }
+    for (struct page **at = &pages; *at; at = &(*at)->next) {
+        struct page *p = *at;
+
+        if (p->ctx != ctx)
+            continue;
+        *at = p->next;
+        if (registered && wrk_provider.cuMemHostUnregister)
+            wrk_provider.cuMemHostUnregister(p->base);
+        munmap(p->base, VGP_PAGE);
+        free(p);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void wrk_host_func_nothing(void *unused)
+{
+    (void)unused;
+}
+
+struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time)
+{
+    struct wrk_host_func *f = NULL;
+
+    pthread_once(&once, init);
+    wrk_host_nodes_made += !one_time;
+    pthread_mutex_lock(&lock);
+    self = w;
+    if (!one_time || waiting < HOST_FUNCS_MAX)
+        f = calloc(1, sizeof(*f));
+    if (f) {
+        f->cookie = cookie;
+        f->once = one_time;
+        waiting += one_time;
+    }
+    pthread_mutex_unlock(&lock);
+    return f;
+}
+
+void wrk_host_func_free(struct wrk_host_func *f)
+{
+    pthread_mutex_lock(&lock);
+    waiting -= f->once;
+    pthread_mutex_unlock(&lock);
+    free(f);
+}
+
+uint64_t wrk_host_func_cookie(const struct wrk_host_func *f)
+{
+    return f->cookie;
+}
+
+void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what)
+{
+    f->semaphores = what;
+    wrk_semaphores_made += what != VGP_EXTSEM_NONE;
+}
+
+enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUDA_HOST_NODE_PARAMS p = {0};
+
+    if (!wrk_provider.cuGraphNodeGetType || !wrk_provider.cuGraphHostNodeGetParams ||
+        wrk_provider.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
+        type != CU_GRAPH_NODE_TYPE_HOST ||
+        wrk_provider.cuGraphHostNodeGetParams(node, &p) != CUDA_SUCCESS ||
+        p.fn != wrk_host_func_run || !p.userData)
+        return VGP_EXTSEM_NONE;
+    return ((const struct wrk_host_func *)p.userData)->semaphores;
+}
+
+void wrk_tell_released(struct wrk_worker *w, uint64_t cookie)
+{
+    while (!wrk_notify(w, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 1000))
+        continue;
+}
+
+bool wrk_host_func_end(struct wrk_host_func *f)
+{
+    if (!wrk_notify(self, VGP_NOTIFY_RELEASED, f->cookie, NULL, 0, 0))
+        return false;
+    wrk_host_func_free(f);
+    return true;
+}
+
+static void host_func_gone(void *arg)
+{
+    uint64_t cookie = ((struct wrk_host_func *)arg)->cookie;
+
+    wrk_host_func_free(arg);
+    wrk_tell_released(self, cookie);
+}
+
+/* A driver without user objects (before 11.3) keeps it for as long as the client lives. */
+CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie,
+                           struct wrk_host_func **out)
+{
+    struct wrk_host_func *f = wrk_host_func_new(w, cookie, false);
+    CUuserObject object;
+    CUresult r;
+
+    if (!f)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = f;
+    if (!wrk_provider.cuUserObjectCreate || !wrk_provider.cuGraphRetainUserObject ||
+        !wrk_provider.cuUserObjectRelease)
+        return CUDA_SUCCESS;
+    r = wrk_provider.cuUserObjectCreate(&object, f, host_func_gone, 1,
+                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (r != CUDA_SUCCESS) {
+        wrk_host_func_free(f);
+        return r;
+    }
+    r = wrk_provider.cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (r != CUDA_SUCCESS)
+        wrk_provider.cuUserObjectRelease(object, 1);
+    return r;
+}
+
+CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
+{
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLaunchHostFunc)
+        return wrk_missing(c, "cuLaunchHostFunc");
+    if (wrk_stream_captured(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* it would run more than once */
+    struct wrk_host_func *f = wrk_host_func_new(c->w, a->cookie, true);
+    if (!f)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_free(f);
+    return r;
+}
+
+/* A record is the answer to one question. False: none is open. */
+static bool take_answer_locked(void)
+{
+    if (!owed)
+        return false;
+    owed--;
+    return true;
+}
+
+/* The way of protocol 1.0: whatever runs with that cookie. */
+CUresult wrk_do_vgpHostFuncDone(struct wrk_call *c, const struct vgp_args_vgpHostFuncDone *a)
+{
+    bool asked;
+
+    pthread_once(&once, init);
+    pthread_mutex_lock(&lock);
+    asked = take_answer_locked();
+    for (struct run *r = runs; asked && r; r = r->next) {
+        if (r->cookie == a->cookie && r->state == RUN_ASKED && !r->f)
+            r->done = true;
+    }
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (!asked)
+        return wrk_malformed(c, "an answer although no host function was asked for");
+    return CUDA_SUCCESS;
+}
+
+/* The run that the guest answers; *at NULL: its word in the window has ended it before. False: the
+ * guest was never asked for it. */
+static bool find_asked_locked(uint32_t slot, uint32_t sequence, struct run ***at)
+{
+    /* Sequence numbers wrap: what lies ahead of the last one was never given out. */
+    if (!sequence || slot >= VGP_HOST_RUNS || (int32_t)(last_sequence - sequence) < 0)
+        return false;
+    for (*at = &runs; **at; *at = &(**at)->next) {
+        if ((**at)->sequence == sequence)
+            return (**at)->slot == slot && (**at)->state == RUN_ASKED;
+    }
+    return true;
+}
+
+CUresult wrk_do_vgpHostFuncFinished(struct wrk_call *c,
+                                    const struct vgp_args_vgpHostFuncFinished *a)
+{
+    struct run **at;
+    bool asked;
+
+    pthread_once(&once, init);
+    pthread_mutex_lock(&lock);
+    asked = find_asked_locked(a->slot, a->sequence, &at) && take_answer_locked();
+    if (asked && *at) {
+        if ((*at)->f)
+            stream_run_end_locked(at);
+        else
+            (*at)->done = true;
+    }
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (!asked)
+        return wrk_malformed(c, "an answer to host function %u of slot %u, which was not asked for",
+                             a->sequence, a->slot);
+    return CUDA_SUCCESS;
+}

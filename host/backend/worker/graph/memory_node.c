@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* Nodes that allocate and free memory, conditional nodes, child graphs that are moved. */
+#include "node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ---- */
+
+CUresult wrk_do_vgpGraphMemAllocNode(struct wrk_call *c,
+                                     const struct vgp_args_vgpGraphMemAllocNode *a,
+                                     const uint64_t *dependencies, const void *edgeData,
+                                     const uint32_t *accessTypes, const int32_t *accessIds,
+                                     const uint32_t *access,
+                                     struct vgp_ret_vgpGraphMemAllocNode *ret)
+{
+    CUmemAccessDesc list[64];
+    CUDA_MEM_ALLOC_NODE_PARAMS p = {.bytesize = a->bytesize, .accessDescCount = a->access_len};
+    CUgraphNode node = NULL;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "nodes that allocate cannot be changed");
+    if (r == CUDA_SUCCESS &&
+        (a->accessTypes_len != a->access_len || a->accessIds_len != a->access_len))
+        r = wrk_malformed(c, "access lists of unequal length");
+    if (r == CUDA_SUCCESS && !wrk_provider.cuGraphAddMemAllocNode)
+        r = wrk_missing(c, "cuGraphAddMemAllocNode");
+    if (r == CUDA_SUCCESS && w.edges) {
+        wrk_notify_detail(c->w, "a node that allocates after a programmatic edge");
+        r = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (r != CUDA_SUCCESS) {
+        wrk_where_end(&w);
+        return r;
+    }
+    memset(list, 0, sizeof(list));
+    for (uint32_t i = 0; i < a->access_len; i++) {
+        list[i].location.type = (CUmemLocationType)accessTypes[i];
+        list[i].location.id = accessIds[i];
+        list[i].flags = (CUmemAccess_flags)access[i];
+    }
+    p.accessDescs = a->access_len ? list : NULL;
+    p.poolProps.allocType = (CUmemAllocationType)a->allocType;
+    p.poolProps.handleTypes = (CUmemAllocationHandleType)a->handleTypes;
+    p.poolProps.location.type = (CUmemLocationType)a->locationType;
+    p.poolProps.location.id = a->locationId;
+    r = wrk_provider.cuGraphAddMemAllocNode(&node, w.graph->object, w.deps, w.ndeps, &p);
+    wrk_memory_nodes_made += r == CUDA_SUCCESS;
+    ret->dptr = r == CUDA_SUCCESS ? p.dptr : 0;
+    r = wrk_added(c, &w, r, node, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphMemFreeNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemFreeNode *a,
+                                    const uint64_t *dependencies, const void *edgeData,
+                                    struct vgp_ret_vgpGraphMemFreeNode *ret)
+{
+    CUgraphNode node = NULL;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "nodes that free cannot be changed");
+    if (r == CUDA_SUCCESS && !wrk_provider.cuGraphAddMemFreeNode)
+        r = wrk_missing(c, "cuGraphAddMemFreeNode");
+    if (r == CUDA_SUCCESS && w.edges) {
+        wrk_notify_detail(c->w, "a node that frees after a programmatic edge");
+        r = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (r == CUDA_SUCCESS) {
+        r = wrk_provider.cuGraphAddMemFreeNode(&node, w.graph->object, w.deps, w.ndeps, a->dptr);
+        wrk_memory_nodes_made += r == CUDA_SUCCESS;
+        r = wrk_added(c, &w, r, node, &ret->node);
+    }
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphMemNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphMemNodeGet *a,
+                                   struct vgp_ret_vgpGraphMemNodeGet *ret,
+                                   struct vgp_outs_vgpGraphMemNodeGet *o)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS p;
+    CUdeviceptr dptr = 0;
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphMemAllocNodeGetParams || !wrk_provider.cuGraphMemFreeNodeGetParams)
+        return wrk_missing(c, "cuGraphMemAllocNodeGetParams");
+    if (a->free) {
+        r = wrk_provider.cuGraphMemFreeNodeGetParams(n->object, &dptr);
+        ret->dptr = dptr;
+        return r;
+    }
+    memset(&p, 0, sizeof(p));
+    r = wrk_provider.cuGraphMemAllocNodeGetParams(n->object, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->dptr = p.dptr;
+    ret->bytesize = p.bytesize;
+    ret->allocType = (uint32_t)p.poolProps.allocType;
+    ret->locationType = (uint32_t)p.poolProps.location.type;
+    ret->locationId = p.poolProps.location.id;
+    for (uint32_t i = 0; p.accessDescs && i < 64 && i < p.accessDescCount; i++) {
+        o->accessTypes[i] = (uint32_t)p.accessDescs[i].location.type;
+        o->accessIds[i] = p.accessDescs[i].location.id;
+        o->access[i] = (uint32_t)p.accessDescs[i].flags;
+        ret->accessTypes_len = ret->accessIds_len = ret->access_len = i + 1;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- conditions ---- */
+
+#define CONDITIONS_MAX 65536u /* of one graph: bounds what a client makes the worker remember */
+#define BODIES_MAX 65536u     /* of one node: each is a graph */
+
+CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c,
+                                          const struct vgp_args_vgpGraphConditionalHandle *a,
+                                          struct vgp_ret_vgpGraphConditionalHandle *ret)
+{
+    CUgraphConditionalHandle handle = 0;
+    struct wrk_graph *g;
+    CUcontext ctx;
+    uint64_t *grown;
+    CUresult r = wrk_graph_get(c, a->graph, &g);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_context(c, a->context, &ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphConditionalHandleCreate)
+        return wrk_missing(c, "cuGraphConditionalHandleCreate");
+    if (g->nconditions == CONDITIONS_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    grown = realloc(g->conditions, (g->nconditions + 1) * sizeof(*grown));
+    if (!grown)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    g->conditions = grown;
+    r = wrk_provider.cuGraphConditionalHandleCreate(&handle, g->object, ctx, a->value, a->flags);
+    if (r == CUDA_SUCCESS)
+        ret->handle = g->conditions[g->nconditions++] = handle;
+    return r;
+}
+
+/* Was the number given out for this graph, or for one that it is part of? */
+static bool knows_condition(const struct wrk_graph *g, uint64_t handle)
+{
+    for (; g; g = g->parent ? g->parent->graph : NULL) {
+        for (uint32_t i = 0; i < g->nconditions; i++) {
+            if (g->conditions[i] == handle)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Records of the graphs of a conditional node. */
+static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *bodies,
+                            uint32_t size)
+{
+    n->bodies = calloc(size, sizeof(*n->bodies));
+    if (!n->bodies)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < size; i++) {
+        struct wrk_graph *g = wrk_graph_of(w, bodies[i]);
+
+        if (!g)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        wrk_graph_adopt(n, g);
+        n->bodies[n->nbodies++] = g->handle;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult condition_node(struct wrk_call *c, struct wrk_where *w,
+                               const struct vgp_args_vgpGraphConditionalNode *a, CUcontext ctx,
+                               uint64_t *handle)
+{
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUgraphNode node = NULL;
+    struct wrk_gnode *n;
+    CUresult r;
+
+    if (!wrk_provider.cuGraphAddNode_v2)
+        return wrk_missing(c, "cuGraphAddNode_v2");
+    if (!knows_condition(w->graph, a->handle))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (a->size > BODIES_MAX) {
+        wrk_notify_detail(c->w, "a conditional node with more than 65536 graphs");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    p.conditional.handle = a->handle;
+    p.conditional.type = (CUgraphConditionalNodeType)a->type;
+    p.conditional.size = a->size;
+    p.conditional.ctx = ctx;
+    r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &p);
+    w->edges = NULL; /* they are there already */
+    r = wrk_added(c, w, r, node, handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    n = wrk_gnode_of(c->w, w->graph, node);
+    r = note_bodies(c->w, n, p.conditional.phGraph_out, a->size);
+    if (r != CUDA_SUCCESS && wrk_provider.cuGraphDestroyNode &&
+        wrk_provider.cuGraphDestroyNode(node) == CUDA_SUCCESS)
+        wrk_gnode_forget(c->w, n);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c,
+                                        const struct vgp_args_vgpGraphConditionalNode *a,
+                                        const uint64_t *dependencies, const void *edgeData,
+                                        struct vgp_ret_vgpGraphConditionalNode *ret)
+{
+    CUcontext ctx = NULL;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "conditional nodes cannot be changed");
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_context(c, a->context, &ctx);
+    if (r == CUDA_SUCCESS)
+        r = condition_node(c, &w, a, ctx, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphBodies(struct wrk_call *c, const struct vgp_args_vgpGraphBodies *a,
+                               struct vgp_ret_vgpGraphBodies *ret, struct vgp_outs_vgpGraphBodies *o)
+{
+    const uint32_t room = sizeof(o->graphs) / sizeof(o->graphs[0]);
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!n->bodies)
+        return CUDA_ERROR_INVALID_VALUE;
+    ret->total = n->nbodies;
+    for (uint32_t i = a->first; i < n->nbodies && ret->graphs_len < room; i++)
+        o->graphs[ret->graphs_len++] = n->bodies[i];
+    return CUDA_SUCCESS;
+}
+
+/* ---- children ---- */
+
+static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child,
+                          uint64_t *handle)
+{
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUgraphNode node = NULL;
+    CUresult r;
+
+    if (!wrk_provider.cuGraphAddNode_v2)
+        return wrk_missing(c, "cuGraphAddNode_v2");
+    /* A capture or another node has it; or it would become a part of itself. */
+    if (!child->client)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (const struct wrk_graph *g = w->graph; g; g = g->parent ? g->parent->graph : NULL) {
+        if (g == child)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    p.graph.graph = child->object;
+    p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    w->edges = NULL;
+    child->client = false;
+    r = wrk_added(c, w, r, node, handle);
+    if (r == CUDA_SUCCESS)
+        wrk_graph_adopt(wrk_gnode_of(c->w, w->graph, node), child);
+    else
+        wrk_graph_forget(c->w, child); /* destroyed with the node */
+    return r;
+}
+
+CUresult wrk_do_vgpGraphMoveNode(struct wrk_call *c, const struct vgp_args_vgpGraphMoveNode *a,
+                                 const uint64_t *dependencies, const void *edgeData,
+                                 struct vgp_ret_vgpGraphMoveNode *ret)
+{
+    struct wrk_graph *child;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "a child graph is moved when it is added");
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_get(c, a->child, &child);
+    if (r == CUDA_SUCCESS)
+        r = move_node(c, &w, child, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How much memory a launch of a graph has at one time, at most. What the graph frees itself is in use
+ * between its two nodes; what it leaves allocated counts all the time. Nodes without an order between
+ * them may run at once. Of all that is in use at some time one was allocated last: so the answer is
+ * the largest sum, over the allocations, of one and of all that may be in use when it happens, which
+ * are those without a path from their free node to it, and without a path from it to their
+ * allocation. It is never less than what is in use, and exact where one node follows the other.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+#define PEAK_MEM_MAX 4096u /* more allocations in one graph: their sum counts */
+
+struct order {
+    uint32_t *first, *next; /* by node, by edge: the edges that leave it */
+    uint32_t *missing;      /* edges into a node that were not walked yet */
+    uint32_t *queue;
+    uint64_t *over;  /* by node: bits of the allocations that are freed before it begins */
+    uint64_t *begun; /* by node: of those that were allocated before it begins */
+    size_t words;
+};
+
+static void order_free(struct order *o)
+{
+    free(o->first);
+    free(o->next);
+    free(o->missing);
+    free(o->queue);
+    free(o->over);
+    free(o->begun);
+}
+
+static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2], size_t nedges,
+                      size_t nmem)
+{
+    o->words = (nmem + 63) / 64;
+    o->first = malloc((nodes + 1) * sizeof(*o->first));
+    o->next = malloc((nedges + 1) * sizeof(*o->next));
+    o->missing = calloc(nodes + 1, sizeof(*o->missing));
+    o->queue = malloc((nodes + 1) * sizeof(*o->queue));
+    o->over = calloc(nodes * o->words + 1, sizeof(*o->over));
+    o->begun = calloc(nodes * o->words + 1, sizeof(*o->begun));
+    if (!o->first || !o->next || !o->missing || !o->queue || !o->over || !o->begun)
+        return false;
+    memset(o->first, 0xff, (nodes + 1) * sizeof(*o->first));
+    for (size_t i = 0; i < nedges; i++) {
+        o->next[i] = o->first[edges[i][0]];
+        o->first[edges[i][0]] = (uint32_t)i;
+        o->missing[edges[i][1]]++;
+    }
+    return true;
+}
+
+/* Fills o->over and o->begun; false: the edges make a circle. */
+static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2],
+                 const struct wrk_peak_mem *mem, size_t nmem)
+{
+    size_t head = 0, tail = 0;
+
+    for (uint32_t v = 0; v < nodes; v++) {
+        if (!o->missing[v])
+            o->queue[tail++] = v;
+    }
+    while (head < tail) {
+        uint32_t v = o->queue[head++];
+        const uint64_t *over = o->over + v * o->words, *begun = o->begun + v * o->words;
+
+        for (uint32_t e = o->first[v]; e != UINT32_MAX; e = o->next[e]) {
+            uint64_t *then_over = o->over + edges[e][1] * o->words;
+            uint64_t *then_begun = o->begun + edges[e][1] * o->words;
+
+            for (size_t k = 0; k < o->words; k++) {
+                then_over[k] |= over[k];
+                then_begun[k] |= begun[k];
+            }
+            for (size_t m = 0; m < nmem; m++) {
+                then_over[m / 64] |= (uint64_t)(mem[m].free == v) << (m % 64);
+                then_begun[m / 64] |= (uint64_t)(mem[m].alloc == v) << (m % 64);
+            }
+            if (!--o->missing[edges[e][1]])
+                o->queue[tail++] = edges[e][1];
+        }
+    }
+    return tail == nodes;
+}
+
+static bool has(const uint64_t *bits, const struct order *o, uint32_t node, size_t m)
+{
+    return bits[node * o->words + m / 64] >> (m % 64) & 1;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges,
+                  const struct wrk_peak_mem *mem, size_t nmem)
+{
+    struct order o = {0};
+    uint64_t kept = 0, all = 0, peak = 0;
+
+    for (size_t m = 0; m < nmem; m++) {
+        all = plus(all, mem[m].bytes);
+        if (mem[m].free == WRK_PEAK_KEPT)
+            kept = plus(kept, mem[m].bytes);
+    }
+    if (nmem > PEAK_MEM_MAX || !order_new(&o, nodes, edges, nedges, nmem) ||
+        !walk(&o, nodes, edges, mem, nmem)) {
+        order_free(&o);
+        return all;
+    }
+    for (size_t b = 0; b < nmem; b++) {
+        uint64_t sum = mem[b].bytes;
+
+        if (mem[b].free == WRK_PEAK_KEPT)
+            continue;
+        for (size_t a = 0; a < nmem; a++) {
+            if (a != b && mem[a].free != WRK_PEAK_KEPT && !has(o.over, &o, mem[b].alloc, a) &&
+                !has(o.begun, &o, mem[a].alloc, b))
+                sum = plus(sum, mem[a].bytes);
+        }
+        if (sum > peak)
+            peak = sum;
+    }
+    order_free(&o);
+    return plus(kept, peak);
+}
+
+/* ---- of a graph of the provider ---- */
+
+struct view {
+    CUgraphNode *node; /* sorted by address */
+    size_t nodes, nedges, nmem;
+    uint32_t (*edges)[2];
+    struct wrk_peak_mem *mem;
+    uint64_t *address; /* by mem */
+};
+
+static void view_free(struct view *v)
+{
+    free(v->node);
+    free(v->edges);
+    free(v->mem);
+    free(v->address);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static uint32_t index_of(const struct view *v, CUgraphNode n)
+{
+    const CUgraphNode *at = bsearch(&n, v->node, v->nodes, sizeof(n), by_address);
+
+    return at ? (uint32_t)(at - v->node) : UINT32_MAX;
+}
+
+/* False when the provider does not tell: the order is not known then. */
+static bool read_edges(struct view *v, CUgraph g)
+{
+    CUgraphNode *from = NULL, *to = NULL;
+    CUgraphEdgeData *data = NULL;
+    bool v2 = wrk_provider.cuGraphGetEdges_v2 != NULL, ok = false;
+    size_t n = 0;
+
+    if ((v2 ? wrk_provider.cuGraphGetEdges_v2(g, NULL, NULL, NULL, &n)
+         : wrk_provider.cuGraphGetEdges ? wrk_provider.cuGraphGetEdges(g, NULL, NULL, &n)
+                                        : CUDA_ERROR_NOT_SUPPORTED) != CUDA_SUCCESS)
+        return false;
+    from = calloc(n + 1, sizeof(*from));
+    to = calloc(n + 1, sizeof(*to));
+    data = calloc(n + 1, sizeof(*data));
+    v->edges = calloc(n + 1, sizeof(*v->edges));
+    if (from && to && data && v->edges)
+        ok = !n || (v2 ? wrk_provider.cuGraphGetEdges_v2(g, from, to, data, &n)
+                       : wrk_provider.cuGraphGetEdges(g, from, to, &n)) == CUDA_SUCCESS;
+    for (size_t i = 0; ok && i < n; i++) {
+        v->edges[i][0] = index_of(v, from[i]);
+        v->edges[i][1] = index_of(v, to[i]);
+        ok = v->edges[i][0] != UINT32_MAX && v->edges[i][1] != UINT32_MAX;
+    }
+    v->nedges = ok ? n : 0;
+    free(from);
+    free(to);
+    free(data);
+    return ok;
+}
+
+static void add(struct view *v, uint32_t alloc, uint32_t free_, uint64_t bytes, uint64_t address)
+{
+    v->mem[v->nmem] = (struct wrk_peak_mem){alloc, free_, bytes};
+    v->address[v->nmem++] = address;
+}
+
+/* One node's part; a child runs as one step that takes what it frees itself, and keeps the rest. */
+static bool read_node(struct view *v, uint32_t i, unsigned depth)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUDA_MEM_ALLOC_NODE_PARAMS p;
+    struct wrk_graph_mem inside = {0};
+    CUgraph child = NULL;
+
+    wrk_provider.cuGraphNodeGetType(v->node[i], &type);
+    memset(&p, 0, sizeof(p));
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+        wrk_provider.cuGraphMemAllocNodeGetParams(v->node[i], &p) == CUDA_SUCCESS)
+        add(v, i, WRK_PEAK_KEPT, p.bytesize, p.dptr);
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        wrk_provider.cuGraphChildGraphNodeGetGraph(v->node[i], &child) == CUDA_SUCCESS &&
+        wrk_graph_mem_of(child, depth + 1, &inside)) {
+        add(v, i, WRK_PEAK_KEPT, inside.kept, 0);
+        add(v, i, i, inside.passing, 0);
+        return true;
+    }
+    return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+static void read_frees(struct view *v)
+{
+    for (uint32_t i = 0; i < v->nodes && wrk_provider.cuGraphMemFreeNodeGetParams; i++) {
+        CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+        CUdeviceptr at = 0;
+
+        wrk_provider.cuGraphNodeGetType(v->node[i], &type);
+        if (type != CU_GRAPH_NODE_TYPE_MEM_FREE ||
+            wrk_provider.cuGraphMemFreeNodeGetParams(v->node[i], &at) != CUDA_SUCCESS)
+            continue;
+        for (size_t m = 0; m < v->nmem; m++) {
+            if (v->address[m] == at)
+                v->mem[m].free = i;
+        }
+    }
+}
+
+bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
+{
+    struct view v = {0};
+    bool found = false;
+    size_t n = 0;
+
+    *out = (struct wrk_graph_mem){0};
+    if (depth == WRK_GRAPH_NEST_MAX || wrk_provider.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS ||
+        !n)
+        return false;
+    v.node = calloc(n, sizeof(*v.node));
+    v.mem = calloc(2 * n, sizeof(*v.mem));
+    v.address = calloc(2 * n, sizeof(*v.address));
+    if (v.node && v.mem && v.address &&
+        wrk_provider.cuGraphGetNodes(g, v.node, &n) == CUDA_SUCCESS) {
+        v.nodes = n;
+        qsort(v.node, n, sizeof(*v.node), by_address);
+        for (uint32_t i = 0; i < n; i++)
+            found |= read_node(&v, i, depth);
+    }
+    if (found && v.nmem) {
+        if (read_edges(&v, g))
+            read_frees(&v); /* else all is taken to be in use all the time */
+        for (size_t m = 0; m < v.nmem; m++) {
+            if (v.mem[m].free == WRK_PEAK_KEPT)
+                out->kept = plus(out->kept, v.mem[m].bytes);
+        }
+        out->passing = wrk_peak(v.nodes, (const uint32_t (*)[2])v.edges, v.nedges, v.mem, v.nmem);
+        out->passing -= out->passing == UINT64_MAX ? 0 : out->kept;
+    }
+    view_free(&v);
+    return found;
+}

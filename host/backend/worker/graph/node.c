@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: MIT */
+/* Building graphs call by call: graphs, edges, and the nodes that need little explanation. */
+#include "node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool all_zero(const uint8_t *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (p[i])
+            return false;
+    }
+    return true;
+}
+
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
+                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
+                       const void *edges, uint32_t edge_bytes)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    memset(w, 0, sizeof(*w));
+    w->op = op;
+    if (op > VGP_NODE_CAPTURE)
+        return wrk_malformed(c, "no node operation number %u", op);
+    if (!wrk_edges_ok(edges, edge_bytes, n, &w->edges))
+        return wrk_malformed(c, "edge data does not fit the dependencies");
+    if (all_zero(edges, edge_bytes))
+        w->edges = NULL; /* ordinary ones, which every call can add */
+    if (op == VGP_NODE_ADD) {
+        r = wrk_graph_get(c, graph, &w->graph);
+        if (r == CUDA_SUCCESS)
+            r = wrk_gnodes_get(c, w->graph, dependencies, n, true, &w->deps);
+        w->ndeps = n;
+    } else if (op != VGP_NODE_CAPTURE) {
+        r = wrk_gnode_get(c, target, &w->target);
+    }
+    if (r == CUDA_SUCCESS && op == VGP_NODE_EXEC)
+        r = wrk_handle_get(c, exec, VGP_H_GRAPH_EXEC, false, (void **)&w->exec);
+    return r;
+}
+
+void wrk_where_end(struct wrk_where *w)
+{
+    free(w->deps);
+}
+
+/* Edges of a new node that carry data: the calls that add nodes take none. */
+static CUresult add_edges(struct wrk_call *c, struct wrk_where *w, CUgraphNode node)
+{
+    CUgraphNode *to = calloc(w->ndeps + 1, sizeof(*to));
+    CUresult r;
+
+    if (!to)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < w->ndeps; i++)
+        to[i] = node;
+    if (wrk_provider.cuGraphAddDependencies_v2)
+        r = wrk_provider.cuGraphAddDependencies_v2(w->graph->object, w->deps, to, w->edges,
+                                                   w->ndeps);
+    else
+        r = wrk_missing(c, "cuGraphAddDependencies_v2");
+    free(to);
+    return r;
+}
+
+CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node,
+                   uint64_t *handle)
+{
+    struct wrk_gnode *n;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (w->edges)
+        r = add_edges(c, w, node);
+    n = r == CUDA_SUCCESS ? wrk_gnode_of(c->w, w->graph, node) : NULL;
+    if (n) {
+        *handle = n->handle;
+        return CUDA_SUCCESS;
+    }
+    if (wrk_provider.cuGraphDestroyNode)
+        wrk_provider.cuGraphDestroyNode(node);
+    return r != CUDA_SUCCESS ? r : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult wrk_node_context(struct wrk_call *c, uint64_t handle, CUcontext *out)
+{
+    return wrk_handle_get(c, handle, VGP_H_CONTEXT, true, (void **)out);
+}
+
+struct search {
+    const void *object;
+    uint64_t handle;
+};
+
+static void compare(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct search *s = arg;
+
+    if (e->object == s->object)
+        s->handle = handle;
+}
+
+uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
+{
+    struct search s = {.object = object};
+
+    if (object)
+        wrk_handles_each(&w->handles, type, compare, &s);
+    return s.handle;
+}
+
+/* ---- graphs ---- */
+
+CUresult wrk_do_vgpGraphCreate(struct wrk_call *c, const struct vgp_args_vgpGraphCreate *a,
+                               struct vgp_ret_vgpGraphCreate *ret)
+{
+    CUgraph object = NULL;
+
+    if (!wrk_provider.cuGraphCreate || !wrk_provider.cuGraphDestroy)
+        return wrk_missing(c, "cuGraphCreate");
+    CUresult r = wrk_provider.cuGraphCreate(&object, a->flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct wrk_graph *g = wrk_graph_of(c->w, object);
+    if (!g) {
+        wrk_provider.cuGraphDestroy(object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    g->client = true;
+    ret->graph = g->handle;
+    return CUDA_SUCCESS;
+}
+
+/* The copies of nodes that are two for the provider are two as well. */
+static bool clone_joined(struct wrk_call *c, const struct wrk_graph *from, struct wrk_graph *to)
+{
+    for (const struct wrk_gnode *n = from->nodes; n; n = n->next) {
+        CUgraphNode part[3];
+        const CUgraphNode was[3] = {n->object, n->in, n->out};
+        uint64_t handle;
+
+        if (!n->cookie && n->in == n->out)
+            continue;
+        for (int i = 0; i < 3; i++) {
+            if (wrk_provider.cuGraphNodeFindInClone(&part[i], was[i], to->object) != CUDA_SUCCESS)
+                return false;
+        }
+        if (!wrk_gnode_join(c->w, to, part[0], part[1], part[2], n->cookie, &handle))
+            return false;
+    }
+    return true;
+}
+
+CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraphClone *a,
+                              struct vgp_ret_vgpGraphClone *ret)
+{
+    CUgraph object = NULL;
+    struct wrk_graph *g, *from;
+    CUresult r = wrk_graph_get(c, a->graph, &from);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphClone || !wrk_provider.cuGraphDestroy ||
+        !wrk_provider.cuGraphNodeFindInClone)
+        return wrk_missing(c, "cuGraphClone");
+    r = wrk_provider.cuGraphClone(&object, from->object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    g = wrk_graph_of(c->w, object);
+    if (!g || !clone_joined(c, from, g)) {
+        if (g)
+            wrk_graph_forget(c->w, g);
+        wrk_provider.cuGraphDestroy(object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    wrk_urefs_copy(g, from);
+    g->client = true;
+    ret->clone = g->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphNodeFindInClone(struct wrk_call *c,
+                                        const struct vgp_args_vgpGraphNodeFindInClone *a,
+                                        struct vgp_ret_vgpGraphNodeFindInClone *ret)
+{
+    CUgraphNode object = NULL;
+    struct wrk_graph *g;
+    struct wrk_gnode *n;
+    CUresult r = wrk_graph_get(c, a->clone, &g);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_gnode_get(c, a->node, &n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphNodeFindInClone)
+        return wrk_missing(c, "cuGraphNodeFindInClone");
+    r = wrk_provider.cuGraphNodeFindInClone(&object, n->object, g->object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    n = wrk_gnode_of(c->w, g, object);
+    ret->found = n ? n->handle : 0;
+    return n ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c,
+                                    const struct vgp_args_vgpGraphDestroyNode *a)
+{
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphDestroyNode)
+        return wrk_missing(c, "cuGraphDestroyNode");
+    r = wrk_provider.cuGraphDestroyNode(n->object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (n->in != n->out)
+        wrk_provider.cuGraphDestroyNode(n->in == n->object ? n->out : n->in);
+    wrk_gnode_forget(c->w, n);
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraphEdges *a,
+                              const uint64_t *from, const uint64_t *to, const void *edgeData)
+{
+    CUresult (*v2)(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *,
+                   size_t) = a->remove ? wrk_provider.cuGraphRemoveDependencies_v2
+                                       : wrk_provider.cuGraphAddDependencies_v2;
+    CUresult (*v1)(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t) =
+        a->remove ? wrk_provider.cuGraphRemoveDependencies : wrk_provider.cuGraphAddDependencies;
+    CUgraphNode *f = NULL, *t = NULL;
+    const CUgraphEdgeData *edges;
+    struct wrk_graph *g;
+    CUresult r = wrk_graph_get(c, a->graph, &g);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a->from_len != a->to_len || !wrk_edges_ok(edgeData, a->edgeData_len, a->from_len, &edges))
+        return wrk_malformed(c, "edges with unequal numbers of ends");
+    if (!v2 && (edges || !v1))
+        return wrk_missing(c, "cuGraphAddDependencies_v2");
+    r = wrk_gnodes_get(c, g, from, a->from_len, true, &f);
+    if (r == CUDA_SUCCESS)
+        r = wrk_gnodes_get(c, g, to, a->to_len, false, &t);
+    if (r == CUDA_SUCCESS)
+        r = v2 ? v2(g->object, f, t, edges, a->from_len) : v1(g->object, f, t, a->from_len);
+    free(f);
+    free(t);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphNodeInfo(struct wrk_call *c, const struct vgp_args_vgpGraphNodeInfo *a,
+                                 struct vgp_ret_vgpGraphNodeInfo *ret)
+{
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphNodeGetType)
+        return wrk_missing(c, "cuGraphNodeGetType");
+    r = wrk_provider.cuGraphNodeGetType(n->object, &type);
+    switch (type == CU_GRAPH_NODE_TYPE_HOST ? wrk_host_node_semaphores(n->object)
+                                            : VGP_EXTSEM_NONE) {
+    case VGP_EXTSEM_SIGNAL: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL; break;
+    case VGP_EXTSEM_WAIT: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT; break;
+    default: break;
+    }
+    ret->type = n->cookie ? CU_GRAPH_NODE_TYPE_MEMCPY : (uint32_t)type;
+    ret->graph = n->graph->handle;
+    return r;
+}
+
+CUresult wrk_do_vgpGraphChild(struct wrk_call *c, const struct vgp_args_vgpGraphChild *a,
+                              struct vgp_ret_vgpGraphChild *ret)
+{
+    CUgraph object = NULL;
+    struct wrk_graph *g;
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphChildGraphNodeGetGraph)
+        return wrk_missing(c, "cuGraphChildGraphNodeGetGraph");
+    r = wrk_provider.cuGraphChildGraphNodeGetGraph(n->object, &object);
+    if (r != CUDA_SUCCESS)
+        return r;
+    g = wrk_graph_of(c->w, object);
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_graph_adopt(n, g);
+    ret->graph = g->handle;
+    return CUDA_SUCCESS;
+}
+
+/* Both halves: a host function cannot be switched off, but another be put in its place. */
+static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct wrk_gnode *n,
+                              unsigned enabled)
+{
+    struct wrk_host_func *f = NULL;
+    CUresult r;
+
+    if (n->changed || wrk_exec_has_func(exec, wrk_gnode_func(n))) {
+        wrk_notify_detail(c->w, "a copy of pageable memory that was changed cannot be switched off "
+                                "or on");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    r = wrk_provider.cuGraphNodeSetEnabled(exec, n->object, enabled);
+    if (r == CUDA_SUCCESS && enabled) {
+        CUDA_HOST_NODE_PARAMS p = {0};
+
+        if (!wrk_provider.cuGraphHostNodeGetParams)
+            return wrk_missing(c, "cuGraphHostNodeGetParams");
+        r = wrk_provider.cuGraphHostNodeGetParams(wrk_gnode_func(n), &p);
+        f = p.userData;
+        if (r == CUDA_SUCCESS && p.fn != wrk_host_func_run)
+            return CUDA_ERROR_UNKNOWN;
+    }
+    return r == CUDA_SUCCESS ? wrk_exec_switch_func(exec, wrk_gnode_func(n), f) : r;
+}
+
+CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c,
+                                    const struct vgp_args_vgpGraphNodeEnabled *a,
+                                    struct vgp_ret_vgpGraphNodeEnabled *ret)
+{
+    unsigned enabled = a->value;
+    CUgraphExec exec;
+    struct wrk_gnode *n;
+    CUresult r = wrk_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_gnode_get(c, a->node, &n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphNodeSetEnabled || !wrk_provider.cuGraphNodeGetEnabled)
+        return wrk_missing(c, "cuGraphNodeSetEnabled");
+    if (n->cookie && n->in == n->out && !a->set) {
+        enabled = 1; /* it cannot be switched off */
+    } else if (n->cookie && n->in == n->out) {
+        wrk_notify_detail(c->w, "a copy between pageable memories cannot be switched off");
+        r = CUDA_ERROR_NOT_SUPPORTED;
+    } else if (!a->set) {
+        r = wrk_provider.cuGraphNodeGetEnabled(exec, n->object, &enabled);
+    } else if (n->cookie || n->in != n->out) {
+        r = enable_joined(c, exec, n, enabled);
+    } else {
+        r = wrk_provider.cuGraphNodeSetEnabled(exec, n->object, enabled);
+    }
+    ret->enabled = enabled;
+    return r;
+}
+
+/* ---- nodes ---- */
+
+CUresult wrk_do_vgpGraphEmptyNode(struct wrk_call *c, const struct vgp_args_vgpGraphEmptyNode *a,
+                                  const uint64_t *dependencies, const void *edgeData,
+                                  struct vgp_ret_vgpGraphEmptyNode *ret)
+{
+    CUgraphNode node = NULL;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "an empty node has no parameters");
+    if (r == CUDA_SUCCESS && !wrk_provider.cuGraphAddEmptyNode)
+        r = wrk_missing(c, "cuGraphAddEmptyNode");
+    if (r == CUDA_SUCCESS) {
+        r = wrk_provider.cuGraphAddEmptyNode(&node, w.graph->object, w.deps, wrk_where_n(&w));
+        r = wrk_added(c, &w, r, node, &ret->node);
+    }
+    wrk_where_end(&w);
+    return r;
+}
+
+static bool has_joined(const struct wrk_graph *g)
+{
+    for (const struct wrk_gnode *n = g->nodes; n; n = n->next) {
+        if (n->cookie || n->in != n->out)
+            return true;
+    }
+    return false;
+}
+
+/* The copy that a node has of a child graph: its nodes of two halves are that as well. */
+static CUresult join_copy(struct wrk_call *c, struct wrk_where *w, const struct wrk_graph *child,
+                          CUgraphNode node)
+{
+    struct wrk_gnode *n = wrk_gnode_of(c->w, w->graph, node);
+    CUgraph object = NULL;
+    struct wrk_graph *copy = NULL;
+
+    if (wrk_provider.cuGraphChildGraphNodeGetGraph && wrk_provider.cuGraphNodeFindInClone &&
+        wrk_provider.cuGraphChildGraphNodeGetGraph(node, &object) == CUDA_SUCCESS)
+        copy = wrk_graph_of(c->w, object);
+    if (copy)
+        wrk_graph_adopt(n, copy);
+    if (copy && clone_joined(c, child, copy))
+        return CUDA_SUCCESS;
+    wrk_notify_detail(c->w, "a child graph that copies pageable memory");
+    if (wrk_provider.cuGraphDestroyNode && wrk_provider.cuGraphDestroyNode(node) == CUDA_SUCCESS)
+        wrk_gnode_forget(c->w, n);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child,
+                           uint64_t *handle)
+{
+    CUgraphNode node = NULL;
+    CUgraph was = NULL;
+    CUresult r;
+
+    bool joined = has_joined(child);
+
+    if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to its host functions */
+        wrk_notify_detail(c->w, "an exchanged child graph that copies pageable memory");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    switch (w->op) {
+    case VGP_NODE_ADD:
+        if (!wrk_provider.cuGraphAddChildGraphNode)
+            return wrk_missing(c, "cuGraphAddChildGraphNode");
+        r = wrk_provider.cuGraphAddChildGraphNode(&node, w->graph->object, w->deps,
+                                                  wrk_where_n(w), child->object);
+        r = wrk_added(c, w, r, node, handle);
+        return r == CUDA_SUCCESS && joined ? join_copy(c, w, child, node) : r;
+    case VGP_NODE_EXEC:
+        if (!wrk_provider.cuGraphExecChildGraphNodeSetParams)
+            return wrk_missing(c, "cuGraphExecChildGraphNodeSetParams");
+        if (wrk_provider.cuGraphChildGraphNodeGetGraph &&
+            wrk_provider.cuGraphChildGraphNodeGetGraph(w->target->object, &was) == CUDA_SUCCESS &&
+            !wrk_extsem_alike(was, child->object))
+            return CUDA_ERROR_INVALID_VALUE; /* nodes of other types */
+        return wrk_provider.cuGraphExecChildGraphNodeSetParams(w->exec, w->target->object,
+                                                               child->object);
+    default:
+        return wrk_malformed(c, "a child graph cannot be set");
+    }
+}
+
+CUresult wrk_do_vgpGraphChildNode(struct wrk_call *c, const struct vgp_args_vgpGraphChildNode *a,
+                                  const uint64_t *dependencies, const void *edgeData,
+                                  struct vgp_ret_vgpGraphChildNode *ret)
+{
+    struct wrk_graph *child;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_get(c, a->child, &child);
+    if (r == CUDA_SUCCESS)
+        r = child_node(c, &w, child, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
+                       enum vgp_extsem_op semaphores, uint64_t *handle)
+{
+    CUDA_HOST_NODE_PARAMS p = {.fn = wrk_host_func_run};
+    struct wrk_host_func *f;
+    CUgraphNode node = NULL;
+    CUresult r;
+
+    if (!wrk_provider.cuGraphAddHostNode || !wrk_provider.cuGraphHostNodeSetParams ||
+        !wrk_provider.cuGraphExecHostNodeSetParams)
+        return wrk_missing(c, "cuGraphAddHostNode");
+    if (w->op != VGP_NODE_ADD && wrk_host_node_semaphores(w->target->object) != semaphores)
+        return CUDA_ERROR_INVALID_VALUE; /* a node of another type */
+    if (w->op == VGP_NODE_EXEC) {
+        f = wrk_host_func_new(c->w, cookie, false);
+        if (!f)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        wrk_host_func_set_semaphores(f, semaphores);
+        r = wrk_exec_set_func(w->exec, w->target->object, f);
+        if (r != CUDA_SUCCESS)
+            wrk_host_func_free(f);
+        return r;
+    }
+    struct wrk_graph *g = w->op == VGP_NODE_ADD ? w->graph : w->target->graph;
+    r = wrk_host_func_for(c->w, g->object, cookie, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    wrk_host_func_set_semaphores(f, semaphores);
+    p.userData = f;
+    if (w->op == VGP_NODE_SET)
+        return wrk_provider.cuGraphHostNodeSetParams(w->target->object, &p);
+    r = wrk_provider.cuGraphAddHostNode(&node, g->object, w->deps, wrk_where_n(w), &p);
+    return wrk_added(c, w, r, node, handle);
+}
+
+CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGraphHostNode *a,
+                                 const uint64_t *dependencies, const void *edgeData,
+                                 struct vgp_ret_vgpGraphHostNode *ret)
+{
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && w.op == VGP_NODE_CAPTURE)
+        r = wrk_malformed(c, "host functions are captured by another call");
+    if (r == CUDA_SUCCESS)
+        r = wrk_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphHostNodeGet(struct wrk_call *c,
+                                    const struct vgp_args_vgpGraphHostNodeGet *a,
+                                    struct vgp_ret_vgpGraphHostNodeGet *ret)
+{
+    CUDA_HOST_NODE_PARAMS p = {0};
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (n->cookie || wrk_host_node_semaphores(n->object) != VGP_EXTSEM_NONE)
+        return CUDA_ERROR_INVALID_VALUE; /* it is a copy, or for semaphores */
+    if (!wrk_provider.cuGraphHostNodeGetParams)
+        return wrk_missing(c, "cuGraphHostNodeGetParams");
+    r = wrk_provider.cuGraphHostNodeGetParams(n->object, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (p.fn != wrk_host_func_run || !p.userData)
+        return CUDA_ERROR_UNKNOWN;
+    ret->cookie = wrk_host_func_cookie(p.userData);
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_node(struct wrk_call *c, struct wrk_where *w, CUevent event, bool wait,
+                           uint64_t *handle)
+{
+    CUresult (*add)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent) =
+        wait ? wrk_provider.cuGraphAddEventWaitNode : wrk_provider.cuGraphAddEventRecordNode;
+    CUresult (*set)(CUgraphNode, CUevent) = wait ? wrk_provider.cuGraphEventWaitNodeSetEvent
+                                                 : wrk_provider.cuGraphEventRecordNodeSetEvent;
+    CUresult (*exec)(CUgraphExec, CUgraphNode, CUevent) =
+        wait ? wrk_provider.cuGraphExecEventWaitNodeSetEvent
+             : wrk_provider.cuGraphExecEventRecordNodeSetEvent;
+    CUgraphNode node = NULL;
+    CUresult r;
+
+    if (!add || !set || !exec)
+        return wrk_missing(c, "cuGraphAddEventRecordNode and its kin");
+    if (w->op == VGP_NODE_SET)
+        return set(w->target->object, event);
+    if (w->op == VGP_NODE_EXEC)
+        return exec(w->exec, w->target->object, event);
+    if (w->op != VGP_NODE_ADD)
+        return wrk_malformed(c, "event nodes are captured by other calls");
+    r = add(&node, w->graph->object, w->deps, wrk_where_n(w), event);
+    return wrk_added(c, w, r, node, handle);
+}
+
+CUresult wrk_do_vgpGraphEventNode(struct wrk_call *c, const struct vgp_args_vgpGraphEventNode *a,
+                                  const uint64_t *dependencies, const void *edgeData,
+                                  struct vgp_ret_vgpGraphEventNode *ret)
+{
+    struct wrk_where w;
+    CUevent event;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
+    if (r == CUDA_SUCCESS)
+        r = event_node(c, &w, event, a->wait != 0, &ret->node);
+    wrk_where_end(&w);
+    return r;
+}

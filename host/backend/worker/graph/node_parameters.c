@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* Nodes with parameters: kernels, memsets, memory operations; copies are in copy_node.c. */
+#include "node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- kernels ---- */
+
+static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w,
+                            const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *handle)
+{
+    CUgraphNode node = NULL;
+    CUresult r;
+
+    if (!wrk_provider.cuGraphAddKernelNode_v2 || !wrk_provider.cuGraphKernelNodeSetParams_v2 ||
+        !wrk_provider.cuGraphExecKernelNodeSetParams_v2)
+        return wrk_missing(c, "cuGraphAddKernelNode_v2 and its kin");
+    if (w->op == VGP_NODE_SET)
+        return wrk_provider.cuGraphKernelNodeSetParams_v2(w->target->object, p);
+    if (w->op == VGP_NODE_EXEC)
+        return wrk_provider.cuGraphExecKernelNodeSetParams_v2(w->exec, w->target->object, p);
+    if (w->op != VGP_NODE_ADD)
+        return wrk_malformed(c, "launches are captured by other calls");
+    if (w->edges && wrk_provider.cuGraphAddNode_v2) { /* all at once: a node cannot always be removed */
+        CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+
+        _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
+        memcpy(&any.kernel, p, sizeof(*p));
+        r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps,
+                                           &any);
+        w->edges = NULL;
+        return wrk_added(c, w, r, node, handle);
+    }
+    r = wrk_provider.cuGraphAddKernelNode_v2(&node, w->graph->object, w->deps, wrk_where_n(w), p);
+    return wrk_added(c, w, r, node, handle);
+}
+
+CUresult wrk_do_vgpGraphKernelNode(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNode *a,
+                                   const uint64_t *dependencies, const void *edgeData,
+                                   const void *params, struct vgp_ret_vgpGraphKernelNode *ret)
+{
+    size_t size = a->params_len;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = a->gridX,
+                                 .gridDimY = a->gridY,
+                                 .gridDimZ = a->gridZ,
+                                 .blockDimX = a->blockX,
+                                 .blockDimY = a->blockY,
+                                 .blockDimZ = a->blockZ,
+                                 .sharedMemBytes = a->sharedBytes,
+                                 .extra = size ? extra : NULL};
+    CUfunction f;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_func_get(c, a->func, &f);
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_context(c, a->context, &p.ctx);
+    if (r == CUDA_SUCCESS) {
+        if (VGP_HANDLE_TYPE(a->func) == VGP_H_KERNEL)
+            p.kern = (CUkernel)f;
+        else
+            p.func = f;
+        r = kernel_node(c, &w, &p, &ret->node);
+    }
+    wrk_where_end(&w);
+    return r;
+}
+
+struct by_function {
+    CUfunction f;
+    uint64_t handle;
+};
+
+static void compare_function(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+{
+    struct by_function *s = arg;
+    CUfunction f = NULL;
+
+    if (!s->handle && wrk_provider.cuKernelGetFunction(&f, e->object) == CUDA_SUCCESS && f == s->f)
+        s->handle = handle;
+}
+
+/* The client's handle of what a node launches: a function, or the kernel that it belongs to. */
+static uint64_t name_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    struct by_function s = {.f = p->func};
+
+    if (p->kern && !p->func)
+        return wrk_handle_of(w, VGP_H_KERNEL, p->kern);
+    s.handle = wrk_handle_of(w, VGP_H_FUNCTION, p->func);
+    if (!s.handle)
+        s.handle = wrk_handle_of(w, VGP_H_KERNEL, p->func);
+    if (!s.handle && wrk_provider.cuKernelGetFunction)
+        wrk_handles_each(&w->handles, VGP_H_KERNEL, compare_function, &s);
+    return s.handle;
+}
+
+#define PARAMS_MAX 32764u /* bytes of a launch's parameters */
+
+/* Packs what the provider lists one by one, by its own layout. */
+static CUresult pack_list(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
+{
+    for (size_t i = 0;; i++) {
+        size_t offset = 0, size = 0;
+        CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+        if (p->func && wrk_provider.cuFuncGetParamInfo)
+            r = wrk_provider.cuFuncGetParamInfo(p->func, i, &offset, &size);
+        else if (p->kern && wrk_provider.cuKernelGetParamInfo)
+            r = wrk_provider.cuKernelGetParamInfo(p->kern, i, &offset, &size);
+        if (r != CUDA_SUCCESS)
+            return CUDA_SUCCESS;
+        if (!vgp_range_ok(offset, size, PARAMS_MAX) || !p->kernelParams || !p->kernelParams[i])
+            return CUDA_ERROR_UNKNOWN;
+        memcpy(out + offset, p->kernelParams[i], size);
+        if (offset + size > *total)
+            *total = (uint32_t)(offset + size);
+    }
+}
+
+static CUresult pack(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
+{
+    const void *buffer = NULL;
+    size_t size = 0;
+
+    *total = 0;
+    if (!p->extra)
+        return pack_list(p, out, total);
+    for (void **e = p->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+        if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = e[1];
+        else if (*e == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = *(size_t *)e[1];
+        else
+            return CUDA_ERROR_UNKNOWN;
+    }
+    if (size > PARAMS_MAX || (size && !buffer))
+        return CUDA_ERROR_UNKNOWN;
+    if (size)
+        memcpy(out, buffer, size);
+    *total = (uint32_t)size;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c,
+                                      const struct vgp_args_vgpGraphKernelNodeGet *a,
+                                      struct vgp_ret_vgpGraphKernelNodeGet *ret,
+                                      struct vgp_outs_vgpGraphKernelNodeGet *o)
+{
+    static uint8_t packed[PARAMS_MAX]; /* the dispatcher's */
+    CUDA_KERNEL_NODE_PARAMS p = {0};
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphKernelNodeGetParams_v2)
+        return wrk_missing(c, "cuGraphKernelNodeGetParams_v2");
+    r = wrk_provider.cuGraphKernelNodeGetParams_v2(n->object, &p);
+    if (r == CUDA_SUCCESS) {
+        memset(packed, 0, sizeof(packed));
+        r = pack(&p, packed, &ret->total);
+    }
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->func = name_function(c->w, &p);
+    ret->context = wrk_handle_of(c->w, VGP_H_CONTEXT, p.ctx);
+    ret->gridX = p.gridDimX;
+    ret->gridY = p.gridDimY;
+    ret->gridZ = p.gridDimZ;
+    ret->blockX = p.blockDimX;
+    ret->blockY = p.blockDimY;
+    ret->blockZ = p.blockDimZ;
+    ret->sharedBytes = p.sharedMemBytes;
+    if (a->first < ret->total) {
+        uint32_t left = ret->total - a->first;
+
+        ret->params_len = left < sizeof(o->params) ? left : (uint32_t)sizeof(o->params);
+        memcpy(o->params, packed + a->first, ret->params_len);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphKernelNodeAttribute(struct wrk_call *c,
+                                            const struct vgp_args_vgpGraphKernelNodeAttribute *a,
+                                            const void *value,
+                                            struct vgp_ret_vgpGraphKernelNodeAttribute *ret,
+                                            struct vgp_outs_vgpGraphKernelNodeAttribute *o)
+{
+    CUkernelNodeAttrValue v;
+    struct wrk_gnode *n, *source;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphKernelNodeGetAttribute ||
+        !wrk_provider.cuGraphKernelNodeSetAttribute ||
+        !wrk_provider.cuGraphKernelNodeCopyAttributes)
+        return wrk_missing(c, "cuGraphKernelNodeSetAttribute and its kin");
+    memset(&v, 0, sizeof(v));
+    switch (a->op) {
+    case 0:
+        r = wrk_provider.cuGraphKernelNodeGetAttribute(n->object, (CUkernelNodeAttrID)a->attribute,
+                                                       &v);
+        memcpy(o->result, &v, sizeof(o->result));
+        ret->result_len = sizeof(o->result);
+        return r;
+    case 1:
+        if (a->value_len != sizeof(v))
+            return wrk_malformed(c, "an attribute's value has %zu bytes", sizeof(v));
+        if (!wrk_plain_attribute(a->attribute)) {
+            wrk_notify_detail(c->w, "kernel node: an attribute that is not plain data");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        memcpy(&v, value, sizeof(v));
+        return wrk_provider.cuGraphKernelNodeSetAttribute(n->object,
+                                                          (CUkernelNodeAttrID)a->attribute, &v);
+    case 2:
+        r = wrk_gnode_get(c, a->source, &source);
+        return r != CUDA_SUCCESS ? r : wrk_provider.cuGraphKernelNodeCopyAttributes(
+                                           n->object, source->object);
+    default:
+        return wrk_malformed(c, "no attribute operation number %u", a->op);
+    }
+}
+
+/* ---- memsets ---- */
+
+CUresult wrk_do_vgpGraphMemsetNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemsetNode *a,
+                                   const uint64_t *dependencies, const void *edgeData,
+                                   struct vgp_ret_vgpGraphMemsetNode *ret)
+{
+    const CUDA_MEMSET_NODE_PARAMS p = {.dst = a->dst,
+                                       .pitch = a->pitch,
+                                       .value = a->value,
+                                       .elementSize = a->elementSize,
+                                       .width = a->width,
+                                       .height = a->height};
+    CUgraphNode node = NULL;
+    CUcontext ctx;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_context(c, a->context, &ctx);
+    if (r == CUDA_SUCCESS && (!wrk_provider.cuGraphAddMemsetNode ||
+                              !wrk_provider.cuGraphMemsetNodeSetParams ||
+                              !wrk_provider.cuGraphExecMemsetNodeSetParams))
+        r = wrk_missing(c, "cuGraphAddMemsetNode and its kin");
+    if (r != CUDA_SUCCESS) {
+        wrk_where_end(&w);
+        return r;
+    }
+    switch (a->op) {
+    case VGP_NODE_SET:
+        r = wrk_provider.cuGraphMemsetNodeSetParams(w.target->object, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = wrk_provider.cuGraphExecMemsetNodeSetParams(w.exec, w.target->object, &p, ctx);
+        break;
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddMemsetNode(&node, w.graph->object, w.deps, wrk_where_n(&w), &p,
+                                              ctx);
+        r = wrk_added(c, &w, r, node, &ret->node);
+        break;
+    default:
+        r = wrk_malformed(c, "memsets are captured by other calls");
+        break;
+    }
+    wrk_where_end(&w);
+    return r;
+}
+
+/* ---- memory operations of streams ---- */
+
+#define OPERATION_WORDS 4u
+
+static void unpack(const uint64_t *words, uint32_t n, CUstreamBatchMemOpParams *out)
+{
+    for (uint32_t i = 0; i < n; i++, words += OPERATION_WORDS) {
+        CUstreamBatchMemOpParams *p = &out[i];
+
+        memset(p, 0, sizeof(*p));
+        p->operation = (CUstreamBatchMemOpType)words[0];
+        switch (p->operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            p->waitValue.flags = (unsigned)words[1];
+            p->waitValue.address = words[2];
+            p->waitValue.value64 = words[3];
+            break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            p->writeValue.flags = (unsigned)words[1];
+            p->writeValue.address = words[2];
+            p->writeValue.value64 = words[3];
+            break;
+        default: /* the others have flags only */
+            p->flushRemoteWrites.flags = (unsigned)words[1];
+            break;
+        }
+    }
+}
+
+CUresult wrk_do_vgpGraphBatchMemOpNode(struct wrk_call *c,
+                                       const struct vgp_args_vgpGraphBatchMemOpNode *a,
+                                       const uint64_t *dependencies, const void *edgeData,
+                                       const uint64_t *operations,
+                                       struct vgp_ret_vgpGraphBatchMemOpNode *ret)
+{
+    CUstreamBatchMemOpParams list[256];
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.count = a->operations_len / OPERATION_WORDS,
+                                       .paramArray = list,
+                                       .flags = a->flags};
+    CUgraphNode node = NULL;
+    struct wrk_where w;
+    CUresult r = WRK_WHERE(&w);
+
+    if (r == CUDA_SUCCESS && a->operations_len % OPERATION_WORDS)
+        r = wrk_malformed(c, "half a memory operation");
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_context(c, a->context, &p.ctx);
+    if (r == CUDA_SUCCESS && (!wrk_provider.cuGraphAddBatchMemOpNode ||
+                              !wrk_provider.cuGraphBatchMemOpNodeSetParams ||
+                              !wrk_provider.cuGraphExecBatchMemOpNodeSetParams))
+        r = wrk_missing(c, "cuGraphAddBatchMemOpNode and its kin");
+    if (r != CUDA_SUCCESS) {
+        wrk_where_end(&w);
+        return r;
+    }
+    unpack(operations, p.count, list);
+    switch (a->op) {
+    case VGP_NODE_SET:
+        r = wrk_provider.cuGraphBatchMemOpNodeSetParams(w.target->object, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = wrk_provider.cuGraphExecBatchMemOpNodeSetParams(w.exec, w.target->object, &p);
+        break;
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddBatchMemOpNode(&node, w.graph->object, w.deps, wrk_where_n(&w),
+                                                  &p);
+        r = wrk_added(c, &w, r, node, &ret->node);
+        break;
+    default:
+        r = wrk_malformed(c, "memory operations are captured by other calls");
+        break;
+    }
+    wrk_where_end(&w);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphBatchMemOpNodeGet(struct wrk_call *c,
+                                          const struct vgp_args_vgpGraphBatchMemOpNodeGet *a,
+                                          struct vgp_ret_vgpGraphBatchMemOpNodeGet *ret,
+                                          struct vgp_outs_vgpGraphBatchMemOpNodeGet *o)
+{
+    const uint32_t room = sizeof(o->operations) / sizeof(o->operations[0]) / OPERATION_WORDS;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {0};
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, a->node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphBatchMemOpNodeGetParams)
+        return wrk_missing(c, "cuGraphBatchMemOpNodeGetParams");
+    r = wrk_provider.cuGraphBatchMemOpNodeGetParams(n->object, &p);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ret->flags = p.flags;
+    ret->total = p.count;
+    for (uint32_t i = 0; i < room && a->first < p.count && i < p.count - a->first; i++) {
+        const CUstreamBatchMemOpParams *q = &p.paramArray[a->first + i];
+        uint64_t *words = &o->operations[i * OPERATION_WORDS];
+        bool has_value = q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                         q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+
+        words[0] = (uint64_t)q->operation;
+        words[1] = has_value ? q->waitValue.flags : q->flushRemoteWrites.flags;
+        words[2] = has_value ? q->waitValue.address : 0; /* as in writeValue */
+        words[3] = has_value ? q->waitValue.value64 : 0;
+        ret->operations_len += OPERATION_WORDS;
+    }
+    return CUDA_SUCCESS;
+}

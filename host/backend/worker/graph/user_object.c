@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * User objects of the client. The provider frees one with its last reference, on any thread and at any
+ * time, while the guest keeps its handle until it has run the destructor. So the handle stands for a
+ * record, and the provider is asked only while a reference that the worker knows of keeps the object
+ * alive: one of the client's own, or one of a graph that is there. Dispatcher, but for gone().
+ */
+#include "graph.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "vgp_worker.h"
+
+#define UREFS_MAX (1u << 20) /* of all graphs of a client: bounds our own memory */
+
+struct uobj {
+    CUuserObject object;
+    uint64_t cookie;
+    uint64_t own;      /* references of the client */
+    uint64_t in_graphs; /* ... of graphs, as far as known; never more than there are */
+    struct wrk_worker *w;
+    atomic_uint holders; /* the handle, the provider's destructor, each struct wrk_uref */
+};
+
+/* References of one graph to one object. */
+struct wrk_uref {
+    struct wrk_uref *next;
+    struct uobj *u;
+    uint64_t count;
+};
+
+static unsigned nurefs;
+
+static void put(struct uobj *u)
+{
+    if (atomic_fetch_sub(&u->holders, 1) == 1)
+        free(u);
+}
+
+static void gone(void *arg)
+{
+    struct uobj *u = arg;
+
+    wrk_tell_released(u->w, u->cookie);
+    put(u);
+}
+
+static bool alive(const struct uobj *u)
+{
+    return u->own || u->in_graphs;
+}
+
+CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c,
+                                    const struct vgp_args_vgpUserObjectCreate *a)
+{
+    struct uobj *u;
+    CUresult r = wrk_handle_reserve(c, a->object, VGP_H_USER_OBJECT);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuUserObjectCreate)
+        return wrk_missing(c, "cuUserObjectCreate");
+    u = calloc(1, sizeof(*u));
+    if (!u)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    u->cookie = a->cookie;
+    u->w = c->w;
+    u->own = a->references;
+    atomic_store(&u->holders, 2);
+    r = wrk_provider.cuUserObjectCreate(&u->object, u, gone, a->references, a->flags);
+    if (r == CUDA_SUCCESS)
+        wrk_handle_put(c, a->object, VGP_H_USER_OBJECT, u);
+    else
+        free(u);
+    return r;
+}
+
+CUresult wrk_do_cuUserObjectRetain(struct wrk_call *c, const struct vgp_args_cuUserObjectRetain *a)
+{
+    struct uobj *u;
+    CUresult r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuUserObjectRetain)
+        return wrk_missing(c, "cuUserObjectRetain");
+    if (!alive(u))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = wrk_provider.cuUserObjectRetain(u->object, a->count);
+    if (r == CUDA_SUCCESS)
+        u->own += a->count;
+    return r;
+}
+
+CUresult wrk_do_cuUserObjectRelease(struct wrk_call *c, const struct vgp_args_cuUserObjectRelease *a)
+{
+    struct uobj *u;
+    CUresult r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuUserObjectRelease)
+        return wrk_missing(c, "cuUserObjectRelease");
+    if (!a->count || u->own < a->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    u->own -= a->count; /* also when the provider refuses: never more than there are */
+    return wrk_provider.cuUserObjectRelease(u->object, a->count);
+}
+
+/* Its destructor has run, says the guest; who says so too early has lost the handle, nothing else. */
+CUresult wrk_do_vgpUserObjectDrop(struct wrk_call *c, const struct vgp_args_vgpUserObjectDrop *a)
+{
+    struct uobj *u;
+
+    if (wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u) == CUDA_SUCCESS) {
+        wrk_handle_drop(c, a->object, VGP_H_USER_OBJECT);
+        put(u);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- references of graphs ---- */
+
+static struct wrk_uref **uref_at(struct wrk_graph *g, const struct uobj *u)
+{
+    struct wrk_uref **at = &g->urefs;
+
+    while (*at && (*at)->u != u)
+        at = &(*at)->next;
+    return at;
+}
+
+/* The entry of u, made with no references when there is none; NULL: no memory, or too many. */
+static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
+{
+    struct wrk_uref **at = uref_at(g, u), *ref = *at;
+
+    if (ref || nurefs == UREFS_MAX)
+        return ref;
+    ref = calloc(1, sizeof(*ref));
+    if (!ref)
+        return NULL;
+    ref->u = u;
+    atomic_fetch_add(&u->holders, 1);
+    *at = ref;
+    nurefs++;
+    return ref;
+}
+
+static void uref_free(struct wrk_uref **at)
+{
+    struct wrk_uref *ref = *at;
+
+    *at = ref->next;
+    ref->u->in_graphs -= ref->count;
+    put(ref->u);
+    free(ref);
+    nurefs--;
+}
+
+void wrk_urefs_clear(struct wrk_graph *g)
+{
+    while (g->urefs)
+        uref_free(&g->urefs);
+}
+
+/* Without memory the clone's references are not known: what only they keep cannot be used by hand. */
+void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
+{
+    for (const struct wrk_uref *ref = from->urefs; ref; ref = ref->next) {
+        struct wrk_uref *mine = uref_need(to, ref->u);
+
+        if (!mine)
+            return;
+        mine->count++;
+        ref->u->in_graphs++;
+    }
+}
+
+static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint32_t flags)
+{
+    bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
+    struct wrk_uref **at, *ref;
+    CUresult r;
+
+    if (!count || count > INT_MAX || !alive(u) || (move && u->own < count))
+        return CUDA_ERROR_INVALID_VALUE;
+    ref = uref_need(g, u);
+    if (!ref)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = wrk_provider.cuGraphRetainUserObject(g->object, u->object, count, flags);
+    if (r == CUDA_SUCCESS) {
+        ref->count += count;
+        u->in_graphs += count;
+        u->own -= move ? count : 0;
+    }
+    at = uref_at(g, u);
+    if (!(*at)->count)
+        uref_free(at);
+    return r;
+}
+
+static CUresult release(struct wrk_graph *g, struct uobj *u, uint32_t count)
+{
+    struct wrk_uref **at = uref_at(g, u);
+
+    if (!count || !*at || (*at)->count < count)
+        return CUDA_ERROR_INVALID_VALUE;
+    (*at)->count -= count;
+    u->in_graphs -= count;
+    CUresult r = wrk_provider.cuGraphReleaseUserObject(g->object, u->object, count);
+    if (!(*at)->count)
+        uref_free(at);
+    return r;
+}
+
+CUresult wrk_do_vgpGraphUserObject(struct wrk_call *c, const struct vgp_args_vgpGraphUserObject *a)
+{
+    struct wrk_graph *g;
+    struct uobj *u;
+    CUresult r = wrk_graph_get(c, a->graph, &g);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphRetainUserObject || !wrk_provider.cuGraphReleaseUserObject)
+        return wrk_missing(c, "cuGraphRetainUserObject");
+    return a->release ? release(g, u, a->count) : retain(g, u, a->count, a->flags);
+}

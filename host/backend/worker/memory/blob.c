@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Data larger than a record (module images), sent ahead in pieces. Bounded per client. */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOB_GRAIN (UINT64_C(16) << 20)
+
+static struct wrk_blob *find(struct wrk_worker *w, uint32_t id)
+{
+    for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
+        if (w->memory->blobs.list[i].used && w->memory->blobs.list[i].id == id)
+            return &w->memory->blobs.list[i];
+    }
+    return NULL;
+}
+
+/* Images are host memory that the broker counts for all clients. A grain is kept: few messages. */
+static bool reserve(struct wrk_worker *w, uint64_t bytes)
+{
+    uint64_t want = (bytes + BLOB_GRAIN - 1) / BLOB_GRAIN * BLOB_GRAIN;
+    uint64_t *reserved = &w->memory->blobs.reserved;
+
+    if (!wrk_client_limits.blobs || (bytes <= *reserved && want + BLOB_GRAIN >= *reserved))
+        return true;
+    if (wrk_control_reserve_blobs(w, want, reserved) ||
+        wrk_control_reserve_blobs(w, bytes, reserved))
+        return true;
+    wrk_limit_hit("bytes of module images", wrk_client_limits.blobs, "--blob-quota");
+    return false;
+}
+
+static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total, CUresult *r)
+{
+    struct wrk_blobs *bs = &w->memory->blobs;
+
+    *r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (bs->bytes + total > WRK_BLOB_TOTAL || !reserve(w, bs->bytes + total))
+        return NULL;
+    for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
+        struct wrk_blob *b = &bs->list[i];
+
+        if (b->used)
+            continue;
+        /* One byte more, NUL: PTX text and names are strings to the provider. */
+        b->data = malloc(total + 1);
+        if (!b->data)
+            return NULL;
+        b->data[total] = 0;
+        b->used = true;
+        b->id = id;
+        b->total = total;
+        b->filled = 0;
+        bs->bytes += total;
+        return b;
+    }
+    return NULL;
+}
+
+static void drop(struct wrk_worker *w, struct wrk_blob *b)
+{
+    w->memory->blobs.bytes -= b->total;
+    free(b->data);
+    memset(b, 0, sizeof(*b));
+    if (w->memory->blobs.reserved)
+        reserve(w, w->memory->blobs.bytes);
+}
+
+CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data,
+                         uint32_t size)
+{
+    struct wrk_blob *b = find(w, id);
+    CUresult r;
+
+    if (!b) {
+        if (!total || total > VGP_BLOB_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (w->memory->blobs.refused == id + 1)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        b = start(w, id, total, &r);
+        if (!b) {
+            w->memory->blobs.refused = id + 1;
+            return r;
+        }
+    }
+    if (b->total != total || !vgp_range_ok(b->filled, size, b->total)) {
+        drop(w, b);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(b->data + b->filled, data, size);
+    b->filled += size;
+    return CUDA_SUCCESS;
+}
+
+void wrk_blob_drop(struct wrk_worker *w, uint32_t id)
+{
+    struct wrk_blob *b = find(w, id);
+
+    if (b)
+        drop(w, b);
+}
+
+CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
+{
+    struct wrk_blob *b = find(c->w, blob_id);
+
+    if (!b && c->w->memory->blobs.refused == blob_id + 1) {
+        c->w->memory->blobs.refused = 0; /* its pieces have all come: the id may be used again */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!b || b->total != size || b->filled != size)
+        return wrk_malformed(c, "blob %u is unknown, incomplete or of another size", blob_id);
+    c->w->memory->blobs.taken = b;
+    *data = b->data;
+    return CUDA_SUCCESS;
+}
+
+void *wrk_blob_keep(struct wrk_worker *w, uint64_t *bytes)
+{
+    struct wrk_blob *b = w->memory->blobs.taken;
+    void *data;
+
+    if (!b)
+        return NULL;
+    data = b->data;
+    *bytes = b->total;
+    memset(b, 0, sizeof(*b)); /* its bytes count on */
+    w->memory->blobs.taken = NULL;
+    return data;
+}
+
+void wrk_blob_release(struct wrk_worker *w, void *data, uint64_t bytes)
+{
+    w->memory->blobs.bytes -= bytes;
+    free(data);
+}
+
+void wrk_blob_call_done(struct wrk_worker *w)
+{
+    if (w->memory->blobs.taken)
+        drop(w, w->memory->blobs.taken);
+    w->memory->blobs.taken = NULL;
+}

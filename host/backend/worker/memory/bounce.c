@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory for results on their way into replies. It and the staging area are registered with the
+ * provider (pinned), so that copies to them are asynchronous: to pageable memory they would block
+ * the dispatcher until they are done.
+ */
+#define _GNU_SOURCE
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#define SLOTS_BYTES ((uint64_t)VGP_REPLY_SLOTS * WRK_BOUNCE_SLOT)
+
+static bool ensure(struct wrk_bounce *b)
+{
+    if (b->base)
+        return true;
+    void *p = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return false;
+    b->base = p;
+    return true;
+}
+
+/* Not registered, the memory still works, more slowly: a line in the log, and no error. */
+static void pin(const char *what, void *p, uint64_t bytes)
+{
+    CUresult r = wrk_provider.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+
+    if (r != CUDA_SUCCESS)
+        vgb_log(VGB_WARN, "%llu bytes of memory for %s are not pinned: cuMemHostRegister gives CUDA error %d: "
+                          "copies of pageable memory will wait", (unsigned long long)bytes, what, (int)r);
+}
+
+void wrk_bounce_register(struct wrk_worker *w)
+{
+    struct wrk_bounce *b = &w->memory->bounce;
+
+    if (b->registered || !wrk_provider.cuMemHostRegister_v2 || !w->current || !ensure(b))
+        return;
+    b->registered = wrk_base_context(w->current);
+    pin("results", b->base, SLOTS_BYTES);
+    pin("staging", w->win.base + w->win.staging_offset, w->win.staging_size);
+}
+
+void *wrk_bounce_result(struct wrk_worker *w, uint32_t slot)
+{
+    if (slot >= VGP_REPLY_SLOTS || !ensure(&w->memory->bounce))
+        return NULL;
+    return w->memory->bounce.base + (size_t)slot * WRK_BOUNCE_SLOT;
+}

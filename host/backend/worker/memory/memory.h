@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of the guest in this process, and what is on its way: regions, images sent ahead, results of
+ * copies. All of it belongs to the dispatcher.
+ */
+#ifndef WRK_MEMORY_H
+#define WRK_MEMORY_H
+
+#include "core/core.h"
+
+/* ---- region.c: memory of the guest that is mapped here ---- */
+
+#define WRK_REGIONS_MAX 4096
+struct wrk_region {
+    uint32_t id;
+    uint32_t flags; /* VGB_MAP_READONLY */
+    uint64_t guest_va, length;
+    uint8_t *base;       /* where it is mapped here */
+    uint8_t *place;      /* whole pages of the file around it, ... */
+    uint64_t place_length, page; /* ... and their size */
+    uint64_t mapped;     /* bytes mapped so far; == length when complete */
+    bool seen;           /* the provider may have an address of it */
+    bool busy;           /* being registered or unregistered on a waiter */
+    bool unmapping;      /* the broker wants it back */
+    uint8_t *registered_at; /* with the provider, from here; NULL: it is not */
+    CUcontext ctx;          /* in which context */
+};
+struct wrk_regions {
+    struct wrk_region *list;
+    unsigned n, room;
+};
+/* Executes MAP; takes the descriptors over. *answer is filled unless more runs follow (returns
+ * false then). */
+bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
+                    struct vgb_msg *answer);
+/* Takes the memory away and tells the broker, at once or when the provider has let go of it. */
+void wrk_region_unmap(struct wrk_worker *w, uint32_t id);
+/* The context ends: the registrations that were made in it are gone. */
+void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx);
+struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);
+/* The host address of guest range [va, va + size), or NULL when no complete region holds all of it
+ * (or it is read-only and `write`). */
+void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool write);
+
+/* The guest's address of host memory at [p, p + size), 0 when it is in no complete region. */
+uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
+
+/* ---- place.c: where memory of the guest is mapped ---- */
+
+#define WRK_PLACES_MAX 16384u /* separate ranges that are kept reserved */
+
+/* Reserves `length` bytes, inaccessible: at `va` when that is possible and `va` lies `phase` bytes behind
+ * a multiple of `align`, else at another such address. NULL: no address space. */
+uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t phase);
+/* Takes the memory there away. `seen`: the provider may have an address of it, so the range stays
+ * reserved for memory of the guest. `va`: what the guest calls it. False: the kernel refused. */
+bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen);
+
+/* ---- layout.c ---- */
+
+/* Notes what this process has mapped; with the provider loaded, before the first region. False: that
+ * cannot be found out. */
+bool wrk_layout_init(void);
+/* May memory of the guest be at its own address? */
+bool wrk_layout_may_keep(uint64_t va, uint64_t length);
+/* Inaccessible address space just there, if it is free; else NULL. */
+uint8_t *wrk_layout_reserve_at(uint64_t va, uint64_t length);
+/* Address space for `length` bytes of the guest, inaccessible: at `va` where that may be, else at a
+ * random place. NULL: there is none. The caller unmaps it. */
+uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length);
+
+/* ---- blob.c ---- */
+
+#define WRK_BLOBS_MAX 16              /* unfinished blobs of one client */
+#define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20)) /* bytes of all of them */
+struct wrk_blob {
+    uint32_t id;
+    bool used;
+    uint64_t total, filled;
+    uint8_t *data;
+};
+struct wrk_blobs {
+    struct wrk_blob list[WRK_BLOBS_MAX];
+    uint64_t bytes, reserved; /* reserved: what the broker has granted */
+    struct wrk_blob *taken; /* freed after the current call */
+    uint32_t refused;       /* id + 1 of a blob that found no memory: its call gets that error */
+};
+CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data,
+                         uint32_t size);
+void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
+void wrk_blob_call_done(struct wrk_worker *w);
+/* The blob of this call stays after it, and counts until it is released; NULL: the call has none. */
+void *wrk_blob_keep(struct wrk_worker *w, uint64_t *bytes);
+void wrk_blob_release(struct wrk_worker *w, void *data, uint64_t bytes);
+
+/* ---- bounce.c ---- */
+
+/* Results of copies on their way into replies; registered with the provider, as staging is. */
+#define WRK_BOUNCE_SLOT 4096u
+struct wrk_bounce {
+    uint8_t *base;        /* VGP_REPLY_SLOTS slots */
+    CUcontext registered; /* context in which base and staging were registered */
+};
+/* Registers staging and bounce memory for true DMA, once per context that needs it. */
+void wrk_bounce_register(struct wrk_worker *w);
+/* WRK_BOUNCE_SLOT bytes for the result of the call with this reply slot. */
+void *wrk_bounce_result(struct wrk_worker *w, uint32_t slot);
+
+/* What this floor keeps for a worker. */
+struct wrk_memory {
+    struct wrk_bounce bounce;
+    struct wrk_regions regions;
+    struct wrk_blobs blobs;
+};
+
+/* ---- span.c ---- */
+
+/* Bytes from the first to the last one that a copy of size width x height x depth touches, with
+ * `pitch` bytes from row to row and `height` rows from plane to plane. False: the numbers make no
+ * sense, or overflow. */
+bool wrk_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of the guest process, mapped here at the same address where that is free: pinned guest
+ * pages in a VM, a memfd of the client over the socket. The broker has checked that the runs lie in
+ * guest memory; what is checked here protects this process's own mappings.
+ */
+#define _GNU_SOURCE
+#include "memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "vgb_fd.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
+#include "vgp_worker.h"
+
+struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id)
+{
+    for (unsigned i = 0; i < w->memory->regions.n; i++) {
+        if (w->memory->regions.list[i].id == id)
+            return &w->memory->regions.list[i];
+    }
+    return NULL;
+}
+
+/* Takes the memory away. Its addresses stay reserved when the provider may still have one of them. */
+static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
+{
+    if (r->place && !wrk_place_leave(r->place, r->place_length, r->guest_va, r->seen))
+        wrk_die(w, VGPU_DEAD_EXITED, "no address space is left to take guest memory away");
+    r->place = r->base = NULL;
+}
+
+static void forget(struct wrk_worker *w, struct wrk_region *r)
+{
+    drop_memory(w, r);
+    *r = w->memory->regions.list[--w->memory->regions.n];
+}
+
+/*
+ * Address space for the whole region, inaccessible until its runs are mapped. Of a file in huge pages
+ * only whole ones can be mapped, at multiples of their size: the region begins within the first one.
+ */
+static void reserve(struct wrk_region *r, const struct vgb_run *first)
+{
+    uint64_t page = first->page, phase = first->offset % page;
+
+    if (r->length > UINT64_MAX - 2 * page)
+        return;
+    r->page = page;
+    r->place_length = (phase + r->length + page - 1) / page * page;
+    if (page > VGP_PAGE && (phase || r->length % page)) /* more than the guest has at its address */
+        r->place = wrk_place_take(0, r->place_length, page, 0);
+    else
+        r->place = wrk_place_take(r->guest_va, r->place_length, page, 0);
+    r->base = r->place ? r->place + phase : NULL;
+}
+
+static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
+{
+    struct wrk_regions *rs = &w->memory->regions;
+
+    if (rs->n == WRK_REGIONS_MAX || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE ||
+        !m->nruns || m->runs[0].page < VGP_PAGE || m->runs[0].page & (m->runs[0].page - 1))
+        return NULL;
+    if (rs->n == rs->room) {
+        unsigned room = rs->room ? rs->room * 2 : 64;
+        struct wrk_region *list = realloc(rs->list, room * sizeof(*list));
+
+        if (!list)
+            return NULL;
+        rs->list = list;
+        rs->room = room;
+    }
+    struct wrk_region *r = &rs->list[rs->n++];
+    *r = (struct wrk_region){
+        .id = m->region, .flags = m->flags & VGB_MAP_READONLY, .guest_va = m->va};
+    r->length = m->length;
+    reserve(r, &m->runs[0]);
+    return r;
+}
+
+static bool in_huge_pages(const struct wrk_region *r)
+{
+    vgb_log(VGB_WARN,
+            "region %u: the guest's memory is in huge pages of %llu KiB, and its parts do not lie in them as "
+            "they do in the guest's program: pin memory that is aligned to such pages, or give the virtual "
+            "machine a memory backend with pages of 4 KiB",
+            r->id, (unsigned long long)r->page / 1024);
+    return false;
+}
+
+/* Maps the runs of one message behind what is mapped already. */
+static bool map_runs(struct wrk_region *r, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    int prot = PROT_READ | (r->flags & VGB_MAP_READONLY ? 0 : PROT_WRITE);
+
+    if (!r->base || m->nruns > VGB_MSG_RUNS || m->offset != r->mapped)
+        return false;
+    for (unsigned i = 0; i < m->nruns; i++) {
+        const struct vgb_run *run = &m->runs[i];
+
+        if (run->fd >= nfds || !run->length || run->length % VGP_PAGE || run->offset % VGP_PAGE ||
+            !vgp_range_ok(r->mapped, run->length, r->length))
+            return false;
+        /* Whole pages of the file; only the first run may begin within one, only the last may end so. */
+        uint64_t at = (uint64_t)(r->base - r->place) + r->mapped, before = at % r->page;
+        uint64_t length = (before + run->length + r->page - 1) / r->page * r->page;
+
+        if (run->page != r->page || run->offset % r->page != before || (before && r->mapped) ||
+            ((before + run->length) % r->page && r->mapped + run->length != r->length))
+            return in_huge_pages(r);
+        if (mmap(r->place + at - before, length, prot, MAP_SHARED | MAP_FIXED, fds[run->fd],
+                 (off_t)(run->offset - before)) == MAP_FAILED) {
+            vgb_log(VGB_WARN, "region %u: mmap of run %u: %s", r->id, i, strerror(errno));
+            return false;
+        }
+        r->mapped += run->length;
+    }
+    return true;
+}
+
+bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
+                    struct vgb_msg *answer)
+{
+    struct wrk_region *r = wrk_region_by_id(w, m->region);
+    bool last = !(m->flags & VGB_MAP_MORE);
+
+    if (!r)
+        r = start(w, m);
+    if (r && !map_runs(r, m, fds, nfds))
+        drop_memory(w, r); /* stays listed, without memory, until the last run */
+    vgb_close_all(fds, nfds);
+    if (!last)
+        return false;
+    memset(answer, 0, sizeof(*answer));
+    answer->type = VGB_M_MAPPED;
+    answer->region = m->region;
+    if (r && r->base && r->mapped == r->length) {
+        answer->va = (uintptr_t)r->base;
+    } else {
+        answer->status = VGPU_S_NO_MEMORY;
+        if (r)
+            forget(w, r);
+    }
+    return true;
+}
+
+/* ---- registration with the provider: on waiters, because many pages take long ---- */
+
+/* On a waiter, before memory is unregistered: work of other contexts may use it, too. */
+static void drain_others(const struct wrk_wait *wait)
+{
+    CUcontext *list = wait->buffer;
+
+    for (; list && *list; list++) {
+        if (wrk_provider.cuCtxSetCurrent(*list) == CUDA_SUCCESS)
+            wrk_provider.cuCtxSynchronize();
+    }
+    if (wait->buffer)
+        wrk_provider.cuCtxSetCurrent(wait->ctx);
+}
+
+static void note_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+{
+    CUcontext **at = arg;
+
+    (void)handle;
+    if (e->object)
+        *(*at)++ = e->object;
+}
+
+/* The wait drains all contexts. False: no memory. */
+static bool drain_all(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    CUcontext *list = calloc(w->handles.live[VGP_H_CONTEXT] + 1, sizeof(*list)), *at = list;
+
+    if (!list)
+        return false;
+    wrk_handles_each(&w->handles, VGP_H_CONTEXT, note_context, &at);
+    wait->buffer = list;
+    wait->uses_all = true;
+    wait->blocking = true;
+    return true;
+}
+
+static CUresult finish_register(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    void *at = (void *)(uintptr_t)wait->arg[1];
+    CUdeviceptr device = 0;
+
+    (void)w;
+    if (r == CUDA_SUCCESS)
+        r = wrk_provider.cuMemHostRegister_v2(at, wait->arg[2], (unsigned)wait->arg[3]);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_provider.cuMemHostGetDevicePointer_v2(&device, at, 0);
+    if (r != CUDA_SUCCESS)
+        wrk_provider.cuMemHostUnregister(at);
+    wait->arg[3] = device;
+    return r;
+}
+
+static void unmap_now(struct wrk_worker *w, struct wrk_region *r);
+
+static CUresult land_register(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct wrk_region *g = wrk_region_by_id(w, (uint32_t)wait->arg[0]); /* there: it is busy */
+    struct vgp_ret_vgpRegionRegister *ret = wrk_bounce_result(w, wait->slot);
+
+    g->busy = false;
+    if (r == CUDA_SUCCESS && !wait->context_gone) { /* a registration ends with its context */
+        g->registered_at = (uint8_t *)(uintptr_t)wait->arg[1];
+        g->ctx = wrk_base_context(wait->ctx);
+    }
+    if (r == CUDA_SUCCESS && ret) {
+        ret->devicePointer = wait->arg[3];
+        wait->buffer = ret;
+        wait->payload = sizeof(*ret);
+    }
+    if (g->unmapping)
+        unmap_now(w, g);
+    return r == CUDA_SUCCESS && wait->context_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
+}
+
+CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpRegionRegister *a,
+                                  struct vgp_ret_vgpRegionRegister *ret)
+{
+    struct wrk_region *g = wrk_region_by_id(c->w, a->region);
+    unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    struct wrk_wait *wait;
+
+    (void)ret;
+    if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
+        !wrk_provider.cuMemHostUnregister)
+        return wrk_missing(c, "cuMemHostRegister");
+    if (!g || !g->base || g->mapped != g->length || g->registered_at || g->busy || g->unmapping ||
+        a->va < g->guest_va || !a->length ||
+        !vgp_range_ok(a->va - g->guest_va, a->length, g->length))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (a->flags & VGP_REGION_READONLY || g->flags & VGB_MAP_READONLY)
+        flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+    wait = wrk_wait_long(c, finish_register, land_register);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wait->arg[0] = a->region;
+    wait->arg[1] = (uintptr_t)(g->base + (a->va - g->guest_va));
+    wait->arg[2] = a->length;
+    wait->arg[3] = flags;
+    g->busy = g->seen = true;
+    return wrk_wait_start(c, wait);
+}
+
+static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r; /* also after an error the memory must be given back */
+    drain_others(wait);
+    return wrk_provider.cuMemHostUnregister((void *)(uintptr_t)wait->arg[1]);
+}
+
+static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct wrk_region *g = wrk_region_by_id(w, (uint32_t)wait->arg[0]);
+
+    free(wait->buffer);
+    wait->buffer = NULL;
+    g->busy = false;
+    g->registered_at = NULL;
+    if (g->unmapping)
+        unmap_now(w, g);
+    return r;
+}
+
+CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c,
+                                    const struct vgp_args_vgpRegionUnregister *a)
+{
+    struct wrk_region *g = wrk_region_by_id(c->w, a->region);
+    struct wrk_wait *wait;
+
+    if (!g || !g->registered_at || g->busy || !wrk_provider.cuMemHostUnregister)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    wait = wrk_wait_new(c);
+    if (!wait || (c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait))) {
+        if (wait)
+            wrk_wait_free(c->w, wait);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    g->busy = true;
+    wait->finish = finish_unregister;
+    wait->land = land_unregister;
+    wait->arg[0] = a->region;
+    wait->arg[1] = (uintptr_t)g->registered_at;
+    if (!wait->blocking)
+        wrk_wait_add_context(c, wait);
+    return wrk_wait_start(c, wait);
+}
+
+/* ---- the end of a region ---- */
+
+static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
+{
+    uint32_t id = r->id;
+
+    if (r->registered_at) { /* the guest's driver takes the pages away without asking libcuda */
+        struct wrk_wait *wait = wrk_wait_internal(w, r->ctx);
+
+        if (!wait || !drain_all(w, wait))
+            wrk_die(w, VGPU_DEAD_EXITED, "no memory to take guest memory away");
+        r->busy = true;
+        wait->finish = finish_unregister;
+        wait->land = land_unregister;
+        wait->arg[0] = id;
+        wait->arg[1] = (uintptr_t)r->registered_at;
+        wrk_wait_start_internal(w, wait);
+        return;
+    }
+    forget(w, r);
+    wrk_control_unmapped(w, id, VGPU_S_OK);
+}
+
+void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
+{
+    struct wrk_region *r = wrk_region_by_id(w, id);
+
+    if (!r || r->unmapping) {
+        wrk_control_unmapped(w, id, VGPU_S_INVALID);
+        return;
+    }
+    r->unmapping = true;
+    if (!r->busy) /* else when that has landed */
+        unmap_now(w, r);
+}
+
+void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx)
+{
+    for (unsigned i = 0; i < w->memory->regions.n; i++) {
+        struct wrk_region *r = &w->memory->regions.list[i];
+
+        if (r->ctx == ctx && !r->busy)
+            r->registered_at = NULL; /* registrations end with their context */
+    }
+}
+
+void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool write)
+{
+    for (unsigned i = 0; i < w->memory->regions.n; i++) {
+        struct wrk_region *r = &w->memory->regions.list[i];
+
+        if (!r->base || r->mapped != r->length || r->unmapping || va < r->guest_va ||
+            !vgp_range_ok(va - r->guest_va, size, r->length))
+            continue;
+        if (write && r->flags & VGB_MAP_READONLY)
+            continue;
+        r->seen = true;
+        return r->base + (va - r->guest_va);
+    }
+    return NULL;
+}
+
+uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size)
+{
+    for (unsigned i = 0; i < w->memory->regions.n; i++) {
+        const struct wrk_region *r = &w->memory->regions.list[i];
+        uint64_t offset = (uint64_t)((const uint8_t *)p - r->base);
+
+        if (r->base && r->mapped == r->length && (const uint8_t *)p >= r->base &&
+            vgp_range_ok(offset, size, r->length))
+            return r->guest_va + offset;
+    }
+    return 0;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* Where memory of the guest is mapped, and what is left there when it has been taken away. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "vgb_fd.h"
+#include "memory.h"
+
+#define HUGE_PAGE (2u << 20)
+
+static struct wrk_memory memory;
+static struct wrk_worker w;
+static int broker;
+
+static int setup(void **state)
+{
+    int pair[2];
+
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    memset(&memory, 0, sizeof(memory));
+    w.memory = &memory;
+    wrk_waits_init(&w.waits);
+    wrk_quota_init(&w, 0);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
+        return -1;
+    w.sock = pair[0];
+    broker = pair[1];
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    close(w.sock);
+    close(broker);
+    return 0;
+}
+
+/* A file whose every page begins with its own number. */
+static int file(uint64_t bytes)
+{
+    int fd = memfd_create("guest", MFD_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    for (uint64_t at = 0; at < bytes; at += VGP_PAGE) {
+        uint64_t n = at / VGP_PAGE;
+
+        assert_int_equal(pwrite(fd, &n, sizeof(n), (off_t)at), sizeof(n));
+    }
+    return fd;
+}
+
+struct part {
+    uint64_t offset, length;
+};
+
+/* Maps a region; its address here, 0: refused. */
+static uint64_t map(uint32_t id, uint64_t va, int fd, uint32_t page, const struct part *parts, unsigned n)
+{
+    struct vgb_msg m = {.type = VGB_M_MAP, .region = id, .va = va, .nruns = n}, a;
+
+    for (unsigned i = 0; i < n; i++) {
+        m.runs[i] = (struct vgb_run){.page = page, .offset = parts[i].offset, .length = parts[i].length};
+        m.length += parts[i].length;
+    }
+    int mine = dup(fd);
+    assert_true(wrk_region_map(&w, &m, &mine, 1, &a));
+    return a.status ? 0 : a.va;
+}
+
+static void unmap(uint32_t id)
+{
+    struct vgb_msg a;
+    unsigned none = 0;
+
+    wrk_region_unmap(&w, id);
+    assert_int_equal(vgb_msg_recv(broker, &a, NULL, &none, MSG_DONTWAIT), 1);
+    assert_int_equal(a.type, VGB_M_UNMAPPED);
+    assert_int_equal(a.region, id);
+    assert_int_equal(a.status, 0);
+}
+
+static bool can_read(uint64_t at)
+{
+    uint64_t v;
+    struct iovec to = {&v, sizeof(v)}, from = {(void *)(uintptr_t)at, sizeof(v)};
+
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == sizeof(v);
+}
+
+/* Could the process itself get this page? */
+static bool is_free(uint64_t at)
+{
+    void *want = (void *)(uintptr_t)at;
+    void *p = mmap(want, VGP_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+    if (p != MAP_FAILED)
+        munmap(p, VGP_PAGE);
+    return p == want;
+}
+
+static uint64_t number_at(uint64_t at)
+{
+    return *(volatile uint64_t *)(uintptr_t)at;
+}
+
+/* An address that nothing is at, with room around it. */
+static uint64_t free_address(uint64_t bytes)
+{
+    uint8_t *p = mmap(NULL, bytes + 2 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t at = ((uintptr_t)p + 2 * HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+
+    assert_ptr_not_equal(p, MAP_FAILED);
+    munmap(p, bytes + 2 * HUGE_PAGE);
+    return at;
+}
+
+/* What the provider has seen is never the worker's again; the guest's memory may come back there. */
+static void test_stays(void **state)
+{
+    const struct part four = {0, 4 * VGP_PAGE}, two = {4 * VGP_PAGE, 2 * VGP_PAGE};
+    int fd = file(16 * VGP_PAGE);
+    uint64_t va = free_address(16 * VGP_PAGE);
+
+    (void)state;
+    assert_int_equal(map(1, va, fd, VGP_PAGE, &four, 1), va);
+    unmap(1); /* nobody has seen it */
+    assert_true(is_free(va));
+    assert_int_equal(map(1, va, fd, VGP_PAGE, &four, 1), va);
+    assert_ptr_equal(wrk_region_address(&w, va, 8, true), (void *)(uintptr_t)va);
+    unmap(1);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_false(is_free(va + i * VGP_PAGE));
+        assert_false(can_read(va + i * VGP_PAGE));
+    }
+    assert_true(is_free(va + 4 * VGP_PAGE));
+    /* Again, in part, across the end, and from before the beginning. */
+    assert_int_equal(map(2, va + VGP_PAGE, fd, VGP_PAGE, &two, 1), va + VGP_PAGE);
+    assert_int_equal(number_at(va + VGP_PAGE), 4);
+    assert_int_equal(map(3, va + 3 * VGP_PAGE, fd, VGP_PAGE, &two, 1), va + 3 * VGP_PAGE);
+    unmap(3);
+    assert_false(is_free(va)); /* what is left of the first one */
+    assert_int_equal(map(3, va - VGP_PAGE, fd, VGP_PAGE, &two, 1), va - VGP_PAGE);
+    assert_int_equal(number_at(va), 5);
+    assert_int_equal(number_at(va + VGP_PAGE), 4);
+    /* A taken range becomes another one, which is kept in the same way and used again. */
+    uint64_t other = map(4, va, fd, VGP_PAGE, &two, 1);
+    assert_true(other && other != va);
+    assert_non_null(wrk_region_address(&w, va + VGP_PAGE, 8, true));
+    memory.regions.list[2].seen = true;
+    unmap(4);
+    assert_false(is_free(other));
+    assert_int_equal(map(4, va, fd, VGP_PAGE, &two, 1), other);
+    unmap(4);
+    unmap(3);
+    unmap(2);
+    close(fd);
+}
+
+/* Of huge pages whole ones are mapped, away from their neighbours; else the memory is refused. */
+static void test_huge(void **state)
+{
+    const struct part inside = {5 * VGP_PAGE, 3 * VGP_PAGE}, whole = {HUGE_PAGE, 2 * HUGE_PAGE};
+    const struct part joined[] = {{HUGE_PAGE - VGP_PAGE, VGP_PAGE}, {2 * HUGE_PAGE, VGP_PAGE}};
+    const struct part apart[] = {{0, VGP_PAGE}, {3 * VGP_PAGE, VGP_PAGE}};
+    const struct part torn[] = {{VGP_PAGE, HUGE_PAGE}, {2 * HUGE_PAGE + VGP_PAGE, VGP_PAGE}};
+    int fd = file(4 * HUGE_PAGE);
+    uint64_t va = free_address(4 * HUGE_PAGE), at;
+    uint8_t *mine = mmap((void *)(uintptr_t)(va + 8 * VGP_PAGE), VGP_PAGE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+    (void)state;
+    assert_ptr_not_equal(mine, MAP_FAILED);
+    *mine = 77;
+    at = map(1, va + 5 * VGP_PAGE, fd, HUGE_PAGE, &inside, 1);
+    assert_true(at);
+    assert_int_equal(at % HUGE_PAGE, 5 * VGP_PAGE);
+    assert_int_equal(number_at(at), 5);
+    assert_int_equal(number_at(at + 2 * VGP_PAGE), 7);
+    assert_int_equal(*mine, 77);
+    unmap(1);
+    assert_int_equal(*mine, 77);
+    munmap(mine, VGP_PAGE);
+    assert_int_equal(map(1, va, fd, HUGE_PAGE, &whole, 1), va); /* as the guest has it */
+    assert_int_equal(number_at(va), HUGE_PAGE / VGP_PAGE);
+    unmap(1);
+    at = map(1, va, fd, HUGE_PAGE, joined, 2);
+    assert_true(at);
+    assert_int_equal(number_at(at), HUGE_PAGE / VGP_PAGE - 1);
+    assert_int_equal(number_at(at + VGP_PAGE), 2 * HUGE_PAGE / VGP_PAGE);
+    unmap(1);
+    assert_int_equal(map(1, va, fd, HUGE_PAGE, apart, 2), 0);
+    assert_int_equal(map(1, va, fd, HUGE_PAGE, torn, 2), 0);
+    assert_int_equal(map(1, va, fd, 3 * VGP_PAGE, &whole, 1), 0); /* no such pages */
+    assert_int_equal(memory.regions.n, 0);
+    close(fd);
+}
+
+/* The same with the kernel's own. */
+static void test_hugetlb(void **state)
+{
+    const struct part inside = {HUGE_PAGE + 5 * VGP_PAGE, 3 * VGP_PAGE};
+    int fd = memfd_create("guest", MFD_CLOEXEC | MFD_HUGETLB | 21u << 26);
+    uint8_t *p = MAP_FAILED;
+
+    (void)state;
+    if (fd >= 0 && !ftruncate(fd, 2 * HUGE_PAGE))
+        p = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        printf("not run: test_hugetlb: no huge pages are reserved (/proc/sys/vm/nr_hugepages)\n");
+        if (fd >= 0)
+            close(fd);
+        skip();
+    }
+    assert_int_equal(vgb_fd_page_size(fd), HUGE_PAGE);
+    p[HUGE_PAGE + 5 * VGP_PAGE] = 42;
+    uint64_t at = map(1, free_address(HUGE_PAGE) + 5 * VGP_PAGE, fd, vgb_fd_page_size(fd), &inside, 1);
+    assert_true(at);
+    assert_int_equal(*(uint8_t *)(uintptr_t)at, 42);
+    assert_non_null(wrk_region_address(&w, memory.regions.list[0].guest_va, 8, true));
+    unmap(1);
+    assert_false(can_read(at));
+    munmap(p, 2 * HUGE_PAGE);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stays),
+        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_hugetlb),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of api_test share: PTX kernels, gates, and assertions on results. */
+#ifndef SG_DRV_TEST_H
+#define SG_DRV_TEST_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL
+#endif
+#include <cuda.h>
+#undef cuGetProcAddress
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OK(call) assert_int_equal((call), CUDA_SUCCESS)
+#define IS(call, code) assert_int_equal((call), CUDA_ERROR_##code)
+
+extern const char test_ptx[]; /* kernels: fill, oob, spin, late, dynsh, bounded; see the text */
+
+/* A host function that waits in a stream until it is let through. */
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool open, reached;
+};
+#define GATE_INIT {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false}
+void CUDA_CB gate_wait(void *gate);
+void gate_open(struct gate *g);
+void gate_await(struct gate *g); /* until a stream waits at it */
+
+/* A fresh context of the test's own, current; and its end. */
+CUcontext ctx_begin(void);
+void ctx_end(CUcontext c);
+CUfunction get_kernel(CUmodule *m, const char *name);
+void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
+
+void test_linker(void **state); /* api/code/link_test.c */
+int devices_main(void); /* the process of its own that test_devices() starts */
+void test_devices(void **state);
+int newer_main(void); /* ... and test_newer_target() */
+int green_main(void); /* ... and test_green() */
+void test_green(void **state);
+int branch_main(void); /* api/graph/branch_test.c */
+/* Runs this program again with these options in the environment; it must say "right". */
+void test_alone(const char *options, const char *argument);
+
+extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], graph_tests[],
+    gnode_tests[], gbranch_tests[], module_tests[], stale_tests[], target_tests[];
+extern const size_t n_memory_tests, n_array_tests, n_tex_tests, n_stream_tests, n_graph_tests, n_gnode_tests,
+    n_gbranch_tests, n_module_tests, n_stale_tests, n_target_tests;
+
+#endif

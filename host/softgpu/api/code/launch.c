@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: kernel launches. */
+#include "api/api.h"
+
+static CUresult launch(const struct sg_launch_request *q)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!q->f)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = sg_stream_get(ctx, q->stream, &s);
+    if (r == CUDA_SUCCESS)
+        r = sg_launch_build(ctx, s->green, q, &op);
+    return r == CUDA_SUCCESS ? sg_issue(s, op, SG_ISSUE_ASYNC) : r;
+}
+
+/* ---- entry points ---- */
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream,
+                                void **kernelParams, void **extra)
+{
+    struct sg_launch_request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
+                        sharedMemBytes, hStream, false, kernelParams, extra};
+
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                     unsigned int gridDimZ, unsigned int blockDimX,
+                                     unsigned int blockDimY, unsigned int blockDimZ,
+                                     unsigned int sharedMemBytes, CUstream hStream,
+                                     void **kernelParams, void **extra)
+{
+    return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                          sharedMemBytes, SG_PTSZ(hStream), kernelParams, extra);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void **kernelParams)
+{
+    struct sg_launch_request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
+                        sharedMemBytes, hStream, true, kernelParams, NULL};
+
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
+                                                unsigned int gridDimY, unsigned int gridDimZ,
+                                                unsigned int blockDimX, unsigned int blockDimY,
+                                                unsigned int blockDimZ,
+                                                unsigned int sharedMemBytes, CUstream hStream,
+                                                void **kernelParams)
+{
+    return cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                                     blockDimZ, sharedMemBytes, SG_PTSZ(hStream), kernelParams);
+}
+
+/* Honoured, ignorable as a hint, or refused by name: never dropped in silence. */
+static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttribute *a)
+{
+    switch (a->id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        q->cooperative = a->value.cooperative != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (a->value.clusterDim.x <= 1 && a->value.clusterDim.y <= 1 &&
+            a->value.clusterDim.z <= 1)
+            return CUDA_SUCCESS;
+        return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                       "launch attribute CLUSTER_DIMENSION: no clusters of more than one block");
+    /* Full serialisation, which is what happens, is within what this allows. */
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    /* Hints: the manual promises no effect. */
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute PROGRAMMATIC_EVENT");
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute LAUNCH_COMPLETION_EVENT");
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        return a->value.deviceUpdatableKernelNode.deviceUpdatable
+                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                             "launch attribute DEVICE_UPDATABLE_KERNEL_NODE")
+                   : CUDA_SUCCESS;
+    default:
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known", (int)a->id);
+    }
+}
+
+static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelParams, void **extra,
+                          CUstream stream)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!c || c->numAttrs > SG_ATTRS_MAX || (c->numAttrs && !c->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_launch_request q = {f, {c->gridDimX, c->gridDimY, c->gridDimZ},
+                        {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, stream,
+                        false, kernelParams, extra};
+
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        CUresult r = apply_attribute(&q, &c->attrs[i]);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
+    return launch(&q);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                                  void **extra)
+{
+    return launch_ex(config, f, kernelParams, extra, config ? config->hStream : NULL);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
+                                       void **kernelParams, void **extra)
+{
+    return launch_ex(config, f, kernelParams, extra, config ? SG_PTSZ(config->hStream) : NULL);
+}

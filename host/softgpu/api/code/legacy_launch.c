@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches as before CUDA 4: a function keeps its block shape, shared memory and parameters, which
+ * are set one by one. cuLaunch, cuLaunchGrid and cuLaunchGridAsync are one cuLaunchKernel with them.
+ */
+#include <stdlib.h>
+
+#include "api/api.h"
+
+#include "lib/cudaapi/cudaapi.h"
+
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, hfunc, &f);
+    return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->info.param_bytes, x, y, z) : r;
+}
+
+CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, hfunc, &f);
+    return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->info.param_bytes, bytes) : r;
+}
+
+CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, hfunc, &f);
+    return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->info.param_bytes, numbytes) : r;
+}
+
+CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, hfunc, &f);
+    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->info.param_bytes, offset, ptr,
+                                                 numbytes)
+                             : r;
+}
+
+CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+{
+    return cuParamSetv(hfunc, offset, &value, sizeof(value));
+}
+
+CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
+{
+    return cuParamSetv(hfunc, offset, &value, sizeof(value));
+}
+
+/* One launch with what was set. */
+static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    struct cua_old_args a;
+    CUresult r;
+
+    SG_CTX(ctx);
+    r = sg_func_get(ctx, hfunc, &f);
+    if (r == CUDA_SUCCESS)
+        r = cua_old_get(&f->old, f->info.param_bytes, width, height, &a);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a.size < f->info.param_bytes) {
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: cuParamSetSize: %zu of %u bytes",
+                    f->info.name, a.size, f->info.param_bytes);
+    } else {
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                         &a.size, CU_LAUNCH_PARAM_END};
+
+        r = cuLaunchKernel(hfunc, (unsigned)width, (unsigned)height, 1, a.block[0], a.block[1],
+                           a.block[2], a.shared, stream, NULL, extra);
+    }
+    free(a.params);
+    return r;
+}
+
+CUresult CUDAAPI cuLaunch(CUfunction f)
+{
+    return launch(f, 1, 1, NULL);
+}
+
+CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+    return launch(f, grid_width, grid_height, NULL);
+}
+
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+    return launch(f, grid_width, grid_height, hStream);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: the linker, for what an interpreter can link: PTX, alone or in fat binaries. The result
+ * is one PTX text (ptx/link.c).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+struct link {
+    struct sg_obj obj;
+    struct sg_jit jit;
+    pthread_mutex_t lock;
+    struct sg_image *in; /* PTX texts */
+    char (*names)[64];   /* what the caller calls them */
+    uint32_t n, cap;
+    struct sg_image done; /* cuLinkComplete's result, which lives as long as the link state */
+};
+
+static void link_free(struct sg_obj *obj)
+{
+    struct link *l = (struct link *)obj;
+
+    for (uint32_t i = 0; i < l->n; i++)
+        sg_image_free(&l->in[i]);
+    free(l->in);
+    free(l->names);
+    sg_image_free(&l->done);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
+                                 void **optionValues, CUlinkState *stateOut)
+{
+    struct sg_jit jit;
+    struct link *l;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!stateOut)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_jit_parse(numOptions, options, optionValues, &jit);
+    if (r != CUDA_SUCCESS)
+        return r;
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&l->obj, SG_T_LINK, ctx, link_free);
+    pthread_mutex_init(&l->lock, NULL);
+    l->jit = jit;
+    bool ok = sg_obj_register(&l->obj);
+
+    if (ok)
+        *stateOut = SG_HANDLE(CUlinkState, l);
+    sg_obj_put(&l->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+#define INPUTS_MAX 65536u
+
+/* Takes the image over. */
+static CUresult keep(struct link *l, struct sg_image *img, const char *name)
+{
+    if (l->n == INPUTS_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (l->n == l->cap) {
+        uint32_t cap = l->cap * 2 + 4;
+        struct sg_image *in = realloc(l->in, cap * sizeof(*in));
+        void *names = NULL;
+
+        if (in) {
+            l->in = in;
+            names = realloc(l->names, cap * sizeof(*l->names));
+        }
+        if (!names)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        l->names = names;
+        l->cap = cap;
+    }
+    if (name && name[0])
+        snprintf(l->names[l->n], sizeof(l->names[0]), "%s", name);
+    else
+        snprintf(l->names[l->n], sizeof(l->names[0]), "input %u", l->n + 1);
+    l->in[l->n++] = *img;
+    img->text = NULL;
+    return CUDA_SUCCESS;
+}
+
+/* The contents of objects and archives, before any of it is kept. */
+struct taken {
+    struct link *l;
+    struct sg_image *img;
+    uint32_t n, cap;
+    bool machine_code; /* some code has no PTX for this device */
+};
+
+static CUresult take(const uint8_t *data, size_t n, void *arg)
+{
+    struct taken *t = arg;
+    struct sg_image img = {0};
+    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->obj.owner->device), &img);
+
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return r;
+    if (r != CUDA_SUCCESS || img.is_elf || img.shadowed) {
+        t->machine_code |= r == CUDA_SUCCESS;
+        sg_image_free(&img);
+        return CUDA_SUCCESS;
+    }
+    if (t->n == t->cap) {
+        uint32_t cap = t->cap * 2 + 4;
+        struct sg_image *p = cap > INPUTS_MAX ? NULL : realloc(t->img, cap * sizeof(*p));
+
+        if (!p) {
+            sg_image_free(&img);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        t->img = p;
+        t->cap = cap;
+    }
+    t->img[t->n++] = img;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * All PTX of an object or an archive is linked. An object without any cannot be run; of a library that is
+ * not said: a program may name one, such as libcudadevrt, of which it needs nothing, or nothing that
+ * is not here. What is missing in the end is found by cuLinkComplete.
+ */
+static CUresult add_objects(struct link *l, bool library, const void *data, size_t size,
+                            const char *name)
+{
+    struct taken t = {.l = l};
+    CUresult r = library ? sg_archive_each(data, size, take, &t)
+                         : sg_object_each(data, size, take, &t);
+
+    if (r == CUDA_SUCCESS && !library && !t.n)
+        r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: the object has no PTX%s",
+                    t.machine_code ? ", only machine code" : "");
+    pthread_mutex_lock(&l->lock);
+    if (r == CUDA_SUCCESS && l->done.text)
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete");
+    for (uint32_t i = 0; i < t.n && r == CUDA_SUCCESS; i++)
+        r = keep(l, &t.img[i], name);
+    pthread_mutex_unlock(&l->lock);
+    for (uint32_t i = 0; i < t.n; i++)
+        sg_image_free(&t.img[i]);
+    free(t.img);
+    return r;
+}
+
+static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size,
+                    const char *name)
+{
+    struct sg_image img = {0};
+    CUresult r;
+
+    if (type == CU_JIT_INPUT_CUBIN)
+        return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: input is SASS, not PTX");
+    if (type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY)
+        return add_objects(l, type == CU_JIT_INPUT_LIBRARY, data, size, name);
+    if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_image_load(data, size, sg_cc(l->obj.owner->device), &img);
+    if (r == CUDA_SUCCESS)
+        r = sg_image_check_target(&img, sg_cc(l->obj.owner->device));
+    if (r != CUDA_SUCCESS) {
+        sg_image_free(&img);
+        return r;
+    }
+    if (img.is_elf) {
+        r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
+                    "linker: input has no PTX, which is all that this device runs; it has: %s",
+                    img.has);
+        sg_image_free(&img);
+        return r;
+    }
+    pthread_mutex_lock(&l->lock);
+    /* The caller may hold the result, which cannot be replaced. */
+    r = l->done.text ? sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete")
+                     : keep(l, &img, name);
+    pthread_mutex_unlock(&l->lock);
+    sg_image_free(&img);
+    return r;
+}
+
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                                  const char *name, unsigned int numOptions,
+                                  CUjit_option *options, void **optionValues)
+{
+    struct sg_jit jit;
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
+
+    if (!l)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!data || !size || size > UINT32_MAX) /* no program is that large */
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_jit_parse(numOptions, options, optionValues, &jit);
+    return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);
+}
+
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+                                  unsigned int numOptions, CUjit_option *options,
+                                  void **optionValues)
+{
+    struct sg_jit jit;
+    size_t size;
+    CUresult r;
+    void *data;
+
+    SG_INIT();
+    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
+
+    if (!l)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!path)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_jit_parse(numOptions, options, optionValues, &jit);
+    if (r == CUDA_SUCCESS)
+        r = sg_file_read(path, &data, &size);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = add(l, type, data, size, path);
+    free(data);
+    return r;
+}
+
+/* A link that is asked for must be complete; so the log of the linker says what is missing. */
+static CUresult undefined(struct link *l, const struct sg_module *m)
+{
+    const char *name = sg_module_undefined(m);
+    char text[SG_DIAG_MAX];
+
+    for (uint32_t i = 0; i < sg_module_global_count(m) && !name; i++) {
+        struct sg_global_info g;
+
+        sg_module_get_global(m, i, &g);
+        name = g.is_extern ? g.name : NULL;
+    }
+    if (!name)
+        return CUDA_SUCCESS;
+    snprintf(text, sizeof(text), "linker: '%s' is not defined in any input", name);
+    sg_jit_error(&l->jit, text);
+    return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", text);
+}
+
+/* The option goes with the code: the linked text says it in a pragma. */
+static CUresult note_registers(struct sg_image *img, uint32_t most)
+{
+    char note[64];
+    int n = snprintf(note, sizeof(note), "\n.pragma \"" SG_PRAGMA_REGISTERS "%u\";\n", most);
+    char *text = realloc(img->text, img->len + (size_t)n + 1);
+
+    if (!text)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(text + img->len, note, (size_t)n + 1);
+    img->text = text;
+    img->len += (size_t)n;
+    return CUDA_SUCCESS;
+}
+
+/* Links what was added into l->done, and checks it. */
+static CUresult complete(struct link *l)
+{
+    const char **names = calloc(l->n, sizeof(*names));
+    struct sg_image done;
+    struct sg_module *m;
+    CUresult r;
+
+    if (l->done.text) {
+        free(names);
+        return CUDA_SUCCESS;
+    }
+    if (!names)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < l->n; i++)
+        names[i] = l->names[i];
+    r = sg_image_link(l->in, names, l->n, &done);
+    free(names);
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(&l->jit, sg_last_error_detail());
+        return r;
+    }
+    r = sg_ptx_parse(&done, &l->jit, &m);
+    if (r != CUDA_SUCCESS) {
+        sg_image_free(&done);
+        return r;
+    }
+    r = undefined(l, m);
+    sg_module_free(m);
+    if (r == CUDA_SUCCESS && l->jit.max_registers)
+        r = note_registers(&done, l->jit.max_registers);
+    if (r != CUDA_SUCCESS) {
+        sg_image_free(&done);
+        return r;
+    }
+    l->done = done;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
+
+    if (!l)
+        return CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&l->lock);
+    r = cubinOut && l->n ? complete(l) : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) {
+        *cubinOut = l->done.text;
+        if (sizeOut)
+            *sizeOut = l->done.len + 1;
+    }
+    if (cubinOut && l->n)
+        sg_jit_done(&l->jit);
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
+{
+    SG_INIT();
+    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
+
+    return l && sg_obj_unregister(&l->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                              CUlinkState *stateOut)
+{
+    return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+}
+
+CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                               const char *name, unsigned int numOptions, CUjit_option *options,
+                               void **optionValues)
+{
+    return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+}
+
+CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path,
+                               unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+}

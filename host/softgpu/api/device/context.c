@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: context management and primary contexts. */
+#include <stdlib.h>
+
+#include "api/api.h"
+
+#define SG_PRIORITY_LEAST 0
+#define SG_PRIORITY_GREATEST (-5)
+#define SG_STACK_LIMIT_MAX (512u << 10) /* bytes of local memory per thread, CUDA C guide */
+
+/* ---- the thread's stack of contexts ---- */
+
+static CUresult push(struct sg_tls *t, struct sg_ctx *ctx)
+{
+    if (t->depth == t->cap) {
+        unsigned cap = t->cap ? 2 * t->cap : 8;
+        struct sg_ctx **grown = realloc(t->stack, cap * sizeof(*grown));
+
+        if (!grown)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        t->stack = grown;
+        t->cap = cap;
+    }
+    sg_obj_get(&ctx->obj);
+    t->stack[t->depth++] = ctx;
+    return CUDA_SUCCESS;
+}
+
+static void pop(struct sg_tls *t)
+{
+    sg_obj_put(&t->stack[--t->depth]->obj);
+}
+
+static CUresult tls_checked(struct sg_tls **out)
+{
+    CUresult r = sg_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    *out = sg_tls();
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return (*out)->in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+/* NULL and all ones name the current context. With a reference; a failed context is fine. */
+static CUresult resolve(CUcontext h, struct sg_ctx **out)
+{
+    CUresult r;
+
+    if (!h || (uintptr_t)h == UINTPTR_MAX) {
+        r = sg_current_raw(out);
+        if (r == CUDA_SUCCESS) {
+            *out = sg_current_self(*out);
+            sg_obj_get(&(*out)->obj);
+        }
+        return r;
+    }
+    r = sg_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    *out = SG_LOOKUP(h, SG_T_CTX);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    return c ? push(t, c) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!t->depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (pctx)
+        *pctx = SG_HANDLE(CUcontext, t->stack[t->depth - 1]);
+    pop(t);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!ctx) {
+        if (t->depth)
+            pop(t);
+        return CUDA_SUCCESS;
+    }
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!c)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (t->depth)
+        pop(t);
+    return push(t, c);
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = t->depth ? SG_HANDLE(CUcontext, t->stack[t->depth - 1]) : NULL;
+    return CUDA_SUCCESS;
+}
+
+/* ---- creation ---- */
+
+static bool flags_valid(unsigned flags)
+{
+    unsigned sched = flags & CU_CTX_SCHED_MASK;
+
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && !(sched & (sched - 1));
+}
+
+static CUresult ctx_create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned api)
+{
+    struct sg_ctx *ctx;
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!pctx || !flags_valid(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    r = sg_ctx_new(dev, flags, false, &ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    ctx->api_version = api;
+    r = push(t, ctx);
+    if (r == CUDA_SUCCESS)
+        *pctx = SG_HANDLE(CUcontext, ctx);
+    else
+        sg_obj_unregister(&ctx->obj);
+    sg_obj_put(&ctx->obj);
+    return r;
+}
+
+CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return ctx_create(pctx, flags, dev, 3010);
+}
+
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return ctx_create(pctx, flags, dev, 3020);
+}
+
+CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                                unsigned int flags, CUdevice dev)
+{
+    SG_INIT();
+    if (numParams < 0 || (numParams > 0 && !paramsArray))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (numParams > 0)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return ctx_create(pctx, flags, dev, 3020);
+}
+
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                                unsigned int flags, CUdevice dev)
+{
+    SG_INIT();
+    if (ctxCreateParams && ctxCreateParams->cigParams)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return ctx_create(pctx, flags, dev, 3020);
+}
+
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!c || c->primary || c->base != c || !sg_obj_unregister(&c->obj))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    sg_ctx_teardown(c);
+    if (t->depth && t->stack[t->depth - 1] == c)
+        pop(t);
+    return CUDA_SUCCESS;
+}
+
+/* A usage count, which CUDA had before cuCtxDestroy was said to end a context whatever it is. */
+CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    SG_CTX(ctx);
+    if (!pctx || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ctx->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    atomic_fetch_add(&ctx->attached, 1);
+    *pctx = SG_HANDLE(CUcontext, ctx);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
+{
+    struct sg_tls *t;
+    CUresult r = tls_checked(&t);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!c || c->primary || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    for (unsigned n = atomic_load(&c->attached); n;) {
+        if (atomic_compare_exchange_weak(&c->attached, &n, n - 1))
+            return CUDA_SUCCESS;
+    }
+    return cuCtxDestroy_v2(ctx);
+}
+
+/* The versions of CUDA 2 and 3 differ in nothing that this implementation does. */
+CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
+{
+    return cuCtxDestroy_v2(ctx);
+}
+
+CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
+{
+    return cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
+{
+    return cuCtxPopCurrent_v2(pctx);
+}
+
+/* ---- properties ---- */
+
+CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    CUresult r = resolve(ctx, &c);
+
+    if (r != CUDA_SUCCESS) {
+        c = NULL;
+        return r;
+    }
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = c->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
+    return cuCtxGetDevice_v2(device, NULL);
+}
+
+CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
+{
+    SG_CTX(ctx);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = ctx->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
+{
+    SG_CTX(ctx);
+    if (!flags_valid(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    ctx->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    CUresult r = resolve(ctx, &c);
+
+    if (r != CUDA_SUCCESS) {
+        c = NULL;
+        return r;
+    }
+    if (!ctxId)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctxId = c->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    CUresult r = resolve(ctx, &c);
+
+    if (r != CUDA_SUCCESS) {
+        c = NULL;
+        return r;
+    }
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = c->api_version;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    CUresult r = resolve(ctx, &c);
+
+    if (r != CUDA_SUCCESS) {
+        c = NULL;
+        return r;
+    }
+    if (!sg_ctx_alive(c))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    r = sg_capture_check_ctx(c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sg_ctx_drain(c);
+    return sg_see_fault(c->base);
+}
+
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
+    return cuCtxSynchronize_v2(NULL);
+}
+
+static bool limit_settable(CUlimit limit)
+{
+    return limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED &&
+           limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED;
+}
+
+CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    SG_CTX(ctx);
+    if ((unsigned)limit >= CU_LIMIT_MAX || !limit_settable(limit))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit == CU_LIMIT_STACK_SIZE && value > SG_STACK_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT && value > SG_PENDING_LAUNCHES_MAX)
+        value = SG_PENDING_LAUNCHES_MAX; /* documented: a driver may clamp */
+    if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
+        size_t max = (size_t)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE);
+
+        if (!max)
+            return CUDA_ERROR_UNSUPPORTED_LIMIT;
+        if (value > max)
+            value = max; /* documented: clamped */
+    }
+    ctx->limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+{
+    SG_CTX(ctx);
+    if (!pvalue || (unsigned)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pvalue = ctx->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+{
+    SG_CTX(ctx);
+    if (!pconfig)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pconfig = ctx->cache_config;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    SG_CTX(ctx);
+    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    ctx->cache_config = config; /* a preference: there is no cache to configure */
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+{
+    SG_CTX(ctx);
+    if (!pConfig)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pConfig = ctx->shared_config;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    SG_CTX(ctx);
+    if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS; /* no effect on devices with fixed bank size, as documented */
+}
+
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (leastPriority)
+        *leastPriority = SG_PRIORITY_LEAST;
+    if (greatestPriority)
+        *greatestPriority = SG_PRIORITY_GREATEST;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    return CUDA_SUCCESS; /* no lines persist: there is nothing to reset */
+}
+
+CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!pExecAffinity || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+
+/*
+ * One context's kernels reach the memory that another context, of another device, has allocated. (Copies
+ * between contexts need no permission.)
+ */
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    SG_CTX(ctx);
+    if (Flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
+
+    if (!peer || peer == ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer->device == ctx->device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return sg_mem_add_peer(ctx, peer->id);
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    SG_CTX(ctx);
+    SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
+
+    if (!peer)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return sg_mem_drop_peer(ctx, peer->id) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+/* ---- the primary context ---- */
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    struct sg_ctx *p;
+
+    SG_INIT();
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    p = sg_devices[dev].primary;
+    if (sg_devices[dev].primary_refs++ == 0) {
+        p->flags = sg_devices[dev].primary_flags;
+        atomic_store(&p->alive, true);
+    }
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    *pctx = SG_HANDLE(CUcontext, p);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    if (sg_devices[dev].primary_refs == 0)
+        r = CUDA_ERROR_INVALID_CONTEXT;
+    else if (--sg_devices[dev].primary_refs == 0)
+        sg_ctx_teardown(sg_devices[dev].primary);
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    return r;
+}
+
+/* A device-side error survives a reset, as it does on a GPU: the process has to be restarted. */
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    if (sg_devices[dev].primary_refs) {
+        sg_devices[dev].primary_refs = 0;
+        sg_ctx_teardown(sg_devices[dev].primary);
+    }
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    return sg_see_fault(sg_devices[dev].primary);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    if (!flags_valid(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    sg_devices[dev].primary_flags = flags;
+    if (sg_devices[dev].primary_refs)
+        sg_devices[dev].primary->flags = flags;
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_devices[dev].lock);
+    *flags = sg_devices[dev].primary_flags;
+    *active = sg_devices[dev].primary_refs != 0;
+    pthread_mutex_unlock(&sg_devices[dev].lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return cuDevicePrimaryCtxReset_v2(dev);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+{
+    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: devices and their properties. The devices differ in their compute capability only. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+
+/* Stable and ours: the text is what the 16 bytes spell. The last byte counts devices. */
+static const char device_uuid[16] = {'v', 'g', 'p', 'u', '-', 'c', 'u', 'd',
+                                     'a', '-', 's', 'o', 'f', 't', '0', '0'};
+/* A domain that firmware does not give to real devices on common machines. */
+#define SG_PCI_DOMAIN 0
+#define SG_PCI_BUS 0xf0
+
+CUresult CUDAAPI cuInit(unsigned int Flags)
+{
+    return Flags ? CUDA_ERROR_INVALID_VALUE : sg_init(&sg_graph_hooks);
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
+    SG_INIT();
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(ordinal);
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
+    SG_INIT();
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (int)sg_config.ndevices;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    SG_INIT();
+    if (!name || len < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    snprintf(name, (size_t)len, "%s", SG_DEVICE_NAME);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    SG_INIT();
+    if (!uuid)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    memcpy(uuid->bytes, device_uuid, sizeof(device_uuid));
+    uuid->bytes[15] = (char)('0' + dev);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    return cuDeviceGetUuid_v2(uuid, dev);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    SG_INIT();
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *bytes = sg_config.memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    SG_INIT();
+    bool ours = (int)attrib == SG_ATTR_LIBRARY_CC && sg_config.library_cc;
+    if (!pi || (int)attrib <= 0 || (attrib >= CU_DEVICE_ATTRIBUTE_MAX && !ours))
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    if (ours) {
+        sg_image_library_asked();
+        *pi = sg_config.library_cc;
+        return CUDA_SUCCESS;
+    }
+    *pi = sg_attr(dev, attrib);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+{
+    SG_INIT();
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *major = sg_config.cc[dev].major;
+    *minor = sg_config.cc[dev].minor;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+{
+    SG_INIT();
+    if (!prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    memset(prop, 0, sizeof(*prop));
+    prop->maxThreadsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    for (int i = 0; i < 3; i++) {
+        prop->maxThreadsDim[i] =
+            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        prop->maxGridSize[i] =
+            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+    }
+    prop->sharedMemPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    prop->totalConstantMemory = sg_attr(dev, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+    prop->SIMDWidth = sg_attr(dev, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+    prop->memPitch = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    prop->regsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    prop->clockRate = sg_attr(dev, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    prop->textureAlign = sg_attr(dev, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    SG_INIT();
+    if (!pciBusId || len < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS,
+             (unsigned)dev);
+    return CUDA_SUCCESS;
+}
+
+/* [domain]:[bus]:[device].[function], [domain]:[bus]:[device] or [bus]:[device].[function], hex. */
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+{
+    unsigned domain = 0, bus, device, function = 0;
+    int n = 0;
+
+    SG_INIT();
+    if (!dev || !pciBusId)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool ok = (sscanf(pciBusId, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &n) == 4 &&
+               !pciBusId[n]) ||
+              (function = 0, sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &device, &n) == 3 &&
+                                 !pciBusId[n]) ||
+              (domain = 0, sscanf(pciBusId, "%x:%x.%x%n", &bus, &device, &function, &n) == 3 &&
+                               !pciBusId[n]);
+
+    if (!ok)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device >= sg_config.ndevices ||
+        function)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *dev = (int)device;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    SG_INIT();
+    if (!canAccessPeer)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    SG_CHECK_DEVICE(peerDev);
+    *canAccessPeer = dev != peerDev; /* all memory is the processor's */
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib,
+                                         CUdevice srcDevice, CUdevice dstDevice)
+{
+    SG_INIT();
+    if (!value || (int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(srcDevice);
+    SG_CHECK_DEVICE(dstDevice);
+    if (srcDevice == dstDevice)
+        return CUDA_ERROR_INVALID_DEVICE; /* documented */
+    /* Arrays have no address, and a texture or surface is one of its context. */
+    *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+             attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+{
+    SG_INIT();
+    if (!pi || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pi = 0;
+    return CUDA_SUCCESS;
+}

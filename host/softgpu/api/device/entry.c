@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: version, entry points by name, profiler control, and unimplemented calls. */
+#include <string.h>
+
+#include <cudaProfiler.h>
+
+#include "api/device/entry.h"
+#include "api/api.h"
+
+#undef cuGetProcAddress /* the header keeps this name mapped to _v2 in every mode */
+
+CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
+{
+    if (!driverVersion)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = SG_DRIVER_VERSION; /* also before cuInit, as documented */
+    return CUDA_SUCCESS;
+}
+
+/* Behind every generated entry point that has no other definition. */
+int sg_unsupported(const char *name)
+{
+    CUresult r = sg_check_init();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "%s: not supported by this device", name);
+}
+
+static const struct sg_entry *find_entry(const char *symbol, int version, bool per_thread,
+                                         bool *known)
+{
+    const struct sg_entry *best = NULL;
+
+    for (const struct sg_entry *e = sg_entries; e->name; e++) {
+        if (e->per_thread != per_thread || strcmp(e->name, symbol))
+            continue;
+        *known = true;
+        if (e->version <= version && (!best || e->version > best->version))
+            best = e;
+    }
+    return best;
+}
+
+/* The newest variant that is not newer than the version asked for. */
+CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
+                                     cuuint64_t flags,
+                                     CUdriverProcAddressQueryResult *symbolStatus)
+{
+    const struct sg_entry *best = NULL;
+    bool known = false;
+
+    if (!symbol || !pfn ||
+        (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
+                               CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+        best = find_entry(symbol, cudaVersion, true, &known);
+    if (!best)
+        best = find_entry(symbol, cudaVersion, false, &known);
+    *pfn = best ? best->fn : NULL;
+    if (symbolStatus)
+        *symbolStatus = best ? CU_GET_PROC_ADDRESS_SUCCESS
+                      : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
+                                  cuuint64_t flags)
+{
+    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+/* There is no profiler: control of one has nothing to switch, and succeeds as it does natively
+ * without a tool attached. */
+CUresult CUDAAPI cuProfilerStart(void)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuProfilerStop(void)
+{
+    SG_CTX(ctx);
+    (void)ctx;
+    return CUDA_SUCCESS;
+}

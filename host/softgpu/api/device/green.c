@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: multiprocessors as a resource, and green contexts, which own some of them. A
+ * multiprocessor of this device is an executing thread. A kernel in a green context runs on as many
+ * threads as the context has multiprocessors and sees their numbers in %smid.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+#define SPLIT_FLAGS                                                                                \
+    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |                                   \
+     (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
+#define RESOURCES_MAX 256u /* of one descriptor: there are no more multiprocessors */
+
+/* Our part of a CUdevResource. It is in the program's memory, so it is checked. */
+struct hidden {
+    uint64_t magic;
+    uint64_t split; /* 0: of a device or context; else which call made it, by splitting one of these */
+    struct sg_sms sms;
+    int device;
+};
+#define MAGIC 0x7667707573726573ull
+_Static_assert(sizeof(struct hidden) <= sizeof(((CUdevResource *)0)->_internal_padding), "room");
+
+/* A descriptor: there is no call to end one. */
+struct sg_rdesc {
+    struct sg_obj obj;
+    struct sg_sms sms;
+    int device;
+};
+
+struct sg_green {
+    struct sg_obj obj;
+    struct sg_ctx *ctx; /* a reference */
+};
+
+static _Atomic uint64_t next_split = 1;
+
+/* ---- resources ---- */
+
+static bool overlap(const struct sg_sms *a, const struct sg_sms *b)
+{
+    for (unsigned i = 0; i < SG_SM_WORDS; i++) {
+        if (a->bits[i] & b->bits[i])
+            return true;
+    }
+    return false;
+}
+
+static void add(struct sg_sms *to, const struct sg_sms *s)
+{
+    to->count += s->count;
+    for (unsigned i = 0; i < SG_SM_WORDS; i++)
+        to->bits[i] |= s->bits[i];
+}
+
+/* Takes the n lowest ones out of *from. */
+static struct sg_sms take(struct sg_sms *from, unsigned n)
+{
+    struct sg_sms out = {0};
+
+    for (unsigned i = 0; i < 64 * SG_SM_WORDS && out.count < n; i++) {
+        uint64_t bit = 1ull << (i % 64);
+
+        if (!(from->bits[i / 64] & bit))
+            continue;
+        from->bits[i / 64] &= ~bit;
+        from->count--;
+        out.bits[i / 64] |= bit;
+        out.count++;
+    }
+    return out;
+}
+
+static struct sg_sms all_of(int device)
+{
+    struct sg_sms all = {0};
+
+    memset(all.bits, 0xff, sizeof(all.bits));
+    all.count = 64 * SG_SM_WORDS;
+    return take(&all, (unsigned)sg_attr(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+}
+
+/*
+ * The guideline of cuda.h for each architecture; where there are fewer multiprocessors, all of them are
+ * one group. The alignment divides their number, as CUdevSmResource says.
+ */
+static void granularity(int device, unsigned count, bool ignore, unsigned *min, unsigned *align)
+{
+    int major = sg_attr(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+
+    *min = ignore ? 1 : major >= 9 ? 8 : major == 8 ? 4 : 2;
+    *align = ignore ? 1 : major >= 9 ? 8 : 2;
+    if (*min > count)
+        *min = count;
+    while (*align > 1 && count % *align)
+        *align /= 2;
+}
+
+static void resource_fill(CUdevResource *out, const struct hidden *h, bool ignore)
+{
+    memset(out, 0, sizeof(*out));
+    out->type = CU_DEV_RESOURCE_TYPE_SM;
+    memcpy(out->_internal_padding, h, sizeof(*h));
+    out->sm.smCount = h->sms.count;
+    granularity(h->device, h->sms.count, ignore, &out->sm.minSmPartitionSize,
+                &out->sm.smCoscheduledAlignment);
+}
+
+static CUresult resource_read(const char *call, const CUdevResource *r, struct hidden *h)
+{
+    unsigned count = 0;
+    bool ok;
+
+    if (r->type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    memcpy(h, r->_internal_padding, sizeof(*h));
+    ok = h->magic == MAGIC && (unsigned)h->device < sg_config.ndevices;
+    for (unsigned i = 0; ok && i < SG_SM_WORDS; i++) {
+        ok = !(h->sms.bits[i] & ~all_of(h->device).bits[i]);
+        count += (unsigned)__builtin_popcountll(h->sms.bits[i]);
+    }
+    if (!ok || !count || count != h->sms.count || count != r->sm.smCount)
+        return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                       "%s: the resource was not made by CUDA, or changed since", call);
+    return CUDA_SUCCESS;
+}
+
+static CUresult resource_of(int device, const struct sg_ctx *ctx, CUdevResource *out,
+                            CUdevResourceType type)
+{
+    struct hidden h = {.magic = MAGIC, .device = device};
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    h.sms = ctx && ctx->sms.count ? ctx->sms : all_of(device);
+    resource_fill(out, &h, false);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource,
+                                        CUdevResourceType type)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(device);
+    return resource_of(device, NULL, resource, type);
+}
+
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource,
+                                     CUdevResourceType type)
+{
+    CUresult r;
+
+    if (!hCtx || (uintptr_t)hCtx == UINTPTR_MAX) {
+        struct sg_ctx *ctx;
+
+        r = sg_current_raw(&ctx);
+        return r == CUDA_SUCCESS ? resource_of(ctx->device, sg_current_self(ctx), resource, type) : r;
+    }
+    SG_INIT();
+    SG_AUTO struct sg_ctx *c = sg_ctx_find(hCtx);
+
+    return c ? resource_of(c->device, c, resource, type) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                             const CUdevResource *input, CUdevResource *remaining,
+                                             unsigned int useFlags, unsigned int minCount)
+{
+    bool ignore = useFlags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
+    unsigned min, align, groups;
+    struct hidden h, part;
+    CUresult r;
+
+    SG_INIT();
+    if (!nbGroups || !input || (useFlags & ~SPLIT_FLAGS) || (result && !*nbGroups))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = resource_read("cuDevSmResourceSplitByCount", input, &h);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (h.split) /* documented */
+        return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                       "cuDevSmResourceSplitByCount: what was split is split again through a green "
+                       "context only");
+    if (minCount > h.sms.count ||
+        (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
+         sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9))
+        return CUDA_ERROR_INVALID_VALUE;
+    granularity(h.device, h.sms.count, ignore, &min, &align);
+    min = minCount > min ? minCount : min;
+    min = (min + align - 1) / align * align;
+    groups = h.sms.count / min;
+    if (!groups)
+        return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                       "cuDevSmResourceSplitByCount: no group of %u fits into %u", min, h.sms.count);
+    if (!result) {
+        *nbGroups = groups;
+        return CUDA_SUCCESS;
+    }
+    if (*nbGroups > groups)
+        *nbGroups = groups;
+    h.split = atomic_fetch_add(&next_split, 1);
+    for (unsigned i = 0; i < *nbGroups; i++) {
+        part = h;
+        part.sms = take(&h.sms, min);
+        resource_fill(&result[i], &part, ignore);
+    }
+    if (remaining) {
+        memset(remaining, 0, sizeof(*remaining)); /* CU_DEV_RESOURCE_TYPE_INVALID: nothing is left */
+        if (h.sms.count)
+            resource_fill(remaining, &h, ignore);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void rdesc_free(struct sg_obj *obj)
+{
+    free(obj);
+}
+
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+                                           unsigned int nbResources)
+{
+    struct hidden first = {0}, h;
+    struct sg_rdesc *d;
+    CUresult r;
+
+    SG_INIT();
+    if (!phDesc || !resources || !nbResources)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < nbResources; i++) {
+        r = resource_read("cuDevResourceGenerateDesc", &resources[i], &h);
+        if (r != CUDA_SUCCESS)
+            return r;
+        if (!i) {
+            first = h;
+            continue;
+        }
+        if (!h.split || h.split != first.split || h.device != first.device || i >= RESOURCES_MAX ||
+            overlap(&first.sms, &h.sms))
+            return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                           "cuDevResourceGenerateDesc: not different results of one split");
+        add(&first.sms, &h.sms);
+    }
+    d = calloc(1, sizeof(*d));
+    if (!d)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&d->obj, SG_T_RDESC, NULL, rdesc_free);
+    d->sms = first.sms;
+    d->device = first.device;
+    r = sg_obj_register(&d->obj) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS)
+        *phDesc = SG_HANDLE(CUdevResourceDesc, d);
+    sg_obj_put(&d->obj);
+    return r;
+}
+
+/* ---- green contexts ---- */
+
+static void green_free(struct sg_obj *obj)
+{
+    sg_obj_put((struct sg_obj *)((struct sg_green *)obj)->ctx);
+    free(obj);
+}
+
+static CUresult green_new(CUgreenCtx *out, struct sg_ctx *base, const struct sg_sms *sms)
+{
+    SG_AUTO struct sg_green *g = calloc(1, sizeof(*g));
+    CUresult r;
+
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&g->obj, SG_T_GREEN, NULL, green_free);
+    r = sg_ctx_new_green(base, sms, &g->ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!sg_obj_register(&g->ctx->obj))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sg_obj_register(&g->obj)) {
+        sg_obj_unregister(&g->ctx->obj);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    g->ctx->green = g->obj.handle;
+    *out = SG_HANDLE(CUgreenCtx, g);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                  unsigned int flags)
+{
+    CUcontext primary;
+    CUresult r;
+
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    SG_AUTO struct sg_rdesc *d = SG_LOOKUP(desc, SG_T_RDESC);
+
+    if (!phCtx || !d || flags != CU_GREEN_CTX_DEFAULT_STREAM || d->device != dev)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = cuDevicePrimaryCtxRetain(&primary, dev); /* documented; released by cuGreenCtxDestroy */
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = green_new(phCtx, sg_devices[dev].primary, &d->sms);
+    if (r != CUDA_SUCCESS)
+        cuDevicePrimaryCtxRelease_v2(dev);
+    return r;
+}
+
+/* With a reference. 201: no such; 709: the primary context was reset. */
+static CUresult green_get(CUgreenCtx h, struct sg_green **out)
+{
+    CUresult r = sg_check_init();
+    struct sg_tls *t;
+
+    *out = NULL;
+    if (r != CUDA_SUCCESS)
+        return r;
+    t = sg_tls();
+    if (t && t->in_callback)
+        return CUDA_ERROR_NOT_PERMITTED;
+    *out = SG_LOOKUP(h, SG_T_GREEN);
+    if (!*out)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return sg_ctx_alive((*out)->ctx) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* A capture can only end through its stream, which nobody can name any more. */
+static void abandon_captures(struct sg_ctx *ctx)
+{
+    pthread_mutex_lock(&ctx->base->issue);
+    for (struct sg_stream *s = ctx->base->streams; s; s = s->next) {
+        if (s->green == ctx)
+            sg_capture_abandon(s);
+    }
+    pthread_mutex_unlock(&ctx->base->issue);
+}
+
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r = green_get(hCtx, &g);
+
+    if (!g)
+        return r;
+    if (!sg_obj_unregister(&g->obj))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    abandon_captures(g->ctx);
+    atomic_store(&g->ctx->alive, false); /* first: waits for external semaphores are given up */
+    sg_ctx_drain(g->ctx);
+    sg_ctx_ungate(g->ctx);
+    sg_obj_unregister(&g->ctx->obj);
+    return r == CUDA_SUCCESS ? cuDevicePrimaryCtxRelease_v2(g->ctx->device) : r;
+}
+
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r;
+
+    SG_INIT();
+    if (!pContext)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = green_get(hCtx, &g);
+    if (r == CUDA_SUCCESS)
+        *pContext = SG_HANDLE(CUcontext, g->ctx);
+    return r;
+}
+
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
+                                          CUdevResourceType type)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r;
+
+    SG_INIT();
+    if (!resource)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = green_get(hCtx, &g);
+    return r == CUDA_SUCCESS ? resource_of(g->ctx->device, g->ctx, resource, type) : r;
+}
+
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r = green_get(hCtx, &g);
+
+    return r == CUDA_SUCCESS ? cuCtxRecordEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+}
+
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r = green_get(hCtx, &g);
+
+    return r == CUDA_SUCCESS ? cuCtxWaitEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+}
+
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                        int priority)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    CUresult r;
+
+    SG_INIT();
+    if (!phStream)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = green_get(greenCtx, &g);
+    if (r == CUDA_SUCCESS && flags != CU_STREAM_NON_BLOCKING)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS)
+        r = (CUresult)atomic_load(&g->ctx->base->sticky);
+    return r == CUDA_SUCCESS ? sg_stream_create(g->ctx, flags, priority, phStream) : r;
+}
+
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    SG_AUTO struct sg_green *g = NULL;
+    struct sg_ctx *ctx;
+    CUresult r;
+
+    SG_INIT();
+    if (!greenCtxId)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (greenCtx) {
+        r = green_get(greenCtx, &g);
+        if (r == CUDA_SUCCESS)
+            *greenCtxId = g->ctx->id;
+        return r;
+    }
+    r = sg_current_raw(&ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (sg_current_self(ctx) == ctx)
+        return CUDA_ERROR_INVALID_CONTEXT; /* no green one */
+    *greenCtxId = sg_current_self(ctx)->id;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: the nodes and edges of a graph. */
+#include <string.h>
+
+#include "api/api.h"
+
+/* With a NULL array these calls count, else they fill up to *n entries and zero the rest. */
+
+struct list {
+    CUgraphNode *a, *b; /* b NULL: nodes, not edges */
+    size_t room, n;
+    CUgraphEdgeData *edge; /* may be NULL */
+    bool lossy;            /* what is not ordinary had no place to go */
+};
+
+static void put(struct list *l, const struct sg_node *a, const struct sg_node *b,
+                CUgraphEdgeData edge)
+{
+    if (l->a && l->n < l->room) {
+        l->a[l->n] = SG_HANDLE(CUgraphNode, a);
+        if (l->b)
+            l->b[l->n] = SG_HANDLE(CUgraphNode, b);
+        if (l->edge)
+            l->edge[l->n] = edge;
+        l->lossy |= !l->edge && !sg_edges_ordinary(&edge, 1);
+    }
+    l->n++;
+}
+
+static CUresult finish(struct list *l, size_t *n)
+{
+    if (l->lossy)
+        return CUDA_ERROR_LOSSY_QUERY;
+    for (size_t i = l->n; l->a && i < l->room; i++) {
+        l->a[i] = NULL;
+        if (l->b)
+            l->b[i] = NULL;
+        if (l->edge)
+            memset(&l->edge[i], 0, sizeof(l->edge[i]));
+    }
+    *n = l->a && l->n > l->room ? l->room : l->n;
+    return CUDA_SUCCESS;
+}
+
+static const CUgraphEdgeData ordinary;
+
+CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {.a = nodes, .room = nodes ? *numNodes : 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++)
+        put(&l, g->nodes[i], NULL, ordinary);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, numNodes);
+}
+
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numRootNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {.a = rootNodes, .room = rootNodes ? *numRootNodes : 0};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        if (!g->nodes[i]->ndeps)
+            put(&l, g->nodes[i], NULL, ordinary);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, numRootNodes);
+}
+
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                    CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    SG_GRAPH(g, hGraph);
+    if (!numEdges || !from != !to)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {.a = from, .b = to, .room = from ? *numEdges : 0, .edge = edgeData};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
+            put(&l, g->nodes[i]->deps[k], g->nodes[i], sg_node_edge(g->nodes[i], k));
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, numEdges);
+}
+
+CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+                                 size_t *numEdges)
+{
+    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+                                               CUgraphEdgeData *edgeData, size_t *numDependencies)
+{
+    SG_NODE(n, hNode);
+    if (!numDependencies)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {.a = dependencies, .room = dependencies ? *numDependencies : 0,
+                     .edge = edgeData};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t k = 0; k < n->ndeps; k++)
+        put(&l, n->deps[k], NULL, sg_node_edge(n, k));
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
+                                            size_t *numDependencies)
+{
+    return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                                 CUgraphEdgeData *edgeData,
+                                                 size_t *numDependentNodes)
+{
+    SG_NODE(n, hNode);
+    if (!numDependentNodes)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0,
+                     .edge = edgeData};
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; n->graph && i < n->graph->n; i++) {
+        for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
+            if (n->graph->nodes[i]->deps[k] == n)
+                put(&l, n->graph->nodes[i], NULL, sg_node_edge(n->graph->nodes[i], k));
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return finish(&l, numDependentNodes);
+}
+
+CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
+                                              size_t *numDependentNodes)
+{
+    return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
+}
+
+/* Checks edge data as cuda.h documents. */
+static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const CUgraphEdgeData *e)
+{
+    for (size_t i = 0; i < sizeof(e->reserved); i++) {
+        if (e->reserved[i])
+            return false;
+    }
+    if (e->to_port)
+        return false;
+    if (e->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+        return e->from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+    return e->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+           (e->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+            e->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER) &&
+           from->type == CU_GRAPH_NODE_TYPE_KERNEL && to->type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+static bool same_edge(CUgraphEdgeData a, CUgraphEdgeData b)
+{
+    return a.type == b.type && a.from_port == b.from_port;
+}
+
+static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                      const CUgraphEdgeData *edge, size_t n, bool remove)
+{
+    struct sg_node **a = NULL, **b = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, hGraph);
+    if (n && (!from || !to))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_graph_lock);
+    if (remove && n && g->has_memory)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");
+    else
+        r = sg_nodes_get_locked(g, from, n, &a);
+    if (r == CUDA_SUCCESS)
+        r = sg_nodes_get_locked(g, to, n, &b);
+    for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {
+        size_t k = 0;
+
+        while (k < b[i]->ndeps && b[i]->deps[k] != a[i])
+            k++;
+        bool there = k < b[i]->ndeps;
+
+        const CUgraphEdgeData *data = edge ? &edge[i] : &ordinary;
+
+        if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data) ||
+            (remove && !same_edge(sg_node_edge(b[i], k), *data)))
+            r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
+        else if (remove)
+            sg_node_drop_dep(b[i], k);
+        else if (!sg_node_add_edge(b[i], a[i], data))
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_nodes_put(a, n);
+    sg_nodes_put(b, n);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, const CUgraphEdgeData *edgeData,
+                                           size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                        const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, false);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+                                              const CUgraphNode *to,
+                                              const CUgraphEdgeData *edgeData,
+                                              size_t numDependencies)
+{
+    return edges(hGraph, from, to, edgeData, numDependencies, true);
+}
+
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
+                                           const CUgraphNode *to, size_t numDependencies)
+{
+    return edges(hGraph, from, to, NULL, numDependencies, true);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: instantiating and launching graphs. Updates are in api/graph/update.c. */
+#include <stdlib.h>
+
+#include "api/api.h"
+
+#define SG_INSTANTIATE_FLAGS                                                                       \
+    (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |        \
+     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+
+/* Its graph may be instantiated again, and no kernel launches it. */
+static void leave_graph(struct gexec *x)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_graph *g = x->only;
+
+    x->only = NULL;
+    if (g)
+        g->execs--;
+    sg_device_graph_drop(x);
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_obj_put((struct sg_obj *)g);
+}
+
+static void gexec_free(struct sg_obj *obj)
+{
+    struct gexec *x = (struct gexec *)obj;
+
+    leave_graph(x);
+    sg_program_put(x->program);
+    sg_obj_put((struct sg_obj *)x->last);
+    free(obj);
+}
+
+struct made {
+    CUgraphInstantiateResult why;
+    uint64_t node; /* at which it failed; 0: none */
+};
+
+static CUresult make_locked(struct gexec *x, struct sg_graph *g, const struct sg_ctx *ctx,
+                            struct made *made)
+{
+    CUresult r;
+
+    if (g->owned)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphInstantiate: the graph belongs to a node");
+    if ((g->has_memory || g->has_condition) && g->execs) /* documented */
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiate: a graph with memory or "
+                       "conditional nodes can have one executable graph at a time");
+    r = sg_program_new(g, &x->program, &made->why, &made->node);
+    if (r == CUDA_SUCCESS && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+        r = sg_device_graph_check(ctx, x->program, &made->why, &made->node);
+    if (r == CUDA_SUCCESS && (g->has_memory || g->has_condition)) {
+        sg_obj_get(&g->obj);
+        x->only = g;
+        g->execs++;
+    }
+    return r;
+}
+
+/* An executable graph is of the context that was current: with it goes the handle. */
+static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long flags,
+                            struct made *made)
+{
+    const unsigned long long known = SG_INSTANTIATE_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    struct gexec *x;
+    CUresult r;
+
+    made->why = CUDA_GRAPH_INSTANTIATE_ERROR;
+    made->node = 0;
+    SG_CTX(ctx);
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
+
+    if (!out || !g || (flags & ~known))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) &&
+        (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
+        return CUDA_ERROR_INVALID_VALUE; /* documented */
+    x = calloc(1, sizeof(*x));
+    if (!x)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&x->obj, SG_T_GEXEC, ctx, gexec_free);
+    x->flags = flags;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = make_locked(x, g, ctx, made);
+    if (r == CUDA_SUCCESS && !sg_obj_register(&x->obj))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) {
+        x->uploaded = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+        sg_device_graph_add(x);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (r == CUDA_SUCCESS)
+        *out = SG_HANDLE(CUgraphExec, x);
+    sg_obj_put(&x->obj);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                             unsigned long long flags)
+{
+    struct made made;
+
+    return instantiate(phGraphExec, hGraph, flags, &made);
+}
+
+static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                char *logBuffer, size_t bufferSize)
+{
+    struct made made;
+    CUresult r;
+
+    if (logBuffer && bufferSize)
+        logBuffer[0] = '\0';
+    r = instantiate(out, hGraph, 0, &made);
+    if (phErrorNode)
+        *phErrorNode = (CUgraphNode)(uintptr_t)made.node;
+    return r;
+}
+
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                       CUgraphNode *phErrorNode, char *logBuffer,
+                                       size_t bufferSize)
+{
+    return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                    CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                              CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    SG_AUTO struct sg_stream *upload = NULL;
+    struct made made;
+    CUresult r = CUDA_SUCCESS;
+
+    SG_CTX(ctx);
+    if (!instantiateParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        r = sg_stream_get(ctx, instantiateParams->hUploadStream, &upload);
+    if (r != CUDA_SUCCESS) {
+        upload = NULL;
+        return r;
+    }
+    r = instantiate(phGraphExec, hGraph, instantiateParams->flags, &made);
+    instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.node;
+    instantiateParams->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : made.why;
+    return r;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                                   CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return cuGraphInstantiateWithParams(phGraphExec, hGraph, params);
+}
+
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    SG_GEXEC(x, hGraphExec);
+    if (!sg_obj_unregister(&x->obj))
+        return CUDA_ERROR_INVALID_VALUE;
+    leave_graph(x);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+{
+    SG_GEXEC(x, hGraphExec);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = x->flags;
+    return CUDA_SUCCESS;
+}
+
+/* ---- launch ---- */
+
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    SG_GEXEC(x, hGraph);
+    r = sg_stream_get(ctx, hStream, &s);
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    return sg_graph_exec_launch(x, s);
+}
+
+CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
+{
+    return cuGraphLaunch(hGraph, SG_PTSZ(hStream));
+}
+
+/* There is nowhere to bring it: the first launch is as fast as the others. */
+CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r;
+
+    SG_CTX(ctx);
+    SG_GEXEC(x, hGraph);
+    r = sg_stream_get(ctx, hStream, &s);
+    if (r != CUDA_SUCCESS)
+        s = NULL;
+    else
+        sg_graph_exec_uploaded(x);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
+{
+    return cuGraphUpload(hGraph, SG_PTSZ(hStream));
+}

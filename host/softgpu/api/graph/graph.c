@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: creating and querying graphs. Execution is in api/graph/executable.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    SG_INIT();
+    if (!phGraph || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_graph *g = sg_graph_new();
+
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *phGraph = SG_HANDLE(CUgraph, g);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
+{
+    SG_GRAPH(g, hGraph);
+    if (g->owned)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: the graph belongs to a node");
+    return sg_obj_unregister(&g->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- nodes ---- */
+
+/* The context of a node: the one named, else the current one. */
+static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (h) {
+        *out = sg_ctx_find(h);
+        return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    }
+    r = sg_current(out);
+    if (r != CUDA_SUCCESS) {
+        *out = NULL;
+        return r;
+    }
+    *out = sg_current_self(*out);
+    sg_obj_get(&(*out)->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                         const CUgraphNode *dependencies, size_t numDependencies,
+                                         const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    SG_AUTO struct sg_ctx *ctx = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    if (!nodeParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = node_ctx(nodeParams->ctx, &ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_launch_op(ctx, nodeParams, &op);
+    return r != CUDA_SUCCESS ? r : sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
+                                       CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
+}
+
+static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+    CUDA_KERNEL_NODE_PARAMS out = {0};
+
+    memcpy(&out, p, sizeof(*p)); /* the second version appends two fields */
+    return out;
+}
+
+CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    if (!nodeParams)
+        return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, NULL);
+    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
+
+    return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
+}
+
+CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!copyParams || !c)
+        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = sg_copy_op(copyParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.copy = *copyParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    if (!memsetParams || !c)
+        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = sg_set_op(memsetParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.set = *memsetParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode *dependencies, size_t numDependencies,
+                                    const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    struct sg_node *n;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_INIT();
+    if (!nodeParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_host_op(nodeParams, &op);
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
+                NULL, &n);
+    if (r == CUDA_SUCCESS) {
+        n->params.host = *nodeParams;
+        n->has_params = true;
+        sg_obj_put(&n->obj);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies)
+{
+    SG_INIT();
+    return sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
+               NULL, NULL);
+}
+
+static void *sg_memdup(const void *p, size_t n)
+{
+    void *copy = malloc(n + 1);
+
+    return copy ? memcpy(copy, p, n) : NULL;
+}
+
+/* A copy of g: operations are shared, edges are the same. Under the lock. */
+static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned depth)
+{
+    if (depth == SG_NEST_MAX)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs nested deeper than %d", SG_NEST_MAX);
+    if (!sg_urefs_copy(&to->urefs, &g->urefs))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < g->n; i++) {
+        struct sg_node *from = g->nodes[i], *n;
+        CUresult r = sg_node_new(to, from->type, NULL, NULL, 0, &n);
+
+        if (r != CUDA_SUCCESS)
+            return r;
+        sg_graph_op_put(n->gop);
+        n->gop = from->gop;
+        sg_graph_op_get(n->gop);
+        if (from->child) {
+            n->child = sg_graph_new();
+            if (n->child) {
+                n->child->owned = true;
+                n->child->body = to->body;
+            }
+            r = n->child ? clone_locked(from->child, n->child, depth + 1)
+                         : CUDA_ERROR_OUT_OF_MEMORY;
+            if (r != CUDA_SUCCESS) {
+                sg_obj_put(&n->obj);
+                return r;
+            }
+        }
+        n->has_params = from->has_params;
+        n->params = from->params;
+        if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params &&
+            !(n->params.batch.paramArray = sg_memdup(
+                  from->params.batch.paramArray,
+                  from->params.batch.count * sizeof(*from->params.batch.paramArray)))) {
+            sg_obj_put(&n->obj);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        n->original = from->obj.handle;
+        sg_obj_put(&n->obj);
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        for (size_t k = 0; k < g->nodes[i]->ndeps; k++) {
+            const CUgraphEdgeData e = sg_node_edge(g->nodes[i], k);
+
+            if (!sg_node_add_edge(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index], &e))
+                return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg_graph **out)
+{
+    struct sg_graph *to = sg_graph_new();
+    CUresult r;
+
+    if (!to)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sg_graph_lock);
+    to->owned = into != NULL;
+    to->body = into && into->body;
+    if (g->has_memory || g->has_condition) /* documented */
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copies of graphs with %s nodes",
+                    g->has_memory ? "memory" : "conditional");
+    else
+        r = clone_locked(g, to, 0);
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (r != CUDA_SUCCESS) {
+        sg_obj_unregister(&to->obj);
+        sg_obj_put(&to->obj);
+        return r;
+    }
+    *out = to;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    SG_AUTO struct sg_graph *to = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, originalGraph);
+    if (!phGraphClone)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = clone(g, NULL, &to);
+    if (r == CUDA_SUCCESS)
+        *phGraphClone = SG_HANDLE(CUgraph, to);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+                                        CUgraph hClonedGraph)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GRAPH(g, hClonedGraph);
+    if (!phNode || !hOriginalNode)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->nodes[i]->original == (uint64_t)(uintptr_t)hOriginalNode) {
+            *phNode = SG_HANDLE(CUgraphNode, g->nodes[i]);
+            r = CUDA_SUCCESS;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* The child is copied at the call, as documented; the copy belongs to the node. */
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                          const CUgraphNode *dependencies, size_t numDependencies,
+                                          CUgraph childGraph)
+{
+    SG_AUTO struct sg_graph *copy = NULL;
+    CUresult r;
+
+    SG_GRAPH(child, childGraph);
+    SG_GRAPH(g, hGraph);
+    r = clone(child, g, &copy);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
+            copy, NULL);
+    if (r != CUDA_SUCCESS)
+        sg_obj_unregister(&copy->obj);
+    return r;
+}
+
+static bool contains(const struct sg_graph *g, const struct sg_graph *sought, unsigned depth)
+{
+    if (g == sought || depth == SG_NEST_MAX)
+        return true;
+    for (size_t i = 0; i < g->n; i++) {
+        const struct sg_condition *c = g->nodes[i]->cond;
+
+        if (g->nodes[i]->child && contains(g->nodes[i]->child, sought, depth + 1))
+            return true;
+        for (unsigned b = 0; c && b < c->size; b++) {
+            if (contains(c->body[b], sought, depth + 1))
+                return true;
+        }
+    }
+    return false;
+}
+
+CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                       CUgraph childGraph)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    SG_GRAPH(child, childGraph);
+    SG_GRAPH(g, hGraph);
+    pthread_mutex_lock(&sg_graph_lock);
+    if (child->owned || child->execs || contains(child, g, 0))
+        r = CUDA_ERROR_INVALID_VALUE;
+    else if (child->has_condition || g->body)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a child graph with conditional nodes, or one that is "
+                    "moved into the graph of a conditional node");
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_GRAPH, NULL, child, NULL);
+    if (r == CUDA_SUCCESS) {
+        child->owned = true;
+        g->has_memory |= child->has_memory;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    SG_NODE(n, hNode);
+    if (!phGraph || !n->child)
+        return CUDA_ERROR_INVALID_VALUE;
+    *phGraph = SG_HANDLE(CUgraph, n->child);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_NODE(n, hNode);
+    pthread_mutex_lock(&sg_graph_lock);
+    if (n->graph && n->graph->has_memory) {
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphDestroyNode: nodes of a graph with memory "
+                    "nodes cannot be deleted");
+    } else if (n->graph) {
+        sg_node_remove(n);
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+void sg_graph_take_back(CUgraphNode hNode)
+{
+    SG_AUTO struct sg_node *n = SG_LOOKUP(hNode, SG_T_NODE);
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (n && n->graph)
+        sg_node_remove(n);
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    SG_NODE(n, hNode);
+    if (!type)
+        return CUDA_ERROR_INVALID_VALUE;
+    *type = n->type;
+    return CUDA_SUCCESS;
+}
+
+/* ---- parameters ---- */
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
+                                               CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_launch_describe(n->gop->op, nodeParams, &n->kernel_params);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode,
+                                            CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+    CUresult r = cuGraphKernelNodeGetParams_v2(hNode, nodeParams ? &p : NULL);
+
+    if (r == CUDA_SUCCESS)
+        memcpy(nodeParams, &p, sizeof(*nodeParams));
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    SG_AUTO struct sg_ctx *ctx = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = node_ctx(nodeParams->ctx, &ctx);
+    if (r == CUDA_SUCCESS)
+        r = sg_launch_op(ctx, nodeParams, &op);
+    if (r == CUDA_SUCCESS) {
+        pthread_mutex_lock(&sg_graph_lock);
+        sg_node_set_op(n, op, &r);
+        pthread_mutex_unlock(&sg_graph_lock);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    if (!nodeParams)
+        return cuGraphKernelNodeSetParams_v2(hNode, NULL);
+    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
+
+    return cuGraphKernelNodeSetParams_v2(hNode, &p);
+}
+
+static CUresult check_params(const struct sg_node *n, CUgraphNodeType type, const void *out)
+{
+    return out && n->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.copy;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_copy_describe(n->gop->op, nodeParams);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.set;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_set_describe(n->gop->op, nodeParams);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    CUresult r;
+
+    SG_NODE(n, hNode);
+    r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
+    if (r == CUDA_SUCCESS)
+        *nodeParams = n->params.host;
+    if (r == CUDA_SUCCESS && !n->has_params)
+        sg_host_describe(n->gop->op, nodeParams);
+    return r;
+}

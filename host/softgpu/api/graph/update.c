@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: updating executable graphs. Launches in progress keep the program they started with. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+/* The device launches the program that was uploaded last; under the lock. */
+static void set_program(struct gexec *x, struct sg_program *p)
+{
+    sg_program_put(x->program);
+    x->program = p;
+    x->uploaded = false;
+}
+
+static bool for_device(const struct gexec *x)
+{
+    return (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
+}
+
+static CUresult replace_step(struct gexec *x, uint64_t node, CUgraphNodeType type,
+                             struct sg_graph_op *gop)
+{
+    struct sg_program *c;
+
+    for (size_t i = 0; i < x->program->n; i++) {
+        if (x->program->step[i].node != node || x->program->step[i].type != type)
+            continue;
+        c = sg_program_copy(x->program);
+        if (!c)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        sg_graph_op_put(c->step[i].gop);
+        sg_graph_op_get(gop);
+        c->step[i].gop = gop;
+        set_program(x, c);
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
+                         struct sg_op *op)
+{
+    struct sg_graph_op *gop = sg_graph_op_new(op);
+    CUresult r;
+
+    if (!gop)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    SG_AUTO struct gexec *x = SG_LOOKUP(hGraphExec, SG_T_GEXEC);
+
+    pthread_mutex_lock(&sg_graph_lock);
+    r = x ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS && for_device(x))
+        r = sg_device_graph_check_op(x->obj.owner, type, gop->op);
+    if (r == CUDA_SUCCESS)
+        r = replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop);
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_graph_op_put(gop);
+    return r;
+}
+
+/* The step of a node; NULL: the executable graph has none. Under the lock. */
+static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].node == (uint64_t)(uintptr_t)hNode)
+            return &p->step[i];
+    }
+    return NULL;
+}
+
+static bool can_disable(const struct sg_step *st)
+{
+    return st && (st->type == CU_GRAPH_NODE_TYPE_KERNEL || st->type == CU_GRAPH_NODE_TYPE_MEMSET ||
+                  st->type == CU_GRAPH_NODE_TYPE_MEMCPY);
+}
+
+CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int isEnabled)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GEXEC(x, hGraphExec);
+    if (!hNode)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    if (can_disable(find_step(x->program, hNode))) {
+        struct sg_program *c = sg_program_copy(x->program);
+
+        r = c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        if (c) {
+            find_step(c, hNode)->disabled = !isEnabled;
+            set_program(x, c);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int *isEnabled)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_GEXEC(x, hGraphExec);
+    if (!hNode || !isEnabled)
+        return r;
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_step *st = find_step(x->program, hNode);
+
+    if (can_disable(st)) {
+        *isEnabled = !st->disabled;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* The steps of a child are replaced when they are as many and of the same types. */
+static CUresult replace_child(struct gexec *x, CUgraphNode hNode, const struct sg_program *with)
+{
+    struct sg_program *c = sg_program_copy(x->program);
+    struct sg_step *st = c ? find_step(c, hNode) : NULL;
+    CUresult r = c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (st && st->type == CU_GRAPH_NODE_TYPE_GRAPH && st->child == with->n) {
+        r = sg_urefs_copy(&c->urefs, &with->urefs) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        for (size_t i = 0; i < with->n && r == CUDA_SUCCESS; i++) {
+            struct sg_step *to = st + 1 + i;
+
+            if (to->type != with->step[i].type) {
+                r = CUDA_ERROR_INVALID_VALUE;
+                break;
+            }
+            sg_graph_op_put(to->gop);
+            to->gop = with->step[i].gop;
+            sg_graph_op_get(to->gop);
+        }
+    }
+    if (r == CUDA_SUCCESS) {
+        c->events |= with->events;
+        set_program(x, c);
+    } else {
+        sg_program_put(c);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                    CUgraph childGraph)
+{
+    CUgraphInstantiateResult why;
+    struct sg_program *p = NULL;
+    uint64_t node;
+    CUresult r;
+
+    SG_GEXEC(x, hGraphExec);
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(childGraph, SG_T_GRAPH);
+
+    if (!g || !hNode)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_program_new(g, &p, NULL, NULL);
+    if (r == CUDA_SUCCESS && (p->memory || p->nconds))
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs with memory or conditional nodes");
+    if (r == CUDA_SUCCESS && for_device(x))
+        r = sg_device_graph_check(x->obj.owner, p, &why, &node);
+    if (r == CUDA_SUCCESS)
+        r = replace_child(x, hNode, p);
+    sg_program_put(p);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct sg_op *op;
+    CUresult r;
+
+    SG_CTX(ctx);
+    SG_GEXEC(x, hGraphExec);
+    if (!nodeParams || !hNode)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
+    return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op)
+                             : r;
+}
+
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p = {0};
+
+    if (!nodeParams)
+        return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, NULL);
+    memcpy(&p, nodeParams, sizeof(*nodeParams)); /* the second version appends two fields */
+    return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);
+}
+
+static bool same_sides(struct sg_op *a, struct sg_op *b)
+{
+    CUDA_MEMCPY3D p, q;
+
+    sg_copy_describe(a, &p);
+    sg_copy_describe(b, &q);
+    return p.srcMemoryType == q.srcMemoryType && p.dstMemoryType == q.dstMemoryType;
+}
+
+static bool same_rows(struct sg_op *a, struct sg_op *b)
+{
+    CUDA_MEMSET_NODE_PARAMS p, q;
+
+    sg_set_describe(a, &p);
+    sg_set_describe(b, &q);
+    return (p.height > 1) == (q.height > 1);
+}
+
+/* What cuda.h says that an update cannot change about a step. */
+static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struct sg_step *is)
+{
+    if (to->type != is->type)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (to->edges != is->edges || !to->node != !is->node)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if (to->mem != is->mem)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    if (!to->cond != !is->cond || to->cond_type != is->cond_type ||
+        to->cond_size != is->cond_size)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (to->child != is->child)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if ((to->type == CU_GRAPH_NODE_TYPE_MEMCPY && !same_sides(to->gop->op, is->gop->op)) ||
+        (to->type == CU_GRAPH_NODE_TYPE_MEMSET && !same_rows(to->gop->op, is->gop->op)))
+        return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* Same nodes with the same edges; what else may differ depends on the type. */
+static CUgraphExecUpdateResult update(struct gexec *x, struct sg_program *p, uint64_t *node)
+{
+    CUgraphInstantiateResult why;
+
+    if (p->n != x->program->n)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    for (size_t i = 0; i < p->n; i++) {
+        CUgraphExecUpdateResult r = update_step(&p->step[i], &x->program->step[i]);
+
+        if (r != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+            *node = p->step[i].node;
+            return r;
+        }
+    }
+    if (for_device(x) && sg_device_graph_check(x->obj.owner, p, &why, node) != CUDA_SUCCESS)
+        return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    for (size_t i = 0; i < p->n; i++) { /* the executable graph keeps the names of its nodes */
+        p->step[i].node = x->program->step[i].node;
+        p->step[i].disabled = x->program->step[i].disabled;
+    }
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                      CUgraphExecUpdateResultInfo *resultInfo)
+{
+    struct sg_program *p = NULL;
+    uint64_t node = 0;
+    CUresult r;
+
+    SG_GEXEC(x, hGraphExec);
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
+
+    if (!g || !resultInfo)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(resultInfo, 0, sizeof(*resultInfo));
+    pthread_mutex_lock(&sg_graph_lock);
+    r = g->owned ? sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphExecUpdate: the graph belongs to a node")
+                 : sg_program_new(g, &p, NULL, NULL);
+    resultInfo->result = r == CUDA_SUCCESS ? update(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
+    if (resultInfo->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+        set_program(x, p);
+        p = NULL;
+    } else if (r == CUDA_SUCCESS) {
+        r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
+    sg_program_put(p);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+                                   CUgraphNode *hErrorNode_out,
+                                   CUgraphExecUpdateResult *updateResult_out)
+{
+    CUgraphExecUpdateResultInfo info = {0};
+    CUresult r;
+
+    if (!hErrorNode_out || !updateResult_out)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+    *hErrorNode_out = info.errorNode;
+    *updateResult_out = info.result;
+    return r;
+}

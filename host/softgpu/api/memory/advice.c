@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: advice about managed memory, prefetching and discarding. Managed memory never
+ * migrates, so advice is stored per page and only read back by cuMemRangeGetAttribute.
+ */
+#include "api/api.h"
+
+#include "lib/cudaapi/cudaapi.h"
+
+static bool alive(uint64_t id, uint64_t start)
+{
+    struct sg_mem_info info;
+
+    return sg_mem_find(start, &info) && info.id == id;
+}
+
+/* ---- entry points ---- */
+
+static CUresult check_managed(CUdeviceptr ptr, size_t count, struct cua_range *g)
+{
+    struct sg_mem_info info;
+
+    if (!count || !sg_mem_covers(ptr, count, &info) || info.kind != SG_MEM_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *g = (struct cua_range){info.id, info.base, info.size};
+    return CUDA_SUCCESS;
+}
+
+/* The host has one node: no NUMA (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID is -1). */
+static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
+{
+    switch (loc->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        if ((unsigned)loc->id >= sg_config.ndevices)
+            return CUDA_ERROR_INVALID_DEVICE;
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_DEVICE, loc->id};
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST, 0};
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        if (loc->id != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        /* fall through */
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                                CUmemLocation location)
+{
+    bool by = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+    struct cua_place at = {0, 0};
+    struct cua_range g;
+    CUresult r;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_managed(devPtr, count, &g);
+    if (r == CUDA_SUCCESS && (by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION))
+        r = check_location(&location, &at);
+    if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        r = CUDA_ERROR_INVALID_VALUE;
+    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
+}
+
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                             CUdevice device)
+{
+    CUmemLocation loc = {.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
+                                                         : CU_MEM_LOCATION_TYPE_DEVICE,
+                         .id = device == CU_DEVICE_CPU ? 0 : device};
+
+    return cuMemAdvise_v2(devPtr, count, advice, loc);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
+                                       unsigned int flags, CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct cua_place at;
+    struct cua_range g;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_managed(devPtr, count, &g);
+    if (r == CUDA_SUCCESS)
+        r = check_location(&location, &at);
+    if (r == CUDA_SUCCESS)
+        r = sg_stream_get(ctx, hStream, &s);
+    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, CUA_PREFETCHED, at, alive) : r;
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
+                                            CUmemLocation location, unsigned int flags,
+                                            CUstream hStream)
+{
+    return cuMemPrefetchAsync_v2(devPtr, count, location, flags, SG_PTSZ(hStream));
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
+                                    CUstream hStream)
+{
+    CUmemLocation loc = {.type = dstDevice == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
+                                                            : CU_MEM_LOCATION_TYPE_DEVICE,
+                         .id = dstDevice == CU_DEVICE_CPU ? 0 : dstDevice};
+
+    return cuMemPrefetchAsync_v2(devPtr, count, loc, 0, hStream);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
+                                         CUstream hStream)
+{
+    return cuMemPrefetchAsync(devPtr, count, dstDevice, SG_PTSZ(hStream));
+}
+
+/* Checks a batch of n ranges, with or without locations (nlocs 0). */
+static CUresult check_batch(CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t *idxs, size_t nlocs,
+                            unsigned long long flags, CUstream stream)
+{
+    struct cua_range g;
+
+    if (!n || !dptrs || !sizes || flags || stream == NULL || stream == SG_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < nlocs; i++) {
+        if (i ? idxs[i] <= idxs[i - 1] || idxs[i] >= n : idxs[0] != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (check_managed(dptrs[i], sizes[i], &g) != CUDA_SUCCESS)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                         CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                         size_t numPrefetchLocs, unsigned long long flags,
+                                         CUstream hStream)
+{
+    size_t k = 0;
+    CUresult r;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!prefetchLocs || !prefetchLocIdxs || !numPrefetchLocs || numPrefetchLocs > count)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_batch(dptrs, sizes, count, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++) {
+        if (k + 1 < numPrefetchLocs && prefetchLocIdxs[k + 1] == i)
+            k++;
+        r = cuMemPrefetchAsync_v2(dptrs[i], sizes[i], prefetchLocs[k], 0, hStream);
+    }
+    return r;
+}
+
+CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                              CUmemLocation *prefetchLocs,
+                                              size_t *prefetchLocIdxs, size_t numPrefetchLocs,
+                                              unsigned long long flags, CUstream hStream)
+{
+    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                   numPrefetchLocs, flags, SG_PTSZ(hStream));
+}
+
+/* Discarded memory has undefined contents: here it reads zero, in stream order. */
+CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                        unsigned long long flags, CUstream hStream)
+{
+    CUresult r;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    r = check_batch(dptrs, sizes, count, NULL, 0, flags, hStream);
+    for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
+        r = cuMemsetD8Async(dptrs[i], 0, sizes[i], hStream);
+    return r;
+}
+
+CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                             unsigned long long flags, CUstream hStream)
+{
+    return cuMemDiscardBatchAsync(dptrs, sizes, count, flags, SG_PTSZ(hStream));
+}
+
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                                   CUmemLocation *prefetchLocs,
+                                                   size_t *prefetchLocIdxs, size_t numPrefetchLocs,
+                                                   unsigned long long flags, CUstream hStream)
+{
+    CUresult r = cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                         numPrefetchLocs, flags, hStream);
+
+    return r == CUDA_SUCCESS ? cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream) : r;
+}
+
+CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
+                                                        size_t count, CUmemLocation *prefetchLocs,
+                                                        size_t *prefetchLocIdxs,
+                                                        size_t numPrefetchLocs,
+                                                        unsigned long long flags, CUstream hStream)
+{
+    return cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                             numPrefetchLocs, flags, SG_PTSZ(hStream));
+}
+
+CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize,
+                                        CUmem_range_attribute attribute, CUdeviceptr devPtr,
+                                        size_t count)
+{
+    struct cua_range g;
+    CUresult r;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    r = check_managed(devPtr, count, &g);
+    return r == CUDA_SUCCESS ? cua_advice_attribute(&g, devPtr, count, data, dataSize, attribute) : r;
+}
+
+CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes,
+                                         CUmem_range_attribute *attributes, size_t numAttributes,
+                                         CUdeviceptr devPtr, size_t count)
+{
+    struct cua_range g;
+    CUresult r;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!data || !dataSizes || !attributes || !numAttributes)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_managed(devPtr, count, &g);
+    return r == CUDA_SUCCESS
+               ? cua_advice_attributes(&g, devPtr, count, data, dataSizes, attributes, numAttributes)
+               : r;
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: stream-ordered allocation and memory pools. A pool keeps counters and settings only:
+ * freed memory returns to the device at once, so a pool reserves exactly what is in use.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "api/memory/pool.h"
+
+static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+/* By device. */
+static struct sg_pool *default_pool[SG_MAX_DEVICES];
+static uint64_t current_pool[SG_MAX_DEVICES]; /* handle set by cuDeviceSetMemPool, 0: the default one */
+
+static void pool_free(struct sg_obj *obj)
+{
+    struct sg_pool *p = (struct sg_pool *)obj;
+
+    if (p->shareable)
+        sg_share_close(p->token);
+    if (p->fd >= 0)
+        close(p->fd);
+    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->access_lock);
+    free(p);
+}
+
+struct sg_pool *sg_pool_new(int device, bool is_default, uint64_t max)
+{
+    struct sg_pool *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    sg_obj_init(&p->obj, SG_T_POOL, NULL, pool_free);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->access_lock, NULL);
+    p->device = device;
+    p->access = SG_ACCESS_OF(device);
+    p->fd = -1;
+    p->is_default = is_default;
+    p->max = max;
+    for (int i = 0; i < 3; i++)
+        p->reuse[i] = 1;
+    if (!sg_obj_register(&p->obj)) {
+        sg_obj_put(&p->obj);
+        return NULL;
+    }
+    return p;
+}
+
+static uint64_t default_handle(int device)
+{
+    uint64_t h;
+
+    pthread_mutex_lock(&default_lock);
+    if (!default_pool[device])
+        default_pool[device] = sg_pool_new(device, true, 0);
+    h = default_pool[device] ? default_pool[device]->obj.handle : 0;
+    pthread_mutex_unlock(&default_lock);
+    return h;
+}
+
+static uint64_t current_handle(int device)
+{
+    uint64_t h;
+
+    pthread_mutex_lock(&default_lock);
+    h = current_pool[device];
+    pthread_mutex_unlock(&default_lock);
+    return h ? h : default_handle(device);
+}
+
+void sg_pool_account(uint64_t handle, int64_t delta)
+{
+    SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
+
+    if (!p)
+        return; /* destroyed meanwhile: its memory lives until freed */
+    pthread_mutex_lock(&p->lock);
+    p->used += (uint64_t)delta;
+    if (p->used > p->used_high)
+        p->used_high = p->used;
+    if (p->used > p->reserved_high)
+        p->reserved_high = p->used;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- allocation ---- */
+
+/* Memory of a shareable pool, on pages of its own from the start. */
+static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, uint32_t access,
+                                uint64_t *addr)
+{
+    struct sg_share *s = calloc(1, sizeof(*s));
+    int fd;
+
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fd = n > UINT64_C(1) << 46 ? -1
+                               : sg_share_create(SG_SHARE_MEMORY, (n + 4095) & ~UINT64_C(4095),
+                                                 s->token, NULL);
+    if (fd < 0) {
+        free(s);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    s->size = n;
+    CUresult r = sg_mem_alloc_shared(ctx, n, pool, access, s, false, fd, &s->base);
+
+    close(fd);
+    if (r != CUDA_SUCCESS) {
+        sg_share_close(s->token);
+        free(s);
+        return r;
+    }
+    *addr = s->base;
+    sg_share_link(s);
+    return CUDA_SUCCESS;
+}
+
+/* The address is usable in stream order, which it is if it is usable now. */
+static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstream stream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t addr;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!dptr || !n)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
+
+    if (!p || p->device != ctx->device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->imported)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "allocation from a pool of another process");
+    r = sg_stream_get(ctx, stream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    pthread_mutex_lock(&p->access_lock);
+    if (sg_capture_alloc(s, p->device, n, p->access, dptr, &r)) {
+        pthread_mutex_unlock(&p->access_lock);
+        return r;
+    }
+    pthread_mutex_lock(&p->lock);
+    bool fits = !p->max || (n <= p->max && p->used <= p->max - n);
+
+    pthread_mutex_unlock(&p->lock);
+    r = !fits          ? CUDA_ERROR_OUT_OF_MEMORY
+        : p->shareable ? alloc_shareable(ctx, n, handle, p->access, &addr)
+                       : sg_mem_alloc_pool(ctx, n, handle, p->access, &addr);
+    pthread_mutex_unlock(&p->access_lock);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sg_pool_account(handle, (int64_t)n);
+    *dptr = addr;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    SG_CTX(ctx);
+    return pool_alloc(dptr, bytesize, current_handle(ctx->device), hStream);
+}
+
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return cuMemAllocAsync(dptr, bytesize, SG_PTSZ(hStream));
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                         CUstream hStream)
+{
+    return pool_alloc(dptr, bytesize, (uint64_t)(uintptr_t)pool, hStream);
+}
+
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
+                                              CUmemoryPool pool, CUstream hStream)
+{
+    return cuMemAllocFromPoolAsync(dptr, bytesize, pool, SG_PTSZ(hStream));
+}
+
+struct free_op {
+    struct sg_op op;
+    uint64_t addr, pool;
+    int64_t size;
+    struct sg_graph_memory *graph; /* a reference; or NULL */
+};
+
+static CUresult free_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct free_op *o = (struct free_op *)op;
+
+    (void)s;
+    if (o->graph)
+        return CUDA_SUCCESS; /* when dropped, which happens in any case */
+    if (sg_mem_release(o->addr))
+        sg_pool_account(o->pool, -o->size);
+    return CUDA_SUCCESS;
+}
+
+static void free_drop(struct sg_op *op)
+{
+    if (((struct free_op *)op)->graph)
+        sg_graph_memory_unclaim(((struct free_op *)op)->graph);
+    free(op);
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_mem_info info;
+    struct free_op *o;
+    CUresult r;
+
+    SG_CTX(ctx);
+    if (!dptr)
+        return CUDA_SUCCESS;
+    r = sg_stream_get(ctx, hStream, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (sg_capture_free(s, dptr, &r))
+        return r;
+    if (!sg_mem_find(dptr, &info))
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = info.graph                 ? sg_graph_memory_free(dptr, &o->graph)
+        : sg_mem_begin_free(dptr) ? CUDA_SUCCESS
+                                   : CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS) {
+        free(o);
+        return r;
+    }
+    o->op.run = free_run;
+    o->op.node_type = -1;
+    o->op.drop = free_drop;
+    o->op.run_always = true;
+    o->addr = dptr;
+    o->pool = info.pool;
+    o->size = (int64_t)info.size;
+    return sg_issue(s, &o->op, SG_ISSUE_INLINE);
+}
+
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+    return cuMemFreeAsync(dptr, SG_PTSZ(hStream));
+}
+
+/* ---- pools ---- */
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    SG_INIT();
+    if (!pool_out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pool_out = (CUmemoryPool)(uintptr_t)default_handle(dev);
+    return *pool_out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    SG_INIT();
+    if (!pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(dev);
+    *pool = (CUmemoryPool)(uintptr_t)current_handle(dev);
+    return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    SG_INIT();
+    SG_CHECK_DEVICE(dev);
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || p->device != dev || p->imported)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&default_lock);
+    current_pool[dev] = p->is_default ? 0 : (uint64_t)(uintptr_t)pool;
+    pthread_mutex_unlock(&default_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    struct sg_pool *p;
+
+    SG_INIT();
+    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_location_ok(&poolProps->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
+    SG_CHECK_DEVICE(poolProps->location.id);
+    if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "cuMemPoolCreate: pools can be exported by descriptor only");
+    p = sg_pool_new(poolProps->location.id, false, poolProps->maxSize);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (poolProps->handleTypes && !sg_pool_share(p)) {
+        sg_obj_unregister(&p->obj);
+        sg_obj_put(&p->obj);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pool = SG_HANDLE(CUmemoryPool, p);
+    sg_obj_put(&p->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || p->is_default)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&default_lock);
+    if (current_pool[p->device] == (uint64_t)(uintptr_t)pool)
+        current_pool[p->device] = 0; /* documented: the default pool takes its place */
+    pthread_mutex_unlock(&default_lock);
+    sg_obj_unregister(&p->obj);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    (void)minBytesToKeep; /* nothing is kept that is not in use */
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint64_t v = 0;
+
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool is_int = attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+
+    memcpy(&v, value, is_int ? sizeof(int) : sizeof(v));
+    pthread_mutex_lock(&p->lock);
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = v != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        p->threshold = v;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be reset */
+        if (v)
+            r = CUDA_ERROR_INVALID_VALUE;
+        else
+            p->reserved_high = p->used;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (v)
+            r = CUDA_ERROR_INVALID_VALUE;
+        else
+            p->used_high = p->used;
+        break;
+    default:
+        r = CUDA_ERROR_INVALID_VALUE;
+        break;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint64_t v = 0;
+
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || !value)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&p->lock);
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        v = (uint64_t)p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        v = p->threshold;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        v = p->used;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        v = p->reserved_high;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        v = p->used_high;
+        break;
+    default:
+        r = CUDA_ERROR_INVALID_VALUE;
+        break;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (r == CUDA_SUCCESS)
+        memcpy(value, &v,
+               attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES ? sizeof(int) : sizeof(v));
+    return r;
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
+
+    if (!p || (count && !map))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_INVALID_VALUE;
+        SG_CHECK_DEVICE(map[i].location.id);
+        /* The device that the memory is on always has access; it cannot be taken away. */
+        if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
+            (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || map[i].location.id == p->device))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_lock(&p->access_lock);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = SG_ACCESS_OF(map[i].location.id);
+
+        p->access = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->access & ~bits
+                                                                  : p->access | bits;
+    }
+    /* It is for what is in use too. */
+    sg_mem_set_pool_access((uint64_t)(uintptr_t)pool, p->access);
+    pthread_mutex_unlock(&p->access_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
+                                    CUmemLocation *location)
+{
+    SG_INIT();
+    SG_AUTO struct sg_pool *p = SG_LOOKUP(memPool, SG_T_POOL);
+
+    if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(location->id);
+    pthread_mutex_lock(&p->access_lock);
+    *flags = p->access >> 2 * location->id & 3;
+    pthread_mutex_unlock(&p->access_lock);
+    return CUDA_SUCCESS;
+}
+
+/* ---- the calls of 13.0: a location and a type instead of a device ---- */
+
+static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType type)
+{
+    if (!location)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_SUCCESS;
+    bool host = location->type == CU_MEM_LOCATION_TYPE_HOST ||
+                location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED &&
+                   (host || location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
+                    location->type == CU_MEM_LOCATION_TYPE_NONE);
+
+    if (managed || (host && type == CU_MEM_ALLOCATION_TYPE_PINNED))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pools of host memory or of managed memory");
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                        CUmemAllocationType type)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : r;
+}
+
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
+                                 CUmemAllocationType type)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : r;
+}
+
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
+                                 CUmemoryPool pool)
+{
+    SG_INIT();
+    CUresult r = check_kind(location, type);
+
+    return r == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : r;
+}

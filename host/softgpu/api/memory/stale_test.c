@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work that is still to run when its memory is unregistered, freed or unmapped through another context, or
+ * before a graph is launched. The addresses are at once used for something else here, as the system may do:
+ * it must stay as it is, and the work must end with CUDA_ERROR_ILLEGAL_ADDRESS.
+ */
+#define _GNU_SOURCE
+#include "api/api_test.h"
+
+#include <sys/mman.h>
+
+#define SIZE (64u << 10)
+#define ROW 256u
+
+enum kind { COPY_TO, COPY_FROM, COPY_2D, MEMSET, WRITE_VALUE, WAIT_VALUE, KINDS };
+
+static uint8_t *pages(void *at)
+{
+    uint8_t *p = mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+/* The memory at p is freed and allocated anew. */
+static void victim(void *p)
+{
+    memset(pages(p), 0x5a, SIZE);
+}
+
+static void untouched(const uint8_t *p)
+{
+    for (uint32_t i = 0; i < SIZE; i++)
+        assert_int_equal(p[i], 0x5a);
+}
+
+static void issue(enum kind kind, uint8_t *host, CUdeviceptr device, CUstream s)
+{
+    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device, .srcPitch = ROW,
+                                .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host, .dstPitch = ROW,
+                                .WidthInBytes = ROW / 2, .Height = SIZE / ROW};
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)host;
+
+    switch (kind) {
+    case COPY_TO: OK(cuMemcpyDtoHAsync_v2(host, device, SIZE, s)); break;
+    case COPY_FROM: OK(cuMemcpyHtoDAsync_v2(device, host, SIZE, s)); break;
+    case COPY_2D: OK(cuMemcpy2DAsync_v2(&rows, s)); break;
+    case MEMSET: OK(cuMemsetD32Async(at, 7, SIZE / 4, s)); break;
+    case WRITE_VALUE: OK(cuStreamWriteValue32_v2(s, at, 7, 0)); break;
+    default: OK(cuStreamWaitValue32_v2(s, at, 7, CU_STREAM_WAIT_VALUE_EQ)); break;
+    }
+}
+
+/* own: memory of cuMemHostAlloc, which is freed; else registered memory. */
+static void pending(enum kind kind, bool own)
+{
+    struct gate g = GATE_INIT;
+    CUcontext a = ctx_begin(), b;
+    CUdeviceptr device;
+    uint8_t *host;
+    CUstream s;
+
+    if (own) {
+        OK(cuMemHostAlloc((void **)&host, SIZE, CU_MEMHOSTALLOC_PORTABLE));
+    } else {
+        host = pages(NULL);
+        OK(cuMemHostRegister_v2(host, SIZE, CU_MEMHOSTREGISTER_PORTABLE));
+    }
+    OK(cuCtxCreate_v2(&b, 0, 0));
+    OK(cuMemAlloc_v2(&device, SIZE));
+    OK(cuMemsetD8_v2(device, 0x11, SIZE));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(s, gate_wait, &g));
+    issue(kind, host, device, s);
+    gate_await(&g);
+    OK(cuCtxSetCurrent(a));
+    if (own)
+        OK(cuMemFreeHost(host));
+    else
+        OK(cuMemHostUnregister(host));
+    victim(host);
+    gate_open(&g);
+    OK(cuCtxSetCurrent(b));
+    IS(cuStreamSynchronize(s), ILLEGAL_ADDRESS);
+    untouched(host);
+    munmap(host, SIZE);
+    cuCtxDestroy_v2(b);
+    OK(cuCtxSetCurrent(a));
+    ctx_end(a);
+}
+
+static void test_pending_work(void **state)
+{
+    (void)state;
+    for (int k = 0; k < KINDS; k++) {
+        pending((enum kind)k, false);
+        pending((enum kind)k, true);
+    }
+}
+
+/* A kernel of another context that writes for ever is at it when the memory is unregistered. */
+static void test_kernel_at_work(void **state)
+{
+    static const char text[] =
+        ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<4>;\n"
+        ".reg .b64 %rd<4>;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\n"
+        "add.u64 %rd1, %rd1, %rd2;\nmov.u32 %r2, 1;\nL: st.global.u32 [%rd1], %r2;\nadd.u32 %r2, %r2, 1;\n"
+        "bra L;\n}\n";
+    CUcontext a = ctx_begin(), b;
+    uint8_t *host = pages(NULL);
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)host;
+    void *args[] = {&at};
+    CUfunction f;
+    CUmodule m;
+    CUstream s;
+
+    (void)state;
+    OK(cuMemHostRegister_v2(host, SIZE, CU_MEMHOSTREGISTER_PORTABLE));
+    OK(cuCtxCreate_v2(&b, 0, 0));
+    OK(cuModuleLoadData(&m, text));
+    OK(cuModuleGetFunction(&f, m, "k"));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, args, NULL));
+    while (!*(volatile uint32_t *)(void *)host)
+        ;
+    OK(cuCtxSetCurrent(a));
+    OK(cuMemHostUnregister(host));
+    victim(host);
+    OK(cuCtxSetCurrent(b));
+    IS(cuStreamSynchronize(s), ILLEGAL_ADDRESS);
+    untouched(host);
+    munmap(host, SIZE);
+    cuCtxDestroy_v2(b);
+    OK(cuCtxSetCurrent(a));
+    ctx_end(a);
+}
+
+/* Nodes of a graph that is launched when its memory was unmapped, and its addresses given back. */
+static void test_graph_of_unmapped_memory(void **state)
+{
+    const size_t bytes = 2u << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    (void)state;
+    for (int set = 0; set < 2; set++) {
+        CUcontext c = ctx_begin();
+        CUmemGenericAllocationHandle h;
+        CUdeviceptr va, device;
+        CUgraphExec exec;
+        CUgraphNode n;
+        CUgraph g;
+
+        OK(cuMemCreate(&h, bytes, &prop, 0));
+        OK(cuMemAddressReserve(&va, bytes, 0, 0, 0));
+        OK(cuMemMap(va, bytes, 0, h, 0));
+        OK(cuMemSetAccess(va, bytes, &rw, 1));
+        OK(cuMemAlloc_v2(&device, SIZE));
+        CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = va,
+                              .WidthInBytes = SIZE, .Height = 1, .Depth = 1};
+        CUDA_MEMSET_NODE_PARAMS fill = {.dst = va, .value = 7, .elementSize = 1, .width = SIZE, .height = 1};
+
+        OK(cuGraphCreate(&g, 0));
+        if (set)
+            OK(cuGraphAddMemsetNode(&n, g, NULL, 0, &fill, c));
+        else
+            OK(cuGraphAddMemcpyNode(&n, g, NULL, 0, &copy, c));
+        OK(cuGraphInstantiateWithFlags(&exec, g, 0));
+        OK(cuGraphLaunch(exec, NULL)); /* as long as it is there */
+        OK(cuCtxSynchronize());
+        OK(cuMemUnmap(va, bytes));
+        OK(cuMemAddressFree(va, bytes));
+        victim((void *)va);
+        OK(cuGraphLaunch(exec, NULL));
+        IS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+        untouched((const uint8_t *)va);
+        munmap((void *)va, SIZE);
+        cuGraphExecDestroy(exec);
+        cuGraphDestroy(g);
+        cuMemRelease(h);
+        cuCtxDestroy_v2(c);
+    }
+}
+
+/* Reservations never lie beside what the process has, and a hint does not tell what is free there. */
+static void test_reserved_addresses(void **state)
+{
+    const size_t bytes = 2u << 20;
+    const CUdeviceptr near = (CUdeviceptr)(uintptr_t)&near & ~(CUdeviceptr)(bytes - 1);
+    CUdeviceptr va[4], hints[4] = {0, near - (64ull << 20), near, 0};
+    CUcontext c = ctx_begin();
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        if (i == 3)
+            hints[i] = va[2] + 64 * bytes;
+        OK(cuMemAddressReserve(&va[i], bytes, 0, hints[i], 0));
+        assert_true(va[i] >> 44 >= 3 && va[i] >> 44 < 7);
+    }
+    assert_true(va[3] == hints[3]); /* one that is free, among those */
+    for (int i = 0; i < 4; i++)
+        OK(cuMemAddressFree(va[i], bytes));
+    ctx_end(c);
+}
+
+const struct CMUnitTest stale_tests[] = {
+    cmocka_unit_test(test_reserved_addresses),
+    cmocka_unit_test(test_pending_work),
+    cmocka_unit_test(test_kernel_at_work),
+    cmocka_unit_test(test_graph_of_unmapped_memory),
+};
+const size_t n_stale_tests = sizeof(stale_tests) / sizeof(stale_tests[0]);

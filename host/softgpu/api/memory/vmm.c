@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: virtual memory management. Physical memory is a shared mapping, anonymous unless it
+ * can be exported. Mapping it creates a second mapping of the same pages in a reserved address
+ * range; no descriptor is kept for that, because the worker's sandbox allows few. The table of
+ * allocations holds the access rights.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "api/api.h"
+
+#define SG_GRANULARITY (2ull << 20)
+#define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
+
+struct phys {
+    struct sg_obj obj;
+    void *pages;
+    uint64_t size;
+    unsigned handles; /* times that the handle was given out and not released; under `lock` */
+    CUmemAllocationProp prop;
+    bool imported;      /* another process has made it: not counted here */
+    uint8_t token[SG_SHARE_TOKEN]; /* when it was made here and may be exported */
+    int fd;             /* of imported memory, to export it again; -1: none */
+};
+static const char tail_magic[8] = "sgVMM001";
+
+struct mapping {
+    struct mapping *next;
+    uint64_t base, size;
+    struct phys *phys; /* a reference */
+    uint32_t access;   /* SG_ACCESS_*; 0: not in the table of allocations */
+};
+
+struct reservation {
+    struct reservation *next;
+    uint64_t base, size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
+static struct mapping *mappings;
+static struct reservation *reservations;
+
+static void phys_free(struct sg_obj *obj)
+{
+    struct phys *p = (struct phys *)obj;
+
+    if (p->pages != MAP_FAILED)
+        munmap(p->pages, p->size);
+    if (!p->imported)
+        sg_mem_uncharge(p->prop.location.id, p->size);
+    if (p->prop.requestedHandleTypes && !p->imported && p->pages != MAP_FAILED)
+        sg_share_close(p->token);
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p);
+}
+
+static bool granular(uint64_t v)
+{
+    return v && v % SG_GRANULARITY == 0;
+}
+
+static CUresult check_prop(const CUmemAllocationProp *p)
+{
+    if (!p || p->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_location_ok(&p->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "physical memory of the host");
+    SG_CHECK_DEVICE(p->location.id);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
+                                               const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option)
+{
+    CUresult r;
+
+    SG_INIT();
+    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED || !prop ||
+        (unsigned)prop->requestedHandleTypes >= 2u * CU_MEM_HANDLE_TYPE_FABRIC)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_prop(prop);
+    if (r == CUDA_SUCCESS && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "only descriptors can be exported");
+    if (r == CUDA_SUCCESS)
+        *granularity = SG_GRANULARITY;
+    return r;
+}
+
+/* ---- physical memory ---- */
+
+/* With the pages not there yet. NULL: no memory. */
+static struct phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, bool imported)
+{
+    struct phys *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    sg_obj_init(&p->obj, SG_T_PHYS, NULL, phys_free);
+    p->size = size;
+    p->prop = *prop;
+    p->handles = 1;
+    p->imported = imported;
+    p->fd = -1;
+    p->pages = MAP_FAILED;
+    return p;
+}
+
+static void *map_pages(uint64_t size, int fd)
+{
+    return mmap(NULL, size, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+}
+
+/* Gives p its pages; false: no memory. */
+static bool phys_fill(struct phys *p)
+{
+    struct sg_share_tail tail;
+    int fd = -1;
+
+    if (p->prop.requestedHandleTypes) {
+        fd = sg_share_create_fd(tail_magic, p->size, p->prop.location.id, p->token, &tail);
+        if (fd < 0)
+            return false;
+    }
+    p->pages = map_pages(p->size, fd);
+    if (fd >= 0) {
+        close(fd);
+        if (p->pages == MAP_FAILED)
+            sg_share_close(p->token);
+    }
+    return p->pages != MAP_FAILED;
+}
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                             const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct phys *p;
+    CUresult r;
+
+    SG_INIT();
+    if (!handle || flags || !granular(size))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = check_prop(prop);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemCreate: only descriptors can be exported");
+    if (!sg_mem_charge(prop->location.id, size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p = phys_new(size, prop, false);
+    if (!p) {
+        sg_mem_uncharge(prop->location.id, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    bool ok = phys_fill(p) && sg_obj_register(&p->obj);
+
+    if (ok)
+        *handle = p->obj.handle;
+    sg_obj_put(&p->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- exported and imported memory ---- */
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType,
+                                              unsigned long long flags)
+{
+    int fd;
+
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || !shareableHandle || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return handleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
+                                                     : CUDA_ERROR_NOT_SUPPORTED;
+    if (!(p->prop.requestedHandleTypes & handleType))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "cuMemExportToShareableHandle: not made with that handle type");
+    fd = p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
+    if (fd < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(int *)shareableHandle = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                void *osHandle,
+                                                CUmemAllocationHandleType shHandleType)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    struct sg_share_tail tail;
+    struct phys *p;
+    int fd = (int)(uintptr_t)osHandle;
+
+    SG_INIT();
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
+                                                       : CUDA_ERROR_NOT_SUPPORTED;
+    if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "cuMemImportFromShareableHandle: not memory that was exported");
+    prop.location.id = tail.device;
+    p = phys_new(tail.bytes, &prop, true);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p->pages = map_pages(tail.bytes, fd);
+    if (sg_share_gives_fds())
+        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    bool ok = p->pages != MAP_FAILED && sg_obj_register(&p->obj);
+
+    if (ok)
+        *handle = p->obj.handle;
+    sg_obj_put(&p->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Mapped memory stays until it is unmapped. */
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    bool ok, last = false;
+
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    ok = p->handles > 0;
+    if (ok)
+        last = --p->handles == 0;
+    if (last)
+        sg_obj_unregister(&p->obj);
+    pthread_mutex_unlock(&lock);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                        CUmemGenericAllocationHandle handle)
+{
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || !prop)
+        return CUDA_ERROR_INVALID_VALUE;
+    *prop = p->prop;
+    return CUDA_SUCCESS;
+}
+
+/* ---- addresses ---- */
+
+/*
+ * Reserved addresses are backed by nothing in particular: only the table lets anyone touch them. Not writable: Linux
+ * counts what is private and writable for RLIMIT_DATA, by which a worker bounds a client's memory, touched or not.
+ */
+static void *place(uint64_t at, uint64_t size, int flags)
+{
+    return mmap((void *)at, size, PROT_READ,
+                flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#define HOST_PAGE 4096u
+
+/*
+ * A second mapping of the shared pages at `from`. Not by mremap() from length 0 to `size`: that can
+ * show what is behind them in their file, so that a sandbox forbids it, but for single pages. Linux
+ * before 5.13 has no other way for shared memory.
+ */
+static bool map_again(uint8_t *from, uint8_t *to, uint64_t size)
+{
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+
+    if (mremap(from, size, size, flags | MREMAP_DONTUNMAP, to) != MAP_FAILED)
+        return true;
+    for (uint64_t at = 0; at < size; at += HOST_PAGE) {
+        if (mremap(from + at, 0, HOST_PAGE, flags, to + at) == MAP_FAILED)
+            return false;
+    }
+    return true;
+}
+
+/* The pages of p at a reserved address. */
+static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
+{
+    if (map_again(p->pages, (uint8_t *)at, size))
+        return CUDA_SUCCESS;
+    place(at, size, MAP_FIXED); /* the failed attempt may have taken the reserved pages away */
+    return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
+}
+
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
+                                     CUdeviceptr addr, unsigned long long flags)
+{
+    struct reservation *v;
+    uint64_t base;
+    void *p;
+
+    SG_INIT();
+    if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX ||
+        (alignment & (alignment - 1)) || alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alignment < SG_GRANULARITY)
+        alignment = SG_GRANULARITY;
+    v = malloc(sizeof(*v));
+    if (!v)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    p = sg_mem_reserve(addr, size + alignment); /* addr is a hint, as documented */
+    if (p == MAP_FAILED) {
+        free(v);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    base = ((uint64_t)(uintptr_t)p + alignment - 1) & ~(uint64_t)(alignment - 1);
+    if (base != (uint64_t)(uintptr_t)p)
+        munmap(p, base - (uint64_t)(uintptr_t)p);
+    munmap((void *)(base + size), (uint64_t)(uintptr_t)p + alignment - base);
+    v->base = base;
+    v->size = size;
+    pthread_mutex_lock(&lock);
+    v->next = reservations;
+    reservations = v;
+    pthread_mutex_unlock(&lock);
+    *ptr = base;
+    return CUDA_SUCCESS;
+}
+
+static struct mapping *mapping_at(uint64_t addr)
+{
+    struct mapping *m = mappings;
+
+    while (m && !(addr >= m->base && addr - m->base < m->size))
+        m = m->next;
+    return m;
+}
+
+static bool overlaps_mapping(uint64_t base, uint64_t size)
+{
+    for (struct mapping *m = mappings; m; m = m->next) {
+        if (base < m->base + m->size && m->base < base + size)
+            return true;
+    }
+    return false;
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    pthread_mutex_lock(&lock);
+    for (struct reservation **pp = &reservations, *v; (v = *pp); pp = &v->next) {
+        if (v->base != ptr || v->size != size)
+            continue;
+        if (!overlaps_mapping(ptr, size)) {
+            *pp = v->next;
+            munmap((void *)ptr, size);
+            free(v);
+            r = CUDA_SUCCESS;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+static bool reserved(uint64_t base, uint64_t size)
+{
+    for (struct reservation *v = reservations; v; v = v->next) {
+        if (base >= v->base && size <= v->size && base - v->base <= v->size - size)
+            return true;
+    }
+    return false;
+}
+
+/* ---- mapping ---- */
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+    struct mapping *m;
+
+    SG_INIT();
+    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+
+    if (!p || flags || offset || !granular(size) || !granular(ptr) || size > p->size)
+        return r;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    if (reserved(ptr, size) && !overlaps_mapping(ptr, size))
+        r = place_pages(ptr, size, p);
+    if (r == CUDA_SUCCESS) {
+        sg_obj_get(&p->obj);
+        *m = (struct mapping){mappings, ptr, size, p, 0};
+        mappings = m;
+    } else {
+        free(m);
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* True when whole mappings cover [base, base + size) without a gap. */
+static bool whole_mappings(uint64_t base, uint64_t size)
+{
+    for (uint64_t at = base; at < base + size;) {
+        struct mapping *m = mapping_at(at);
+
+        if (!m || m->base != at || m->size > base + size - at)
+            return false;
+        at += m->size;
+    }
+    return true;
+}
+
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+    struct sg_ctx *ctx;
+
+    SG_INIT();
+    if (!granular(ptr) || !granular(size) || ptr + size < ptr)
+        return r;
+    if (sg_current_raw(&ctx) == CUDA_SUCCESS)
+        sg_ctx_drain(ctx);
+    pthread_mutex_lock(&lock);
+    if (whole_mappings(ptr, size)) {
+        for (struct mapping **pp = &mappings, *m; (m = *pp);) {
+            if (m->base < ptr || m->base >= ptr + size) {
+                pp = &m->next;
+                continue;
+            }
+            *pp = m->next;
+            if (m->access)
+                sg_mem_release(m->base);
+            place(m->base, m->size, MAP_FIXED);
+            sg_obj_put(&m->phys->obj);
+            free(m);
+        }
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* CU_MEM_ACCESS_FLAGS_* are the two bits of SG_ACCESS_OF: 1 to read, 3 to write too. */
+static CUresult set_access(struct mapping *m, const CUmemAccessDesc *desc, size_t count)
+{
+    uint32_t access = m->access;
+    CUresult r = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < count; i++)
+        access = (access & ~SG_ACCESS_OF(desc[i].location.id)) |
+                 (uint32_t)desc[i].flags << 2 * desc[i].location.id;
+    if (access == m->access)
+        return r;
+    if (!access)
+        sg_mem_release(m->base);
+    else if (m->access)
+        sg_mem_set_access(m->base, access);
+    else /* not of any context: it belongs to the device and outlives them */
+        r = sg_mem_add_mapped(sg_devices[m->phys->prop.location.id].primary, m->base, m->size,
+                              access);
+    if (r == CUDA_SUCCESS)
+        m->access = access;
+    return r;
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                                size_t count)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    SG_INIT();
+    if (!desc || !count || !granular(ptr) || !granular(size) || ptr + size < ptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+            return CUDA_ERROR_INVALID_VALUE;
+        SG_CHECK_DEVICE(desc[i].location.id);
+    }
+    pthread_mutex_lock(&lock);
+    if (!whole_mappings(ptr, size))
+        r = CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t at = ptr; r == CUDA_SUCCESS && at < ptr + size;) {
+        struct mapping *m = mapping_at(at);
+
+        r = set_access(m, desc, count);
+        at += m->size;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                                CUdeviceptr ptr)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return r;
+    SG_CHECK_DEVICE(location->id);
+    pthread_mutex_lock(&lock);
+    struct mapping *m = mapping_at(ptr);
+
+    if (m) {
+        *flags = m->access >> 2 * location->id & 3;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* One more handle of the memory that is mapped at addr; it is released like the first one. */
+CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    SG_INIT();
+    if (!handle)
+        return r;
+    pthread_mutex_lock(&lock);
+    struct mapping *m = mapping_at((uint64_t)(uintptr_t)addr);
+
+    if (m) {
+        r = m->phys->handles || sg_obj_register(&m->phys->obj) ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_OUT_OF_MEMORY;
+        if (r == CUDA_SUCCESS) {
+            m->phys->handles++;
+            *handle = m->phys->obj.handle;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct reservation *v = reservations; v && !found; v = v->next) {
+        if (addr < v->base || addr - v->base >= v->size)
+            continue;
+        const struct mapping *m = mapping_at(addr);
+
+        *out = (struct sg_vmm_info){.base = v->base, .size = v->size};
+        if (m) {
+            out->map_base = m->base;
+            out->map_size = m->size;
+        }
+        found = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Driver API: events. An event refers to an operation of a stream and is complete when that
+ * operation is.
+ */
+#include <stdlib.h>
+
+#include "api/api.h"
+
+#define SG_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    SG_CTX(ctx);
+    if (!phEvent || (Flags & ~(unsigned)SG_EVENT_FLAGS) ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_event_new(ctx, Flags, phEvent);
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
+{
+    SG_EVENT(e, hEvent);
+    return sg_obj_unregister(&e->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
+{
+    return cuEventDestroy_v2(hEvent);
+}
+
+/* ---- recording ---- */
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    struct sg_op *op;
+    CUresult r;
+
+    r = sg_stream_get_any(hStream, &s);
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, hEvent);
+    if (e->obj.owner != s->ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags) /* only meaningful in a capture, where it makes an event node */
+        return sg_capture_event(s, hEvent, false);
+    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_record(s, e, &r))
+        return r;
+    op = sg_event_record_op(e);
+    return op ? sg_issue(s, op, SG_ISSUE_INLINE) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, hStream, 0);
+}
+
+CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
+{
+    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), 0);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), flags);
+}
+
+/* ---- asking and waiting ---- */
+
+CUresult CUDAAPI cuEventQuery(CUevent hEvent)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    SG_NOT_CAPTURING();
+    if (sg_event_elsewhere(e, &seq))
+        return sg_event_elsewhere_done(e, seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (!sg_event_state(e, &s, &seq))
+        return CUDA_SUCCESS;
+    bool done = atomic_load(&s->completed) >= seq;
+    CUresult r = (CUresult)atomic_load(&s->ctx->sticky);
+
+    return r != CUDA_SUCCESS ? r : done ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    SG_NOT_CAPTURING();
+    if (sg_event_elsewhere(e, &seq)) {
+        sg_event_elsewhere_wait(e, seq);
+        return CUDA_SUCCESS;
+    }
+    if (!sg_event_state(e, &s, &seq))
+        return CUDA_SUCCESS;
+    sg_stream_wait(s, seq);
+    return sg_see_fault(s->ctx);
+}
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SG_AUTO struct sg_stream *s0 = NULL, *s1 = NULL;
+    uint64_t q0, q1, t0, t1;
+
+    SG_EVENT(a, hStart);
+    SG_EVENT(b, hEnd);
+    if (!pMilliseconds)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (a->obj.owner != b->obj.owner || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) ||
+        !sg_event_state(a, &s0, &q0) || !sg_event_state(b, &s1, &q1))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult r = (CUresult)atomic_load(&s0->ctx->sticky);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (atomic_load(&s0->completed) < q0 || atomic_load(&s1->completed) < q1)
+        return CUDA_ERROR_NOT_READY;
+    pthread_mutex_lock(&a->lock);
+    t0 = a->stamp_ns;
+    pthread_mutex_unlock(&a->lock);
+    pthread_mutex_lock(&b->lock);
+    t1 = b->stamp_ns;
+    pthread_mutex_unlock(&b->lock);
+    *pMilliseconds = (float)((double)(int64_t)(t1 - t0) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+}
+
+/* ---- making a stream wait ---- */
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r = sg_stream_get_any(hStream, &s);
+
+    if (r != CUDA_SUCCESS) {
+        s = NULL;
+        return r;
+    }
+    r = (CUresult)atomic_load(&s->ctx->sticky);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_EVENT(e, hEvent);
+    if (Flags) /* only meaningful in a capture, where it makes an event node */
+        return sg_capture_event(s, hEvent, true);
+    if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
+        return r;
+    return sg_event_wait(s, e);
+}
+
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    return cuStreamWaitEvent(SG_PTSZ(hStream), hEvent, Flags);
+}
+
+/* ---- all streams of a context ---- */
+
+/* op begins when everything that was issued in ctx is complete. False: out of memory. */
+static bool after_all(struct sg_op *op, struct sg_ctx *self)
+{
+    struct sg_ctx *ctx = self->base;
+    bool ok;
+
+    pthread_mutex_lock(&ctx->issue);
+    ok = sg_op_add_dep(op, self->legacy, atomic_load(&self->legacy->submitted));
+    for (struct sg_stream *s = ctx->streams; s && ok; s = s->next)
+        ok = !sg_ctx_has(self, s) || sg_op_add_dep(op, s, atomic_load(&s->submitted));
+    pthread_mutex_unlock(&ctx->issue);
+    return ok;
+}
+
+/* A context that may be asked for its work; INVALID_CONTEXT, its error, what a capture forbids. */
+static CUresult ctx_get(CUcontext h, struct sg_ctx **out)
+{
+    CUresult r = sg_check_init();
+
+    *out = NULL;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *out = sg_ctx_find(h);
+    if (!*out)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sg_ctx_alive(*out))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    r = (CUresult)atomic_load(&(*out)->base->sticky);
+    return r != CUDA_SUCCESS ? r : sg_capture_check_ctx(*out);
+}
+
+/* The event is recorded on a stream of its own, which waits for the others and is gone then. */
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    struct sg_stream *s;
+    struct sg_op *op;
+    CUresult r = ctx_get(hCtx, &c);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_EVENT(e, hEvent);
+    if (e->obj.owner != c->base)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = sg_stream_new(c, CU_STREAM_NON_BLOCKING, 0, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    op = sg_event_record_op(e);
+    if (!op) {
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (!after_all(op, c)) {
+        sg_op_end(op);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        r = sg_issue(s, op, SG_ISSUE_ASYNC);
+    }
+    sg_stream_retire(s);
+    sg_obj_put(&s->obj);
+    return r;
+}
+
+/*
+ * Reaches the streams that there are and those to come; with an event that another process has recorded,
+ * of these only the blocking ones.
+ */
+CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SG_AUTO struct sg_ctx *c = NULL;
+    SG_AUTO struct sg_stream *from = NULL;
+    struct sg_stream **all = NULL;
+    size_t n = 0, cap = 1;
+    uint64_t seq;
+    CUresult r = ctx_get(hCtx, &c);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_EVENT(e, hEvent);
+    if (e->front->capture)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (!sg_event_elsewhere(e, &seq) && sg_event_state(e, &from, &seq) &&
+        atomic_load(&from->completed) < seq && !sg_ctx_gate(c, from, seq))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&c->base->issue);
+    for (struct sg_stream *s = c->base->streams; s; s = s->next)
+        cap++;
+    all = malloc(cap * sizeof(*all));
+    if (all) {
+        sg_obj_get(&c->legacy->obj);
+        all[n++] = c->legacy;
+        for (struct sg_stream *s = c->base->streams; s; s = s->next) {
+            if (s == c->legacy || !sg_ctx_has(c, s))
+                continue;
+            sg_obj_get(&s->obj);
+            all[n++] = s;
+        }
+    }
+    pthread_mutex_unlock(&c->base->issue);
+    if (!all)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        if (r == CUDA_SUCCESS)
+            r = sg_event_wait(all[i], e);
+        sg_obj_put(&all[i]->obj);
+    }
+    free(all);
+    return r;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT */
+/* Driver API: streams and host functions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+#define SG_PRIORITY_GREATEST (-5) /* as cuCtxGetStreamPriorityRange says */
+
+/* Streams of the calling thread's context, or any live one without a context being current. */
+#define SG_STREAM(var, h)                                                                          \
+    SG_AUTO struct sg_stream *var = NULL;                                                          \
+    do {                                                                                           \
+        CUresult sg_rc_ = sg_stream_get_any((h), &(var));                                          \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+#define SG_STICKY(s)                                                                               \
+    do {                                                                                           \
+        CUresult sg_rc_ = (CUresult)atomic_load(&(s)->ctx->sticky);                                \
+        if (sg_rc_ != CUDA_SUCCESS)                                                                \
+            return sg_rc_;                                                                         \
+    } while (0)
+
+CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out)
+{
+    struct sg_stream *s;
+    CUresult r;
+
+    if (priority > 0) /* documented: clamped to the nearest one */
+        priority = 0;
+    if (priority < SG_PRIORITY_GREATEST)
+        priority = SG_PRIORITY_GREATEST;
+    r = sg_stream_new(ctx, flags, priority, &s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (sg_obj_register(&s->obj))
+        *out = SG_HANDLE(CUstream, s);
+    else
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS)
+        sg_stream_retire(s);
+    sg_obj_put(&s->obj);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    SG_CTX(ctx);
+    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_stream_create(sg_current_self(ctx), flags, priority, phStream);
+}
+
+CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+/* Returns at once; work that was issued goes on, as documented. */
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
+{
+    if ((uintptr_t)hStream <= 2) {
+        SG_CTX(ctx);
+        (void)ctx;
+        return hStream ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    }
+    SG_STREAM(s, hStream);
+    sg_stream_retire(s);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
+{
+    return cuStreamDestroy_v2(hStream);
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
+{
+    CUresult r;
+
+    SG_STREAM(s, hStream);
+    SG_STICKY(s);
+    r = sg_capture_check_wait(s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    sg_stream_drain(s);
+    return sg_see_fault(s->ctx);
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream hStream)
+{
+    SG_STREAM(s, hStream);
+    bool idle = sg_stream_idle(s);
+    CUresult r;
+
+    SG_STICKY(s);
+    r = sg_capture_check_wait(s);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return idle ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
+}
+
+CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    SG_STREAM(s, hStream);
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    *priority = s->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    SG_STREAM(s, hStream);
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = s->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    SG_STREAM(s, hStream);
+    if (!streamId)
+        return CUDA_ERROR_INVALID_VALUE;
+    *streamId = s->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    SG_STREAM(s, hStream);
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = s->ctx->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    SG_STREAM(s, hStream);
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = SG_HANDLE(CUcontext, s->green ? s->green : s->ctx);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    SG_STREAM(s, hStream);
+    if (!pCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pCtx = SG_HANDLE(CUcontext, s->ctx);
+    if (pGreenCtx)
+        *pGreenCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    SG_STREAM(s, hStream);
+    if (!phCtx)
+        return CUDA_ERROR_INVALID_VALUE;
+    *phCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+                                        unsigned int flags)
+{
+    struct sg_mem_info info;
+
+    SG_STREAM(s, hStream);
+    SG_STICKY(s);
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+        flags != CU_MEM_ATTACH_SINGLE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_mem_find(dptr, &info) || info.kind != SG_MEM_MANAGED || info.base != dptr ||
+        (length && length != info.size))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS; /* both sides may access managed memory at any time */
+}
+
+/* ---- attributes ---- */
+
+CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      CUstreamAttrValue *value)
+{
+    SG_STREAM(s, hStream);
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        value->accessPolicyWindow = s->window;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        value->syncPolicy = s->sync_policy;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        value->priority = s->priority;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      const CUstreamAttrValue *param)
+{
+    SG_STREAM(s, hStream);
+    if (!param)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        if (param->accessPolicyWindow.num_bytes >
+            (size_t)sg_attr(s->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE))
+            return CUDA_ERROR_INVALID_VALUE;
+        s->window = param->accessPolicyWindow;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        if (param->syncPolicy < CU_SYNC_POLICY_AUTO ||
+            param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+            return CUDA_ERROR_INVALID_VALUE;
+        s->sync_policy = param->syncPolicy;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        if (param->priority > 0 || param->priority < SG_PRIORITY_GREATEST)
+            return CUDA_ERROR_INVALID_VALUE;
+        s->priority = param->priority;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
+{
+    SG_STREAM(dst, dstStream);
+    SG_STREAM(src, srcStream);
+    if (dst->ctx != src->ctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    dst->window = src->window;
+    dst->sync_policy = src->sync_policy;
+    dst->priority = src->priority;
+    return CUDA_SUCCESS;
+}
+
+/* ---- capture: the rest of it is in api/stream/capture.c ---- */
+
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode old;
+    struct sg_tls *t;
+
+    SG_INIT();
+    t = sg_tls();
+    if (!t)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    old = t->capture_mode;
+    t->capture_mode = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}
+
+/* ---- host functions ---- */
+
+struct host_op {
+    struct sg_op op;
+    CUhostFn fn;
+    CUstreamCallback callback;
+    CUstream handle;
+    void *user;
+};
+
+static CUresult host_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct host_op *o = (struct host_op *)op;
+    struct sg_tls *t = sg_tls();
+    CUresult status = (CUresult)atomic_load(&s->ctx->fault);
+
+    if (t)
+        t->in_callback = true; /* calls to this API out of it are refused, as documented */
+    if (o->callback)
+        o->callback(o->handle, status, o->user);
+    else if (status == CUDA_SUCCESS)
+        o->fn(o->user);
+    if (t)
+        t->in_callback = false;
+    return status;
+}
+
+static void host_drop(struct sg_op *op)
+{
+    free(op);
+}
+
+static CUresult host_issue(CUstream h, CUhostFn fn, CUstreamCallback callback, void *user)
+{
+    struct host_op *o;
+
+    SG_STREAM(s, h);
+    SG_STICKY(s);
+    if (!fn && !callback)
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = host_run;
+    o->op.node_type = callback ? -1 : CU_GRAPH_NODE_TYPE_HOST;
+    o->op.drop = host_drop;
+    o->op.run_always = true;
+    o->fn = fn;
+    o->callback = callback;
+    o->handle = h;
+    o->user = user;
+    return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+}
+
+CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct host_op *o;
+
+    if (!p->fn)
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = host_run;
+    o->op.drop = host_drop;
+    o->op.run_always = true;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_HOST;
+    o->fn = p->fn;
+    o->user = p->userData;
+    *out = &o->op;
+    return CUDA_SUCCESS;
+}
+
+void sg_host_describe(struct sg_op *op, CUDA_HOST_NODE_PARAMS *p)
+{
+    *p = (CUDA_HOST_NODE_PARAMS){((struct host_op *)op)->fn, ((struct host_op *)op)->user};
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    return host_issue(hStream, fn, NULL, userData);
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
+                                     unsigned int flags)
+{
+    SG_INIT();
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return host_issue(hStream, NULL, callback, userData);
+}
+
+/* ---- the same with the per-thread default stream in place of 0 ---- */
+
+CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream h)
+{
+    return cuStreamSynchronize(SG_PTSZ(h));
+}
+
+CUresult CUDAAPI cuStreamQuery_ptsz(CUstream h)
+{
+    return cuStreamQuery(SG_PTSZ(h));
+}
+
+CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream h, int *priority)
+{
+    return cuStreamGetPriority(SG_PTSZ(h), priority);
+}
+
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream h, unsigned int *flags)
+{
+    return cuStreamGetFlags(SG_PTSZ(h), flags);
+}
+
+CUresult CUDAAPI cuStreamGetId_ptsz(CUstream h, unsigned long long *streamId)
+{
+    return cuStreamGetId(SG_PTSZ(h), streamId);
+}
+
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream h, CUdevice *device)
+{
+    return cuStreamGetDevice(SG_PTSZ(h), device);
+}
+
+CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream h, CUcontext *pctx)
+{
+    return cuStreamGetCtx(SG_PTSZ(h), pctx);
+}
+
+CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream h, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    return cuStreamGetCtx_v2(SG_PTSZ(h), pCtx, pGreenCtx);
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream h, CUdeviceptr dptr, size_t length,
+                                             unsigned int flags)
+{
+    return cuStreamAttachMemAsync(SG_PTSZ(h), dptr, length, flags);
+}
+
+CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream h, CUstreamAttrID attr, CUstreamAttrValue *v)
+{
+    return cuStreamGetAttribute(SG_PTSZ(h), attr, v);
+}
+
+CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream h, CUstreamAttrID attr,
+                                           const CUstreamAttrValue *v)
+{
+    return cuStreamSetAttribute(SG_PTSZ(h), attr, v);
+}
+
+CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
+{
+    return cuStreamCopyAttributes(SG_PTSZ(dst), SG_PTSZ(src));
+}
+
+CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream h, CUhostFn fn, void *userData)
+{
+    return cuLaunchHostFunc(SG_PTSZ(h), fn, userData);
+}
+
+CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream h, CUstreamCallback callback, void *userData,
+                                          unsigned int flags)
+{
+    return cuStreamAddCallback(SG_PTSZ(h), callback, userData, flags);
+}

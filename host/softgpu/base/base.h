@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every part of the driver-API half stands on: the options, the log, handles, and what the devices are.
+ *
+ * __CUDA_API_VERSION_INTERNAL makes cuda.h declare every version of every entry point under its
+ * exported name (cuMemAlloc_v2, cuMemcpy_ptds, ...), so the compiler checks our definitions against
+ * NVIDIA's own prototypes.
+ */
+#ifndef SG_BASE_H
+#define SG_BASE_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL
+#endif
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What cuDriverGetVersion reports: the version of the cuda.h whose API is exported. */
+#define SG_DRIVER_VERSION 13000
+#define SG_DEVICE_NAME "vgpu-cuda software GPU (PTX on CPU)"
+
+/* ---- configuration (base/config.c): read once from the environment by cuInit ---- */
+
+#define SG_MAX_DEVICES 8
+
+struct sg_config {
+    unsigned ndevices; /* 1 to SG_MAX_DEVICES; they differ in their compute capability only */
+    struct {
+        int major, minor;
+    } cc[SG_MAX_DEVICES];
+    int library_cc;    /* 10 * major + minor that SG_ATTR_LIBRARY_CC answers, 0: none */
+    uint64_t memory;   /* bytes of memory of each device */
+    unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
+    uint64_t watchdog; /* warp instructions per launch, 0: off */
+    bool relaxed;      /* sums of float atomics may depend on the order of blocks */
+    bool poison;       /* fill new device memory with 0xCD instead of zero */
+};
+extern struct sg_config sg_config;
+
+/* Reads VGPU_SOFT_*; false (with a line on stderr) when a value makes no sense. */
+bool sg_config_load(void);
+/* The lowest profile of VGPU_SOFT_CC that runs PTX of that target (10 * major + minor); NULL: none does. */
+const char *sg_config_profile(unsigned target);
+
+/* ---- log and refusal details (base/log.c) ---- */
+
+/* Opens the log named by VGPU_SOFT_LOG; logging before that, or without it, is dropped. */
+void sg_log_open(void);
+bool sg_log_enabled(void);
+void sg_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Remembers the line for sg_last_error_detail(), logs it, and returns r. */
+CUresult sg_fail(CUresult r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sg_detail_clear(void); /* each API call starts without a line */
+/* Remembers and logs why a kernel ended abnormally. */
+void sg_device_fail(const char *text);
+/* Exported: where device printf goes; fn NULL: standard output. */
+void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+void sg_print(void *unused, const char *text, size_t len);
+/* Exported: where the text of a failed device assert goes; fn NULL: standard error. */
+void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
+void sg_print_error(void *unused, const char *text, size_t len);
+/*
+ * What sg_fail() said last in this thread since sg_detail_clear(). Nothing, and device is true: what
+ * sg_device_fail() said last in any thread. Never NULL; valid until the next call in this thread.
+ */
+const char *sg_detail(bool device);
+
+/* Reads a whole file of *size bytes, with a NUL behind them; malloc'd. 301 or 2. */
+CUresult sg_file_read(const char *path, void **out, size_t *size);
+
+/* ---- handles (base/handle.c) ---- */
+
+enum sg_type {
+    SG_T_CTX = 1,
+    SG_T_STREAM,
+    SG_T_EVENT,
+    SG_T_MODULE,
+    SG_T_FUNC,
+    SG_T_LIB,
+    SG_T_KERN,
+    SG_T_POOL,
+    SG_T_LINK,
+    SG_T_PHYS,
+    SG_T_GRAPH,
+    SG_T_NODE,
+    SG_T_GEXEC,
+    SG_T_UOBJ,
+    SG_T_ARRAY,
+    SG_T_MIPMAP,
+    SG_T_TEXOBJ,
+    SG_T_SURFOBJ,
+    SG_T_TEXREF,
+    SG_T_SURFREF,
+    SG_T_COND,
+    SG_T_GREEN,
+    SG_T_RDESC,
+};
+
+struct sg_ctx;
+
+/*
+ * Head of each object that has a CUDA handle. A handle is a number that is looked up, never an
+ * address that is followed: a stale, foreign or invented handle simply is not found.
+ */
+struct sg_obj {
+    _Atomic uint32_t refs;
+    uint32_t type;
+    uint64_t handle;      /* 0: not (or no longer) registered */
+    struct sg_ctx *owner; /* context whose end takes the handle away, or NULL; not a reference */
+    void (*destroy)(struct sg_obj *obj); /* at the last put */
+};
+
+/* Prepares obj with one reference (the caller's). */
+void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
+                 void (*destroy)(struct sg_obj *));
+/* Gives obj a handle and takes a reference for the table. False: out of memory. */
+bool sg_obj_register(struct sg_obj *obj);
+/* Takes the handle away and drops the table's reference; false when another thread did it first. */
+bool sg_obj_unregister(struct sg_obj *obj);
+void sg_obj_get(struct sg_obj *obj);
+void sg_obj_put(struct sg_obj *obj); /* NULL is fine */
+/* The object of that type behind a handle, with a reference for the caller, or NULL. */
+void *sg_lookup(uint64_t handle, enum sg_type type);
+/* Unregisters every object owned by ctx (its end). */
+void sg_unregister_owned(struct sg_ctx *ctx);
+
+#define SG_HANDLE(type_t, obj_ptr) ((type_t)(uintptr_t)(obj_ptr)->obj.handle)
+#define SG_LOOKUP(h, type) sg_lookup((uint64_t)(uintptr_t)(h), type)
+/* A local variable whose reference is dropped at the end of its scope. */
+static inline void sg_obj_put_cleanup(void *pp)
+{
+    sg_obj_put(*(struct sg_obj **)pp); /* every object starts with its sg_obj */
+}
+#define SG_AUTO __attribute__((cleanup(sg_obj_put_cleanup)))
+
+/* ---- device properties (base/device.c) ---- */
+
+/*
+ * Number of an attribute of ours, above those of cuda.h: the capability (10 * major + minor) that
+ * libraries should be told which carry PTX only for GPUs that they do not know (cuBLAS). Our guest
+ * libcuda.so.1 asks for it; CUDA_ERROR_INVALID_VALUE, as from any driver, when there is none.
+ */
+#define SG_ATTR_LIBRARY_CC 0x76677001
+int sg_attr(int device, CUdevice_attribute a); /* value for this device, 0 for unknown ones */
+int sg_cc(int device);                         /* 10 * major + minor */
+/* The lowest device with the same capability: one translation of an image serves both. */
+int sg_same_cc(int device);
+
+#define SG_CHECK_DEVICE(dev)                                                                       \
+    do {                                                                                           \
+        if ((unsigned)(dev) >= sg_config.ndevices)                                                 \
+            return CUDA_ERROR_INVALID_DEVICE;                                                      \
+    } while (0)
+
+/* A place of a kind that cuda.h names. */
+static inline bool sg_location_ok(const CUmemLocation *l)
+{
+    return l->type > CU_MEM_LOCATION_TYPE_INVALID && l->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+#endif

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs the blocks of a launch on one thread, which keeps its buffers for the next launch. A
+ * cooperative launch keeps all its blocks resident and schedules them round-robin, so that they can
+ * wait for each other.
+ */
+#include "exec/run.h"
+#include "exec/profile.h"
+#include "memory/grace.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#define MAX_ARENA (4ull << 30) /* bytes of one launch on one thread */
+#define KEEP_ARENA (64u << 20) /* bytes that a thread keeps between launches */
+#define MEMOS 64               /* kernels whose allocations a thread remembers */
+#define MAX_BATCH 16           /* blocks that a worker takes at once */
+
+/* ---- memory of one thread ---- */
+
+/* The allocations that the instructions of a kernel used last, as a start for the next launch. They
+ * are checked as always. */
+struct memo {
+    const struct sg_code *code;
+    const void *mem; /* of the context */
+    uint32_t n;
+    struct sg_mem_range *ranges;
+};
+
+struct arena {
+    uint8_t *mem;
+    size_t size;
+    struct memo memos[MEMOS];
+};
+
+static pthread_key_t arena_key;
+static pthread_once_t arena_once = PTHREAD_ONCE_INIT;
+
+static void arena_free(void *p)
+{
+    struct arena *a = p;
+
+    for (uint32_t i = 0; i < MEMOS; i++)
+        free(a->memos[i].ranges);
+    free(a->mem);
+    free(a);
+}
+
+static void arena_make(void)
+{
+    pthread_key_create(&arena_key, arena_free);
+}
+
+static uint8_t *arena_get(size_t size)
+{
+    struct arena *a;
+
+    pthread_once(&arena_once, arena_make);
+    a = pthread_getspecific(arena_key);
+    if (!a) {
+        a = calloc(1, sizeof(*a));
+        if (!a)
+            return NULL;
+        pthread_setspecific(arena_key, a);
+    }
+    if (a->size < size) {
+        free(a->mem);
+        a->mem = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
+        a->size = a->mem ? (size + 4095) & ~(size_t)4095 : 0;
+    }
+    return a->mem;
+}
+
+/* A launch that needed very much does not keep it. */
+static void arena_trim(void)
+{
+    struct arena *a;
+
+    pthread_once(&arena_once, arena_make);
+    a = pthread_getspecific(arena_key);
+    if (a && a->size > KEEP_ARENA) {
+        free(a->mem);
+        a->mem = NULL;
+        a->size = 0;
+    }
+}
+
+static struct memo *memo_of(const struct sg_code *code)
+{
+    struct arena *a = pthread_getspecific(arena_key);
+
+    return a ? &a->memos[((uintptr_t)code >> 6) % MEMOS] : NULL;
+}
+
+static uint32_t ranges_of(const struct sg_code *code)
+{
+    return code->nranges < SG_RANGE_CACHE ? code->nranges : SG_RANGE_CACHE;
+}
+
+static void ranges_recall(struct sg_cta *c)
+{
+    const uint32_t n = ranges_of(c->code);
+    const struct memo *m = memo_of(c->code);
+
+    if (m && m->code == c->code && m->mem == c->mem && m->n == n)
+        memcpy(c->cache, m->ranges, n * sizeof(c->cache[0]));
+    else
+        memset(c->cache, 0, n * sizeof(c->cache[0]));
+}
+
+static void ranges_remember(const struct sg_cta *c)
+{
+    const uint32_t n = ranges_of(c->code);
+    struct memo *m = memo_of(c->code);
+
+    if (!m)
+        return;
+    if (m->n != n) {
+        free(m->ranges);
+        m->n = 0;
+        m->ranges = malloc(n * sizeof(c->cache[0]));
+        if (!m->ranges) {
+            m->code = NULL;
+            return;
+        }
+        m->n = n;
+    }
+    m->code = c->code;
+    m->mem = c->mem;
+    memcpy(m->ranges, c->cache, n * sizeof(c->cache[0]));
+}
+
+/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
+struct layout {
+    size_t warps, regs, local, stack, shared, total;
+    uint32_t nwarps;
+    uint32_t local_bytes, stack_words; /* per thread */
+};
+
+static size_t up(size_t n)
+{
+    return (n + 255) & ~(size_t)255;
+}
+
+static bool make_layout(const struct sg_run *run, struct layout *y)
+{
+    const struct sg_code *c = &run->k->code;
+    const struct sg_launch *l = run->l;
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+
+    if (!threads || threads > 1024 || l->dynamic_shared > SG_WIN_SHARED_SIZE / 2)
+        return false;
+    y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
+    y->warps = up(sizeof(struct sg_cta));
+    y->regs = y->warps + up(y->nwarps * sizeof(struct sg_warp));
+    y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
+    y->local_bytes = c->local_bytes;
+    y->stack_words = 0;
+    if (c->calls || sg_code_has_top(c)) {
+        uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) *
+                         SG_STACK_FACTOR;
+
+        bytes = (bytes + 15) & ~15ull;
+        if (bytes > SG_WIN_LOCAL_SIZE / 2)
+            bytes = SG_WIN_LOCAL_SIZE / 2;
+        y->local_bytes += (uint32_t)bytes;
+        y->stack_words = c->calls ? (uint32_t)(bytes / 4) : 0;
+    }
+    y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
+    y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
+    y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
+    return y->total <= MAX_ARENA;
+}
+
+/* ---- one block ---- */
+
+static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
+{
+    uint32_t *p;
+
+    if (!(c->sreg_used[r / 32] >> (r & 31) & 1))
+        return;
+    p = (uint32_t *)(void *)(w->base[0] + c->sreg_offset[r]);
+    for (int i = 0; i < SG_LANES; i++)
+        p[i] = v;
+}
+
+/* The multiprocessor that a worker stands for: one of those that the launch may use. */
+static uint32_t sm_of(const struct sg_launch *l, uint32_t worker)
+{
+    if (!l->sms)
+        return worker;
+    for (uint32_t i = 0; i < 64 * SG_SM_WORDS; i++) {
+        if (l->sms->bits[i / 64] >> (i % 64) & 1 && worker-- == 0)
+            return i;
+    }
+    return 0;
+}
+
+/* Special registers that are the same for every block: nothing but this writes their slots. */
+static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
+{
+    static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
+                                    SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
+    const struct sg_code *code = c->code;
+    const struct sg_launch *l = run->l;
+    uint64_t ws = run->workspace ? sg_win.grid : 0;
+
+    for (uint32_t k = 0; k < 3; k++) {
+        fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
+        fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
+        if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
+            memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
+    }
+    fill(w, code, SG_SR_WARPID, w->index);
+    fill(w, code, SG_SR_NWARPID, 64);
+    fill(w, code, SG_SR_SMID, sm_of(l, c->worker));
+    fill(w, code, SG_SR_NSMID, run->nsm);
+    fill(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
+    fill(w, code, SG_SR_ENVREG2, (uint32_t)ws);
+    fill(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);
+    fill(w, code, SG_SR_TOTAL_SMEM, c->shared_bytes);
+    fill(w, code, SG_SR_ZERO, 0);
+    fill(w, code, SG_SR_ONE, 1);
+    fill(w, code, SG_SR_GRIDID, 0);
+    for (uint32_t k = 0; k < 6; k++) {
+        if (!(code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1))
+            continue;
+        for (uint32_t i = 0; i < SG_LANES; i++) {
+            const uint32_t eq = 1u << i, lt = eq - 1;
+            const uint32_t v[] = {i, eq, lt | eq, lt, ~lt, ~(lt | eq)};
+
+            ((uint32_t *)(void *)(w->base[0] + code->sreg_offset[which[k]]))[i] = v[k];
+        }
+    }
+}
+
+/* Values that are the same in every block, or every block of a row (ptx/hoist.c). */
+static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
+{
+    w->alive = SG_FULL;
+    sg_warp_set_mask(w, SG_FULL);
+    if (a->native)
+        a->native(w, a->insns);
+    for (uint32_t i = 0; i < a->n && !a->native; i++)
+        a->insns[i].fn(w, &a->insns[i]);
+}
+
+/* A special register that begins each block with a value. */
+struct start {
+    uint32_t offset, value;
+};
+
+static uint32_t add_start(struct start *s, uint32_t n, const struct sg_code *c, uint32_t r, uint32_t value)
+{
+    s[n] = (struct start){c->sreg_offset[r], value};
+    return n + (c->sreg_used[r / 32] >> (r & 31) & 1);
+}
+
+/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
+static void warps_start(struct sg_cta *c, uint32_t fresh)
+{
+    typedef uint32_t lanes __attribute__((vector_size(4 * SG_LANES), may_alias));
+    const struct sg_code *code = c->code;
+    const bool row = (fresh & 6) && code->ahead[SG_AHEAD_ROW].n;
+    struct start s[6];
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < 3; k++)
+        if (fresh >> k & 1)
+            n = add_start(s, n, code, SG_SR_CTAID_X + k, c->ctaid[k]);
+    n = add_start(s, n, code, SG_SR_FRAME, code->local_bytes);
+    n = add_start(s, n, code, SG_SR_TOP, c->local_bytes);
+    for (struct sg_warp *w = c->warps; w < c->warps_end; w++) {
+        for (uint32_t k = 0; k < n; k++)
+            *(lanes *)(void *)(w->base[0] + s[k].offset) = (lanes){0} + s[k].value;
+        if (row)
+            warp_ahead(w, &code->ahead[SG_AHEAD_ROW]);
+        w->mask = w->alive = w->threads;
+        w->wmask = SG_FULL; /* what is missing never was */
+        w->cc = 0;
+        w->ip = code->insns;
+        w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
+        w->slices = 0;
+        w->budget = SG_SLICE;
+        w->hold = w->spin = w->sync_force = false;
+        w->ngroups = 0;
+        w->cluster_in = 0;
+        if (c->stack_words)
+            memset(w->sp, 0, sizeof(w->sp));
+    }
+}
+
+/* What counts of a block and its warps, but for what is behind a count: the ranges and groups. */
+static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
+{
+    const size_t behind = offsetof(struct sg_cta, cache) + sizeof(c->cache);
+
+    memset(c, 0, offsetof(struct sg_cta, cache));
+    memset((uint8_t *)c + behind, 0, sizeof(*c) - behind);
+    for (; nwarps--; w++) {
+        memset(w, 0, offsetof(struct sg_warp, groups));
+        memset(&w->index, 0, sizeof(*w) - offsetof(struct sg_warp, index));
+    }
+}
+
+/* The threads of a warp. tid: the first one, then the one after the last. */
+static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3])
+{
+    const bool row = block[0] % SG_LANES == 0; /* all in one row */
+
+    for (uint32_t j = 0; j < SG_LANES && row; j++) {
+        w->tid[0][j] = tid[0] + j;
+        w->tid[1][j] = tid[1];
+        w->tid[2][j] = tid[2];
+    }
+    for (uint32_t j = 0; j < (row ? 1 : SG_LANES); j++) {
+        for (int k = 0; k < 3 && !row; k++)
+            w->tid[k][j] = tid[k];
+        tid[0] += row ? SG_LANES : 1;
+        if (tid[0] < block[0])
+            continue;
+        tid[0] = 0;
+        if (++tid[1] < block[1])
+            continue;
+        tid[1] = 0;
+        tid[2]++;
+    }
+}
+
+static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
+                      uint32_t worker, struct sg_fault *fault)
+{
+    const struct sg_code *code = &run->k->code;
+    const struct sg_launch *l = run->l;
+    uint32_t tid[3] = {0, 0, 0};
+
+    /* nothing of an earlier launch is visible; shared memory is cleared for each block */
+    clear(c, (struct sg_warp *)(void *)(mem + y->warps), y->nwarps);
+    if (code->zero_regs)
+        memset(mem + y->regs, 0, y->local - y->regs);
+    memset(mem + y->local, 0, y->shared - y->local);
+    c->fault = fault;
+    c->run = run;
+    c->code = code;
+    c->mem = l->mem;
+    c->launch = l;
+    ranges_recall(c);
+    c->warps = (struct sg_warp *)(void *)(mem + y->warps);
+    c->warps_end = c->warps + y->nwarps;
+    c->shared = mem + y->shared;
+    c->shared_bytes = code->static_shared + l->dynamic_shared;
+    if (l->dynamic_shared)
+        c->shared_bytes = code->dynamic_base + l->dynamic_shared;
+    c->local_bytes = y->local_bytes;
+    c->stack_words = y->stack_words;
+    c->params = l->params;
+    c->param_bytes = run->k->param_bytes;
+    c->nwarps = y->nwarps;
+    c->worker = worker;
+    c->workspace = run->workspace;
+    c->nthreads = l->block[0] * l->block[1] * l->block[2];
+    for (int k = 0; k < 3; k++) {
+        c->ntid[k] = l->block[k];
+        c->nctaid[k] = l->grid[k];
+    }
+    for (uint32_t i = 0; i < y->nwarps; i++) {
+        struct sg_warp *w = &c->warps[i];
+
+        w->index = i;
+        w->threads = c->nthreads - i * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
+        w->cta = c;
+        w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
+        w->base[1] = code->pool;
+        w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
+        w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
+        warp_tids(w, l->block, tid);
+        warp_sregs(w, c, run);
+        warp_ahead(w, &code->ahead[SG_AHEAD_LAUNCH]);
+    }
+}
+
+static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
+{
+    const struct sg_launch *l = run->l;
+    const bool line = l->grid[1] == 1 && l->grid[2] == 1; /* divisions take as long as a small block's work */
+    const uint32_t id[3] = {line ? (uint32_t)index : (uint32_t)(index % l->grid[0]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] % l->grid[1]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] / l->grid[1])};
+    uint32_t fresh = c->started ? 0 : 7;
+
+    for (uint32_t k = 0; k < 3; k++) {
+        fresh |= (uint32_t)(c->ctaid[k] != id[k]) << k;
+        c->ctaid[k] = id[k];
+    }
+    c->started = true;
+    c->alive = c->nthreads;
+    c->parked = 0;
+    for (; c->bars; c->bars &= c->bars - 1)
+        c->bar[__builtin_ctz(c->bars)].active = false;
+    c->cluster_arrived = 0;
+    c->cur = c->warps_end - 1; /* the first one is next */
+    memset(c->shared, 0, c->shared_bytes);
+    warps_start(c, fresh);
+}
+
+static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
+{
+    pthread_mutex_lock(&run->fault_lock);
+    if (!run->faulted || block < run->fault_block) {
+        run->fault = *f;
+        run->fault_block = block;
+        run->faulted = true;
+    }
+    pthread_mutex_unlock(&run->fault_lock);
+    __atomic_store_n(&run->stop, 1, __ATOMIC_RELEASE);
+}
+
+static void run_error(struct sg_run *run, int result, const char *what)
+{
+    struct sg_fault f = {.result = result};
+
+    snprintf(f.message, sizeof(f.message), "%s: %s", run->k->code.name, what);
+    run_fault(run, &f, UINT64_MAX);
+}
+
+/* The same, naming a thread of the block when there is one. */
+static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result,
+                      const char *what)
+{
+    if (started && sg_cta_fault(c, result, what))
+        run_fault(run, c->fault, UINT64_MAX);
+    else
+        run_error(run, result, what);
+}
+
+/* Between time slices: true if the launch was ended elsewhere. started: the block has begun. */
+static bool must_stop(struct sg_run *run, struct sg_cta *c, bool started)
+{
+    const struct sg_launch *l = run->l;
+
+    sg_grace_pass(); /* each access of a slice was checked in it */
+    if (__atomic_load_n(&run->stop, __ATOMIC_ACQUIRE))
+        return true;
+    if (l->abort_flag && *l->abort_flag) {
+        run_ended(run, c, started, SG_ERR_FAILED, "the launch was aborted");
+        return true;
+    }
+    if (l->max_instructions) {
+        uint64_t n = __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
+
+        c->icount = 0;
+        if (n > l->max_instructions) {
+            run_ended(run, c, started, SG_ERR_TIMEOUT, "the launch took too many instructions");
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The next blocks for one worker, in ascending order; *end: behind the last. Fewer towards the end, so
+ * that all workers end together. Blocks may wait for earlier blocks: the worker that has those makes progress.
+ */
+static uint64_t take_blocks(struct sg_run *run, uint64_t *end)
+{
+    const uint64_t seen = __atomic_load_n(&run->next, __ATOMIC_RELAXED);
+    const uint64_t left = seen < run->total ? run->total - seen : 0;
+    uint64_t n = left / (4 * run->nworkers);
+
+    n = n > MAX_BATCH ? MAX_BATCH : n ? n : 1;
+    const uint64_t first = __atomic_fetch_add(&run->next, n, __ATOMIC_RELAXED);
+
+    *end = first + n < run->total ? first + n : run->total;
+    return first;
+}
+
+/* Begins the next block of this worker; false: there is none. */
+static bool next_block(struct sg_cta *c)
+{
+    struct sg_run *run = c->run;
+
+    if (++c->block == c->blocks_end)
+        c->block = take_blocks(run, &c->blocks_end);
+    if (c->block >= run->total || must_stop(run, c, false))
+        return false;
+    cta_start(c, run, c->block);
+    return true;
+}
+
+static void run_ctas(struct sg_run *run, uint32_t worker)
+{
+    struct sg_fault fault;
+    struct layout y;
+    struct sg_cta *c;
+    uint8_t *mem;
+
+    if (!make_layout(run, &y) || !(mem = arena_get(y.total))) {
+        run_error(run, SG_ERR_RESOURCES, "not enough memory for one block");
+        return;
+    }
+    c = (struct sg_cta *)(void *)mem;
+    cta_place(c, mem, &y, run, worker, &fault);
+    c->next_block = next_block;
+    c->blocks_end = c->block + 1;
+    while (next_block(c)) {
+        int r;
+
+        do {
+            r = sg_cta_slice(c);
+        } while (r == SG_YIELD && !must_stop(run, c, true));
+        if (r == SG_FAULTED)
+            run_fault(run, &fault, c->block);
+        if (r != SG_NEXT)
+            break;
+    }
+    ranges_remember(c);
+    if (sg_profile_on())
+        __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
+}
+
+/* All blocks of this worker at once: worker, worker + n, ... */
+static void run_cooperative(struct sg_run *run, uint32_t worker)
+{
+    uint64_t n = (run->total - worker + run->nworkers - 1) / run->nworkers, done = 0;
+    struct sg_fault fault;
+    struct layout y;
+    uint8_t *mem;
+
+    if (worker >= run->total)
+        return;
+    if (!make_layout(run, &y) || n > MAX_ARENA / y.total || !(mem = arena_get(n * y.total))) {
+        run_error(run, SG_ERR_RESOURCES, "not enough memory for a cooperative launch");
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
+
+        cta_place(c, mem + i * y.total, &y, run, worker, &fault);
+        cta_start(c, run, worker + i * run->nworkers);
+    }
+    while (done < n) {
+        for (uint64_t i = 0; i < n; i++) {
+            struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
+            int r;
+
+            if (!c->alive)
+                continue;
+            r = sg_cta_slice(c);
+            if (r == SG_FAULTED)
+                run_fault(run, &fault, worker + i * run->nworkers);
+            if (must_stop(run, c, true))
+                return;
+            done += r == SG_NEXT;
+        }
+        if (run->nworkers > 1)
+            sched_yield();
+    }
+}
+
+void sg_run_part(struct sg_run *run, uint32_t worker)
+{
+#if defined(__x86_64__)
+    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for what is under way */
+
+    _mm_setcsr(run->k->code.mxcsr);
+#endif
+    sg_grace_enter();
+    if (run->l->cooperative)
+        run_cooperative(run, worker);
+    else
+        run_ctas(run, worker);
+    sg_grace_leave();
+#if defined(__x86_64__)
+    _mm_setcsr(save);
+#endif
+    arena_trim();
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The interface of the interpreter to the front end and the native-code compiler: instructions and
+ * state, decoded kernels, the table of operations, the profile.
+ */
+#ifndef SG_BYTECODE_H
+#define SG_BYTECODE_H
+
+#include "exec/code.h"
+#include "exec/core.h"
+#include "exec/mma.h"
+#include "exec/profile.h"
+
+#endif

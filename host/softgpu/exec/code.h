@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* A decoded kernel: produced by the front end, executed by the interpreter, compiled to native code. */
+#ifndef SG_CODE_H
+#define SG_CODE_H
+
+#include "exec/core.h"
+
+/* CUresult values used here, so that cuda.h is not needed. */
+enum {
+    SG_OK = 0,
+    SG_ERR_VALUE = 1,
+    SG_ERR_NOMEM = 2,
+    SG_ERR_IMAGE = 200,
+    SG_ERR_NO_BINARY = 209,
+    SG_ERR_PTX = 218,
+    SG_ERR_PTX_VERSION = 222,
+    SG_ERR_ADDRESS = 700,
+    SG_ERR_RESOURCES = 701,
+    SG_ERR_TIMEOUT = 702,
+    SG_ERR_ASSERT = 710,
+    SG_ERR_STACK = 714,
+    SG_ERR_ILLEGAL_INSN = 715,
+    SG_ERR_MISALIGNED = 716,
+    SG_ERR_ADDRESS_SPACE = 717,
+    SG_ERR_FAILED = 719,
+    SG_ERR_UNSUPPORTED = 801
+};
+
+/* ---- types ---- */
+enum sg_type {
+    SG_TY_NONE,
+    SG_TY_B8, SG_TY_U8, SG_TY_S8,
+    SG_TY_B16, SG_TY_U16, SG_TY_S16, SG_TY_F16, SG_TY_BF16,
+    SG_TY_B32, SG_TY_U32, SG_TY_S32, SG_TY_F32, SG_TY_F16X2, SG_TY_BF16X2, SG_TY_TF32,
+    SG_TY_B64, SG_TY_U64, SG_TY_S64, SG_TY_F64,
+    SG_TY_B128,
+    SG_TY_PRED,
+    SG_TY_E4M3X2, SG_TY_E5M2X2, SG_TY_E4M3, SG_TY_E5M2,
+    SG_TY_U16X2, SG_TY_S16X2,
+    SG_TY_F32X2,
+    SG_TY_COUNT
+};
+enum sg_type sg_type_of(const char *s, size_t len); /* without the dot; SG_TY_NONE: not a type */
+uint32_t sg_type_size(enum sg_type t);              /* bytes; 0 for pred */
+const char *sg_type_name(enum sg_type t);
+bool sg_type_signed(enum sg_type t);
+bool sg_type_float(enum sg_type t);
+
+#define SG_RELOC_OPAQUE 0x40000000u /* in sg_reloc.global: of the opaques; nothing has so many */
+/* A place in the constant pool that holds the address of a global. */
+struct sg_reloc {
+    uint32_t offset, global;
+    int64_t addend;
+};
+
+/* Instructions that are run before blocks are, for each warp (ptx/hoist.c). */
+enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once a launch; once for each %ctaid.y and .z */
+struct sg_ahead {
+    struct sg_insn *insns;
+    uint32_t n;
+    sg_fn native; /* all of them; NULL: none */
+};
+
+/* A decoded kernel. */
+struct sg_code {
+    const char *name;
+    struct sg_insn *insns;
+    uint32_t ninsns;
+    uint8_t *pool;
+    uint32_t pool_bytes;
+    struct sg_reloc *relocs;
+    uint32_t nrelocs;
+    uint32_t *targets; /* branch target lists of brx.idx */
+    uint32_t ntargets;
+    uint32_t *calls; /* of each real call: see enum sg_call_word; NULL: none */
+    uint32_t ncall_words;
+    uint32_t regfile_bytes;
+    uint32_t sreg_used[2];    /* bits of enum sg_sreg */
+    uint32_t sreg_offset[64];
+    uint32_t static_shared, dynamic_base; /* dynamic shared memory begins here */
+    uint32_t local_bytes;
+    uint32_t nranges; /* the instructions' idx are below it */
+    uint32_t num_regs;
+    uint32_t mxcsr;
+    bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
+    bool launches; /* calls the device runtime: kernels that launch kernels */
+    struct sg_ahead ahead[SG_AHEAD_COUNT];
+    bool zero_regs; /* some register may be read before it is set */
+    uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */
+    /* for native code (jit/jit.h) */
+    uint8_t *flat; /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
+                    * that is the same in every lane; 0: none. NULL: no such */
+    uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
+    uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
+    uint32_t slots32;                /* from here on they have 32 bits */
+    void *jit;
+    size_t jit_bytes;
+    sg_fn *handlers; /* those of the instructions, where native code took their place */
+};
+
+/*
+ * What a real call (ptx/calls.c) needs, in sg_code.calls from in->aux on: the frames' sizes in bytes,
+ * the number of registers that live across it and of the 4-byte words that they have, then one word
+ * for each: its class in the upper two bits, its byte offset in the register file below.
+ */
+enum sg_call_word { SG_CALL_CALLER, SG_CALL_CALLEE, SG_CALL_NREGS, SG_CALL_WORDS, SG_CALL_REGS };
+enum { SG_CALL_PRED, SG_CALL_32, SG_CALL_64 }; /* the classes, as in ptx/decode.h */
+/* Bytes of stack per byte of CU_LIMIT_STACK_SIZE, for frames and again for saved registers: what is
+ * kept in registers on a GPU takes more room here. */
+#define SG_STACK_FACTOR 2u
+#define SG_STACK_DEFAULT 1024u /* CUDA's default limit */
+
+enum sg_sreg {
+    SG_SR_TID_X, SG_SR_TID_Y, SG_SR_TID_Z,
+    SG_SR_NTID_X, SG_SR_NTID_Y, SG_SR_NTID_Z,
+    SG_SR_CTAID_X, SG_SR_CTAID_Y, SG_SR_CTAID_Z,
+    SG_SR_NCTAID_X, SG_SR_NCTAID_Y, SG_SR_NCTAID_Z,
+    SG_SR_LANEID, SG_SR_WARPID, SG_SR_NWARPID, SG_SR_SMID, SG_SR_NSMID,
+    SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE, SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE,
+    SG_SR_LANEMASK_GT, SG_SR_ENVREG1, SG_SR_ENVREG2,
+    SG_SR_FRAME, /* where the frame of the running function begins in local memory */
+    SG_SR_TOP,   /* where the memory of alloca begins: it grows down from the end */
+    SG_SR_DYN_SMEM, SG_SR_TOTAL_SMEM, SG_SR_ZERO, SG_SR_ONE, SG_SR_GRIDID,
+    SG_SR_COUNT
+};
+
+/* True if the kernel uses alloca. */
+static inline bool sg_code_has_top(const struct sg_code *c)
+{
+    return c->sreg_used[SG_SR_TOP / 32] >> (SG_SR_TOP % 32) & 1;
+}
+
+/* Operations of the front end on a kernel that it has created. */
+struct sg_kernel_ops {
+    /* Decodes the kernel when it was not yet: sg_kernel_prepare(). */
+    int (*prepare)(struct sg_kernel *k, struct sg_diag *diag);
+    /* The kernel of the same module whose address device code has; NULL: it is none. */
+    struct sg_kernel *(*at)(const struct sg_kernel *k, uint64_t address);
+};
+
+struct sg_kernel {
+    const struct sg_kernel_ops *ops;
+    struct sg_module *module;
+    uint32_t func; /* funcs[] */
+    struct sg_param *params;
+    uint32_t param_bytes;
+    pthread_mutex_t lock;
+    int state; /* 0: not decoded, 1: decoded, 2: refused (result, diag) */
+    int result;
+    bool relocated;
+    struct sg_diag diag;
+    struct sg_code code;
+};
+
+/* The value of a pointer to a function: compared, never dereferenced. 0: too many. */
+static inline uint64_t sg_func_address(uint32_t index)
+{
+    return index < SG_WIN_CODE_SIZE / 16 && sg_win.code ? sg_win.code + index * 16ull : 0;
+}
+
+/* The handler of an instruction as decoded, also where native code took its place. */
+static inline sg_fn sg_code_handler(const struct sg_code *c, const struct sg_insn *in)
+{
+    return c->handlers ? c->handlers[in - c->insns] : in->fn;
+}
+
+#endif

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the bytecode of the interpreter looks like and the state it works on.
+ *
+ * One virtual register is one slot of 32 lanes: 128 bytes for types of up to 32 bits (8 and 16 bit
+ * values live in the low bits; what lies above them is never read), 256 bytes for 64-bit types, and
+ * one 32-bit word, one bit a lane, for a predicate. An operand is a byte offset into the register
+ * file of the warp, or, with SG_OPND_CONST set, into the constant pool of the kernel, so that
+ * immediates cost nothing per warp and handlers have one form only.
+ */
+#ifndef SG_EXEC_CORE_H
+#define SG_EXEC_CORE_H
+
+#include "exec/exec.h"
+#include "memory/bounds.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+
+#define SG_LANES SG_WARP_SIZE
+#define SG_FULL 0xffffffffu
+#define SG_OPND_CONST 0x80000000u /* operand lies in the constant pool */
+#define SG_OPND_FIXED 0x40000000u /* decode time only: offset is final, not a virtual register */
+#define SG_OPND_NONE 0x3fffffffu  /* decode time only: field not used */
+
+/* Return values of a handler to the run loop. */
+enum sg_step {
+    SG_NEXT = 0, /* go on with the next instruction */
+    SG_JUMP,     /* go on at w->ip */
+    SG_RESCHED,  /* w->ip is set; choose again which lanes run */
+    SG_BLOCKED,  /* the lanes were put aside (barrier, sync, exit); w->mask is void */
+    SG_PARKED,   /* all lanes wait at the barrier of w->ip, as they are: w->at_bar */
+    SG_YIELD,    /* w->ip is set; the time slice is used up */
+    SG_FAULTED   /* cta->fault is filled */
+};
+
+enum sg_space {
+    SG_SP_GENERIC,
+    SG_SP_GLOBAL,
+    SG_SP_SHARED,
+    SG_SP_LOCAL,
+    SG_SP_PARAM,
+    SG_SP_CONST
+};
+
+struct sg_warp;
+struct sg_insn;
+typedef int (*sg_fn)(struct sg_warp *w, const struct sg_insn *in);
+
+/* One decoded instruction. Fields d..e are operands; their meaning is the handler's. */
+struct sg_insn {
+    sg_fn fn;
+    uint32_t d, a, b, c, e;
+    uint32_t line; /* of the PTX text */
+    int64_t imm;
+    uint32_t aux; /* memory: SG_AUX_* bits; control: span or count */
+    uint32_t idx; /* key of the range cache */
+};
+
+/* imm of bulk.copy and bulk.reduce */
+#define SG_BULK_TO_SHARED 1
+#define SG_BULK_FROM_SHARED 2
+#define SG_BULK_BARRIER 4
+
+/* aux of ld/st/atom: how the slow path redoes the access. */
+#define SG_AUX_SPACE(x) ((x) & 7u)           /* enum sg_space */
+#define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
+#define SG_AUX_SIGNED 0x20u                  /* elements are sign-extended to the register */
+#define SG_AUX_VEC(x) (((x) >> 6) & 15u)     /* elements: 1, 2, 4 */
+#define SG_AUX_WRITE 0x400u
+#define SG_AUX_SPIN 0x800u /* volatile, relaxed or acquire: may be part of a spin loop */
+#define SG_AUX_ADDR32 0x1000u /* the address register is 32 bits wide */
+
+/* An operation by its canonical name. Every instruction set variant has the same names. */
+struct sg_opdef {
+    const char *name;
+    sg_fn fn;
+};
+sg_fn sg_op_find(const char *name); /* NULL: no such operation */
+const char *sg_op_name(sg_fn fn);
+const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA lowers it */
+
+/* ---- windows: address ranges that no allocation can have ---- */
+#define SG_WIN_SHARED_SIZE (16u << 20)
+#define SG_WIN_LOCAL_SIZE (16u << 20)
+#define SG_WIN_PARAM_SIZE (1u << 20)
+#define SG_WIN_CODE_SIZE (64u << 20) /* addresses of functions: 16 bytes each, nothing lies there */
+/* The barrier of a cooperative launch: each launch sees its own at this address, no other launch's. */
+#define SG_WIN_GRID_SIZE (64u << 10)
+#define SG_GRID_WORKSPACE 64u /* bytes of it: size, then the barrier word of cooperative groups */
+#define SG_MAX_LOCAL (512u << 10) /* CUDA: local memory per thread */
+struct sg_windows {
+    uint64_t shared, local, param, code, grid;
+};
+extern struct sg_windows sg_win; /* zero until sg_windows_init() */
+bool sg_windows_init(void);
+/*
+ * Reserves addresses that kernels get to see, with mmap's protection; MAP_FAILED: none. They lie at a
+ * place of their own, so that they say nothing about where the process has its code, stacks and heap.
+ */
+void *sg_guest_reserve(size_t size, int prot);
+
+#define SG_NOWHERE 0xffffffe0u /* an offset into a window that is outside of it, with what may be added to it */
+
+/* ---- lanes ---- */
+enum sg_gstate { SG_G_RUN, SG_G_BAR, SG_G_SYNC };
+
+/* Lanes of a warp that stand at the same instruction. */
+struct sg_group {
+    const struct sg_insn *ip;
+    uint32_t mask;
+    uint32_t want; /* SG_G_SYNC: the lanes waited for */
+    uint8_t state;
+    uint8_t bar;
+};
+
+struct sg_cta;
+
+#define SG_NATIVE_GROUPS 16
+
+struct sg_warp {
+    uint8_t *base[2]; /* registers, constant pool */
+    uint32_t mask;    /* lanes that execute now */
+    uint32_t wmask;   /* mask plus lanes that no longer exist: what a result may be written to */
+    uint32_t alive;
+    uint32_t cc; /* carry flag of each lane */
+    const struct sg_insn *ip;
+    const struct sg_insn *min_wait; /* lowest instruction that other lanes wait at */
+    struct sg_cta *cta;
+    uint8_t *local; /* words of 4 bytes, interleaved by lane */
+    int32_t budget; /* back edges left in this time slice */
+    uint32_t slices;
+    bool spin; /* something of a spin loop ran in this slice */
+    bool hold;  /* a group that is not the lowest has its turn */
+    uint8_t at_bar; /* number of the barrier that the whole warp waits at, + 1; 0: none */
+    uint8_t bar_kind;
+    uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
+    bool native_ok[SG_NATIVE_GROUPS]; /* native code: addresses of a group of loads were checked together */
+    bool sync_force; /* nobody else can come: run the synchronising instruction as it is */
+    uint32_t ngroups; /* groups put aside */
+    struct sg_group groups[SG_LANES];
+    uint32_t index;   /* in the CTA */
+    uint32_t threads; /* those that it has */
+    uint32_t cluster_in; /* lanes that have come to barrier.cluster and not all others */
+    uint32_t *stack;  /* of real calls: words of 4 bytes, interleaved by lane */
+    uint32_t sp[SG_LANES]; /* words in use */
+    const struct sg_insn *lane_ip[SG_LANES]; /* while lanes return to different places */
+    uint32_t tid[3][SG_LANES];
+};
+
+/* A named barrier of a CTA. */
+struct sg_barrier {
+    uint32_t arrived; /* lanes, counting lanes that no longer exist */
+    uint32_t expected; /* 0: every thread of the CTA */
+    uint32_t popc;
+    bool all, any;
+    bool active;
+};
+
+/*
+ * Texture and surface instructions have more operands than an instruction has fields: they are put
+ * here by tex.arg and tex.val just before, and results are taken from here just behind. One warp of
+ * a block runs at a time and nothing comes between, so one of these a block is enough.
+ */
+enum sg_tex_arg { SG_TA_LAYER, SG_TA_COORD, SG_TA_LOD = 4, SG_TA_DX = 4, SG_TA_DY = 7,
+                  SG_TA_OFFSET = 10, SG_TA_COUNT = 13 };
+struct sg_tex_scratch {
+    uint32_t arg[SG_TA_COUNT][SG_LANES];
+    uint64_t val[4][SG_LANES];
+};
+#define SG_TEX_CACHE 8 /* power of two */
+struct sg_tex_cached {
+    uint64_t handle;
+    bool surface;
+    const struct sg_texture *t; /* NULL: not filled */
+};
+
+/* aux of texture and surface operations */
+#define SG_TX_DIMS(x) ((x) & 3u)
+#define SG_TX_CUBE 0x4u
+#define SG_TX_LAYERED 0x8u
+#define SG_TX_INT 0x10u      /* coordinates are integers */
+#define SG_TX_GRAD 0x20u
+#define SG_TX_F16 0x40u      /* results are halves */
+#define SG_TX_F16X2 0x80u    /* the same, two in a register */
+#define SG_TX_COMP(x) ((x) >> 8 & 3u) /* tld4 */
+/* surfaces: vector elements, bytes of each, what happens out of bounds, formatted */
+#define SG_TX_VEC(x) ((x) >> 10 & 7u)
+#define SG_TX_BYTES(x) (1u << ((x) >> 13 & 3u))
+#define SG_TX_MODE(x) ((x) >> 15 & 3u)
+#define SG_TX_FORMATTED 0x20000u
+#define SG_TX_OP(x) ((x) >> 18 & 7u) /* sured */
+#define SG_TX_SIGNED 0x200000u
+enum sg_tx_mode { SG_TX_TRAP, SG_TX_CLAMP, SG_TX_ZERO };
+enum sg_tx_op { SG_TX_ADD, SG_TX_MIN, SG_TX_MAX, SG_TX_AND, SG_TX_OR };
+/* imm of tex.query */
+enum sg_tx_query {
+    SG_TQ_WIDTH, SG_TQ_HEIGHT, SG_TQ_DEPTH, SG_TQ_CHANNEL_DATA_TYPE, SG_TQ_CHANNEL_ORDER,
+    SG_TQ_NORMALIZED_COORDS, SG_TQ_ARRAY_SIZE, SG_TQ_NUM_MIPMAP_LEVELS, SG_TQ_NUM_SAMPLES,
+    SG_TQ_FORCE_UNNORMALIZED_COORDS, SG_TQ_FILTER_MODE, SG_TQ_ADDR_MODE_0, SG_TQ_ADDR_MODE_1,
+    SG_TQ_ADDR_MODE_2, SG_TQ_MEMORY_LAYOUT
+};
+
+#define SG_NBARRIERS 16
+#define SG_RANGE_CACHE 256 /* power of two */
+
+struct sg_code; /* ptx/module.h */
+struct sg_run;  /* one launch, exec/pool.c */
+
+struct sg_cta {
+    struct sg_run *run;
+    const struct sg_code *code;
+    void *mem;
+    uint8_t *shared;
+    uint32_t shared_bytes;
+    uint32_t local_bytes; /* per thread, with the frames of real calls */
+    uint32_t stack_words; /* per thread, of saved registers */
+    const uint8_t *params;
+    uint32_t param_bytes;
+    uint32_t ctaid[3], ntid[3], nctaid[3];
+    uint32_t nthreads, alive; /* threads that have not exited */
+    uint32_t nwarps;
+    uint32_t parked;   /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (jit/schedule.c) */
+    /* Native code begins the next block of this thread by itself; NULL: all blocks are under way at once. */
+    bool (*next_block)(struct sg_cta *c);
+    uint64_t block, blocks_end; /* of the launch: this one, and behind the last that was taken */
+    bool started; /* a block ran here in this launch: its special registers are there */
+    struct sg_warp *warps, *warps_end;
+    struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
+    struct sg_barrier bar[SG_NBARRIERS];
+    uint32_t bars; /* one bit for each active barrier */
+    uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
+    struct sg_mem_range cache[SG_RANGE_CACHE];
+    uint64_t icount;
+    uint32_t worker; /* %smid */
+    uint8_t *workspace; /* grid barrier of a cooperative launch (SG_GRID_WORKSPACE bytes) or NULL */
+    struct sg_fault *fault;
+    const struct sg_launch *launch;
+    struct sg_tex_cached tex_cache[SG_TEX_CACHE];
+    struct sg_tex_scratch tex;
+};
+
+/* ---- exec/ops/cdp.c: kernels that launch kernels ---- */
+typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
+/* Counts what a grid took: the watchdog's limit is one for a launch and all that comes of it. */
+void sg_tree_count(const struct sg_launch *l, uint64_t instructions);
+/* Runs a grid and what its threads launch; returns what the first that fails returns. */
+int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
+
+#define SG_SLICE 512 /* back edges that a warp may take before others have their turn */
+
+/* ---- exec/warp.c: who runs ---- */
+void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
+void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
+bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
+void sg_warp_resched(struct sg_warp *w); /* SG_RESCHED: chooses again */
+bool sg_warp_blocked(struct sg_warp *w); /* SG_BLOCKED: can others of the warp run? */
+void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
+bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
+/*
+ * Runs w, and warps behind it that native code went on with: the last one is cta->cur, and SG_YIELD,
+ * SG_BLOCKED (nothing can run) or SG_FAULTED is said of it.
+ */
+int sg_warp_run(struct sg_warp *w);
+int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *end);
+/* Joins lanes for a synchronising instruction: SG_NEXT, run it; otherwise return what it says. */
+int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want);
+
+/* ---- exec/cta.c ---- */
+enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
+/* The running lanes come to barrier id; in->c is the predicate and in->d the result of bar.red. */
+int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
+                  enum sg_bar_kind kind);
+void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
+void sg_cluster_check(struct sg_cta *c); /* exec/ops/bulk.c: has everybody come? */
+/* A barrier object after n arrivals and after tx bytes were announced (or, below 0, have come). */
+uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
+/* Records a fault that comes from outside: at a thread that runs, or one that waits when none does.
+ * False, nothing recorded: no thread is left. */
+bool sg_cta_fault(struct sg_cta *c, int result, const char *what);
+int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
+
+/* ---- exec/access.c: the checked, lane by lane way ---- */
+int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
+                 const char *what);
+int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
+                  enum sg_space sp, uint64_t addr, uint32_t size, bool write);
+/*
+ * Host address of size bytes at addr of lane, or NULL with the fault recorded. Local memory is not
+ * contiguous: for it *local gets the offset + 1 and the result is not NULL but must not be used.
+ */
+void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
+                 uint64_t addr, uint32_t size, uint32_t align, bool write, uint32_t *local);
+bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
+                  uint64_t addr, void *buf, uint32_t size);
+/* Makes the allocation that the first running lane touches the one that is checked against first:
+ * false, nothing recorded, when that lane has no right to the access. */
+bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size, bool write);
+int sg_ld_slow(struct sg_warp *w, const struct sg_insn *in);
+int sg_st_slow(struct sg_warp *w, const struct sg_insn *in);
+
+#define SG_GENERATION() __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE)
+
+static inline uint8_t *sg_local_word(const struct sg_warp *w, uint32_t lane, uint32_t off)
+{
+    return w->local + (uint64_t)(off >> 2) * (4 * SG_LANES) + lane * 4 + (off & 3);
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: f32 and f64. Rounding and flushing of denormals come from MXCSR, which the run loop
+ * and fpmode set; nothing here may be folded at compile time or contracted.
+ */
+#include "exec/ops/handler.h"
+
+static inline u32 bits32(f32 x)
+{
+    u32 u;
+
+    memcpy(&u, &x, 4);
+    return u;
+}
+
+static inline f32 float32(u32 u)
+{
+    f32 x;
+
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline u64 bits64(f64 x)
+{
+    u64 u;
+
+    memcpy(&u, &x, 8);
+    return u;
+}
+
+static inline f64 float64(u64 u)
+{
+    f64 x;
+
+    memcpy(&x, &u, 8);
+    return x;
+}
+
+/* min, max: a number wins over NaN, -0 is less than +0 (PTX ISA, min/max) */
+static inline f32 fmin_ptx(f32 a, f32 b)
+{
+    f32 r = a < b ? a : b;
+
+    r = a == b ? float32(bits32(a) | bits32(b)) : r;
+    r = a != a ? b : r;
+    r = b != b ? (a != a ? float32(0x7fffffffu) : a) : r;
+    return r;
+}
+
+static inline f32 fmax_ptx(f32 a, f32 b)
+{
+    f32 r = a > b ? a : b;
+
+    r = a == b ? float32(bits32(a) & bits32(b)) : r;
+    r = a != a ? b : r;
+    r = b != b ? (a != a ? float32(0x7fffffffu) : a) : r;
+    return r;
+}
+
+static inline f64 dmin_ptx(f64 a, f64 b)
+{
+    f64 r = a < b ? a : b;
+
+    r = a == b ? float64(bits64(a) | bits64(b)) : r;
+    r = a != a ? b : r;
+    return b != b ? a : r;
+}
+
+static inline f64 dmax_ptx(f64 a, f64 b)
+{
+    f64 r = a > b ? a : b;
+
+    r = a == b ? float64(bits64(a) & bits64(b)) : r;
+    r = a != a ? b : r;
+    return b != b ? a : r;
+}
+
+#define NAN32(r) ((a != a || b != b) ? float32(0x7fffffffu) : (r))
+#define XORSIGN(r) float32((bits32(r) & 0x7fffffffu) | ((bits32(a) ^ bits32(b)) & 0x80000000u))
+#define FABS(x) float32(bits32(x) & 0x7fffffffu)
+#define DABS(x) float64(bits64(x) & ~(1ull << 63))
+/* FABS, DABS around conversions from unsigned: compilers build 0 as x - x, -0 when rounding down */
+#define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))
+
+/* to an integer with a clamp; NaN gives 0 */
+static inline s32 to_s32(f32 x)
+{
+    const f32 y = x != x ? 0.0f : x < -2147483648.0f ? -2147483648.0f : x;
+
+    return y >= 2147483648.0f ? INT32_MAX : (s32)(y >= 2147483648.0f ? 0.0f : y);
+}
+
+static inline u32 to_u32(f32 x)
+{
+    const f32 y = x >= 0.0f ? x : 0.0f;
+
+    return y >= 4294967296.0f ? UINT32_MAX : (u32)(s64)(y >= 4294967296.0f ? 0.0f : y);
+}
+
+#define LIST1(X)                                                             \
+    X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u)                         \
+    X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63))                        \
+    X(abs_f32, "abs.f32", u32, u32, a & 0x7fffffffu)                         \
+    X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63))                       \
+    X(flush_f32, "flush.f32", f32, f32, FLUSH(a))                            \
+    X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
+    X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a)    \
+    X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a)                                \
+    X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a)                                 \
+    X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a))                    \
+    X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a))                     \
+    X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a))           \
+    X(rsqrt_f64, "rsqrt.f64", f64, f64, 1.0 / __builtin_sqrt(a))             \
+    X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a))              \
+    X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a))             \
+    X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a))             \
+    X(rpi_f32, "cvt.rpi.f32.f32", f32, f32, __builtin_ceilf(a))              \
+    X(rni_s32, "cvt.rni.s32.f32", s32, f32, to_s32(__builtin_rintf(a)))      \
+    X(rzi_s32, "cvt.rzi.s32.f32", s32, f32, to_s32(__builtin_truncf(a)))     \
+    X(rmi_s32, "cvt.rmi.s32.f32", s32, f32, to_s32(__builtin_floorf(a)))     \
+    X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a)))      \
+    X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a))                       \
+    X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a)                          \
+    X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a)                          \
+    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a)                          \
+    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a))                     \
+    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a)                     \
+    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a)                \
+    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a)                        \
+    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a)                   \
+    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a)                          \
+    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a))                          \
+    X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a)                          \
+    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a))                          \
+    X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a)                     \
+    X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a)                \
+    X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a)                        \
+    X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a)                   \
+    X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a)                          \
+    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, DABS((f64)a))
+
+#define LIST2(X)                                                             \
+    X(add_f32, "add.f32", f32, f32, f32, a + b)                              \
+    X(sub_f32, "sub.f32", f32, f32, f32, a - b)                              \
+    X(mul_f32, "mul.f32", f32, f32, f32, a * b)                              \
+    X(div_f32, "div.f32", f32, f32, f32, a / b)                              \
+    X(add_f64, "add.f64", f64, f64, f64, a + b)                              \
+    X(sub_f64, "sub.f64", f64, f64, f64, a - b)                              \
+    X(mul_f64, "mul.f64", f64, f64, f64, a * b)                              \
+    X(div_f64, "div.f64", f64, f64, f64, a / b)                              \
+    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b))                     \
+    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b))                     \
+    X(min_f64, "min.f64", f64, f64, f64, dmin_ptx(a, b))                     \
+    X(max_f64, "max.f64", f64, f64, f64, dmax_ptx(a, b))                     \
+    X(min_nan_f32, "min.nan.f32", f32, f32, f32, NAN32(fmin_ptx(a, b)))      \
+    X(max_nan_f32, "max.nan.f32", f32, f32, f32, NAN32(fmax_ptx(a, b)))      \
+    X(min_xs_f32, "min.xorsign.f32", f32, f32, f32, XORSIGN(fmin_ptx(FABS(a), FABS(b)))) \
+    X(max_xs_f32, "max.xorsign.f32", f32, f32, f32, XORSIGN(fmax_ptx(FABS(a), FABS(b)))) \
+    X(min_nan_xs_f32, "min.nan.xorsign.f32", f32, f32, f32,                  \
+      NAN32(XORSIGN(fmin_ptx(FABS(a), FABS(b)))))                            \
+    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32,                  \
+      NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b)))))                            \
+    X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
+    X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
+
+#define LIST3(X)                                                             \
+    X(fma_f32, "fma.f32", f32, f32, f32, f32, __builtin_fmaf(a, b, c))       \
+    X(fma_f64, "fma.f64", f64, f64, f64, f64, __builtin_fma(a, b, c))
+
+LIST1(OP1)
+LIST2(OP2)
+LIST3(OP3)
+
+#define UNORD (a != a || b != b)
+#define CMP_FLOAT(X, T)                                                      \
+    X(setp_eq_##T, "setp.eq." #T, T, a == b)                                 \
+    X(setp_ne_##T, "setp.ne." #T, T, a < b || a > b)                         \
+    X(setp_lt_##T, "setp.lt." #T, T, a < b)                                  \
+    X(setp_le_##T, "setp.le." #T, T, a <= b)                                 \
+    X(setp_gt_##T, "setp.gt." #T, T, a > b)                                  \
+    X(setp_ge_##T, "setp.ge." #T, T, a >= b)                                 \
+    X(setp_equ_##T, "setp.equ." #T, T, !(a < b || a > b))                    \
+    X(setp_neu_##T, "setp.neu." #T, T, !(a == b))                            \
+    X(setp_ltu_##T, "setp.ltu." #T, T, !(a >= b))                            \
+    X(setp_leu_##T, "setp.leu." #T, T, !(a > b))                             \
+    X(setp_gtu_##T, "setp.gtu." #T, T, !(a <= b))                            \
+    X(setp_geu_##T, "setp.geu." #T, T, !(a < b))                             \
+    X(setp_num_##T, "setp.num." #T, T, a == a && b == b)                     \
+    X(setp_nan_##T, "setp.nan." #T, T, a != a || b != b)
+
+CMP_FLOAT(CMP, f32)
+CMP_FLOAT(CMP, f64)
+
+/*
+ * ex2: 2^x = 2^n * 2^f, f in [-0.5, 0.5], polynomial of degree 7 with an error below 1 ulp;
+ * scaling in two steps so that denormal results come out right.
+ */
+static inline __attribute__((always_inline)) f32 ex2_ptx(f32 x)
+{
+    f32 n, f, p;
+    s32 k, k1;
+
+    x = x > 200.0f ? 200.0f : x;
+    x = x < -200.0f ? -200.0f : x;
+    n = x + 12582912.0f; /* 1.5 * 2^23: rounds to an integer */
+    n = n - 12582912.0f;
+    f = x - n;
+    k = (s32)n;
+    p = 1.52527338e-5f;
+    p = p * f + 1.54035304e-4f;
+    p = p * f + 1.33335581e-3f;
+    p = p * f + 9.61812911e-3f;
+    p = p * f + 5.55041087e-2f;
+    p = p * f + 2.40226507e-1f;
+    p = p * f + 6.93147181e-1f;
+    p = p * f + 1.0f;
+    k1 = k >> 1;
+    p = p * float32((u32)(k1 + 127) << 23);
+    return p * float32((u32)(k - k1 + 127) << 23);
+}
+
+HANDLER(ex2_f32)
+{
+    const f32 *pa = SRC(f32, a);
+
+    STORE(f32, ({ const f32 a = pa[i]; const f32 r = ex2_ptx(a); a != a ? a : r; }));
+    return SG_NEXT;
+}
+
+/*
+ * lg2: x = 2^e * m, m in [0.707, 1.414); log2(m) by the series of atanh((m - 1) / (m + 1)), whose
+ * terms beyond the 9th power are below 2^-30.
+ */
+static inline f32 lg2_ptx(f32 x)
+{
+    const bool small = bits32(x) < 0x00800000u; /* denormal, unless they count as 0 */
+    const f32 y = small ? x * 16777216.0f : x;
+    const u32 u = bits32(y) - 0x3f3504f3u; /* sqrt(0.5) becomes 0 */
+    const s32 e = (s32)u >> 23;
+    const f32 m = float32((u & 0x7fffffu) + 0x3f3504f3u);
+    const f32 s = (m - 1.0f) / (m + 1.0f), s2 = s * s;
+    f32 p = 0.320598898f;
+
+    p = p * s2 + 0.412198583f;
+    p = p * s2 + 0.577078016f;
+    p = p * s2 + 0.961796694f;
+    p = p * s2 + 2.88539008f;
+    p = p * s + ((f32)e - (small ? 24.0f : 0.0f));
+    p = x == float32(0x7f800000u) || x != x ? x : p;
+    p = x < 0.0f ? float32(0x7fffffffu) : p;
+    return x == 0.0f ? float32(0xff800000u) : p;
+}
+
+HANDLER(lg2_f32)
+{
+    const f32 *pa = SRC(f32, a);
+
+    STORE(f32, lg2_ptx(pa[i]));
+    return SG_NEXT;
+}
+
+/* One call of libm a lane. */
+#define LIBM(id, name, T, e)                                                 \
+    HANDLER(id)                                                              \
+    {                                                                        \
+        const T *pa = SRC(T, a);                                             \
+        T *pd = DST(T, d);                                                   \
+        for (u32 m = w->mask; m; m &= m - 1) {                               \
+            int i = __builtin_ctz(m);                                        \
+            const T a = pa[i];                                               \
+            pd[i] = (e);                                                     \
+        }                                                                    \
+        return SG_NEXT;                                                      \
+    }
+#define ROWL(id, name, T, e) {name, h_##id},
+#define LISTL(X)                                                             \
+    X(sin_f32, "sin.f32", f32, sinf(a))                                      \
+    X(cos_f32, "cos.f32", f32, cosf(a))                                      \
+    X(tanh_f32, "tanh.f32", f32, tanhf(a))
+LISTL(LIBM)
+
+const struct sg_opdef SG_TABLE(flt)[] = {
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64)
+    LISTL(ROWL) ROW(ex2_f32, "ex2.f32") ROW(lg2_f32, "lg2.f32") {NULL, NULL},
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Handlers: graphs launched by kernels; graph/device_graph.c performs the launches. */
+#include "exec/ops/handler.h"
+
+#define E_NOT_SUPPORTED 801u /* cudaErrorNotSupported */
+
+HANDLER(graph_launch)
+{
+    const struct sg_launch *l = w->cta->launch;
+    u32 *d = DST(u32, d);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        d[i] = l->graphs ? l->graphs->launch(l->graph, SRC(u64, a)[i], SRC(u64, b)[i])
+                         : E_NOT_SUPPORTED;
+    }
+    return SG_NEXT;
+}
+
+/* %current_graph_exec; there is one sequence of graphs, which does not move on while a grid runs. */
+HANDLER(graph_self)
+{
+    const struct sg_launch *l = w->cta->launch;
+    const u64 self = l->graphs ? l->graphs->self(l->graph) : 0;
+
+    STORE(u64, self);
+    return SG_NEXT;
+}
+
+const struct sg_opdef sg_ops_graph[] = {
+    ROW(graph_launch, "graph.launch") ROW(graph_self, "sreg.current_graph_exec") {NULL, NULL},
+};

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: f16 and bf16, alone or in pairs. Values are widened to f32, computed, and rounded once:
+ * f32 has more than twice the digits of f16, so the second rounding changes nothing; fma goes
+ * through f64 and a rounding to odd.
+ */
+#include "exec/ops/half_lanes.h"
+
+static inline void widen(const u32 *src, int shift, f32 *dst, bool bf)
+{
+    if (bf)
+        widen_bf16(src, shift, dst);
+    else
+        widen_f16(src, shift, dst);
+}
+
+static inline void narrow(const f32 *src, u32 *dst, bool bf)
+{
+    if (bf)
+        narrow_bf16(src, dst);
+    else
+        narrow_f16(src, dst);
+}
+
+static inline void flush_f16(f32 *x, int64_t flags, bool bf)
+{
+    if ((flags & SG_H_FTZ) && !bf)
+        LANES x[i] = (b32(x[i]) & 0x7fffffffu) < 0x38800000u ? f32b(b32(x[i]) & 0x80000000u) : x[i];
+}
+
+static inline void finish(f32 *r, int64_t flags, bool bf)
+{
+    if (flags & SG_H_SAT)
+        LANES r[i] = !(r[i] > 0.0f) ? 0.0f : r[i] > 1.0f ? 1.0f : r[i];
+    if (flags & SG_H_RELU)
+        LANES r[i] = r[i] < 0.0f || b32(r[i]) == 0x80000000u ? 0.0f : r[i];
+    (void)bf;
+}
+
+static inline void flush_result(u32 *h, int64_t flags, bool bf)
+{
+    if ((flags & SG_H_FTZ) && !bf)
+        LANES h[i] = (h[i] & 0x7c00u) ? h[i] : h[i] & 0x8000u;
+}
+
+/* f64 to f32, inexact results made odd, so that a further rounding is the only one */
+static inline f32 to_odd(f64 s)
+{
+    const f32 f = (f32)s;
+    const f64 back = (f64)f;
+    u32 u = b32(f);
+    const bool inexact = back != s && s == s && !(u << 1 >= 0xff000000u);
+    const bool away = __builtin_fabs(back) > __builtin_fabs(s);
+
+    return inexact && !(u & 1) ? f32b(away ? u - 1 : u + 1) : f;
+}
+
+/*
+ * x * y + z with one rounding left to do. The product is exact in f64; the sum need not be: then it
+ * is made odd, too, by what it lost (Knuth's two-sum).
+ */
+static inline f32 fma_to_odd(f32 x, f32 y, f32 z)
+{
+    const f64 p = (f64)x * (f64)y, s = p + (f64)z, back = s - p;
+    const f64 lost = (p - (s - back)) + ((f64)z - back);
+    u64 u;
+    f64 odd;
+
+    memcpy(&u, &s, 8);
+    if (lost == 0.0 || lost != lost || (u & 1) || s - s != 0.0)
+        return to_odd(s);
+    u += (lost > 0.0) == (s > 0.0) ? 1 : -1ull;
+    memcpy(&odd, &u, 8);
+    return to_odd(odd);
+}
+
+static inline f32 hmin(f32 a, f32 b, bool nan)
+{
+    f32 r = a < b ? a : b;
+
+    r = a == b ? f32b(b32(a) | b32(b)) : r;
+    r = a != a ? (nan ? a : b) : r;
+    return b != b ? (nan ? b : a) : r;
+}
+
+static inline f32 hmax(f32 a, f32 b, bool nan)
+{
+    f32 r = a > b ? a : b;
+
+    r = a == b ? f32b(b32(a) & b32(b)) : r;
+    r = a != a ? (nan ? a : b) : r;
+    return b != b ? (nan ? b : a) : r;
+}
+
+/* pair: both halves of each register; n: operands */
+#define HALF_BODY(n, bf, pair, e)                                            \
+    {                                                                        \
+        const u32 *pa = SRC(u32, a), *pb = n > 1 ? SRC(u32, b) : pa,         \
+                  *pc = n > 2 ? SRC(u32, c) : pa;                            \
+        const int64_t flags = in->imm;                                       \
+        u32 h[2][SG_LANES];                                                  \
+        for (int k = 0; k <= pair; k++) {                                    \
+            f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES];          \
+            widen(pa, k * 16, x, bf);                                        \
+            flush_f16(x, flags, bf);                                         \
+            if (n > 1) {                                                     \
+                widen(pb, k * 16, y, bf);                                    \
+                flush_f16(y, flags, bf);                                     \
+            }                                                                \
+            if (n > 2) {                                                     \
+                widen(pc, k * 16, z, bf);                                    \
+                flush_f16(z, flags, bf);                                     \
+            }                                                                \
+            LANES {                                                          \
+                const f32 a = x[i], b = n > 1 ? y[i] : a, c = n > 2 ? z[i] : a; \
+                (void)b;                                                     \
+                (void)c;                                                     \
+                r[i] = (e);                                                  \
+            }                                                                \
+            finish(r, flags, bf);                                            \
+            narrow(r, h[k], bf);                                             \
+            flush_result(h[k], flags, bf);                                   \
+        }                                                                    \
+        if (pair)                                                            \
+            STORE(u32, h[0][i] | h[1][i] << 16);                             \
+        else                                                                 \
+            STORE(u32, h[0][i]);                                             \
+        return SG_NEXT;                                                      \
+    }
+
+#define HALF(id, name, n, e)                                                 \
+    HANDLER(id##_f16) HALF_BODY(n, false, 0, e)                              \
+    HANDLER(id##_f16x2) HALF_BODY(n, false, 1, e)                            \
+    HANDLER(id##_bf16) HALF_BODY(n, true, 0, e)                              \
+    HANDLER(id##_bf16x2) HALF_BODY(n, true, 1, e)
+#define ROWH(id, name, n, e)                                                 \
+    {name "f16", h_##id##_f16}, {name "f16x2", h_##id##_f16x2},              \
+    {name "bf16", h_##id##_bf16}, {name "bf16x2", h_##id##_bf16x2},
+
+#define LISTH(X)                                                             \
+    X(add, "add.", 2, a + b)                                                 \
+    X(sub, "sub.", 2, a - b)                                                 \
+    X(mul, "mul.", 2, a * b)                                                 \
+    X(min, "min.", 2, hmin(a, b, false))                                     \
+    X(max, "max.", 2, hmax(a, b, false))                                     \
+    X(min_nan, "min.nan.", 2, hmin(a, b, true))                              \
+    X(max_nan, "max.nan.", 2, hmax(a, b, true))                              \
+    X(ex2, "ex2.", 1, exp2f(a))                                              \
+    X(tanh, "tanh.", 1, tanhf(a))
+LISTH(HALF)
+
+/*
+ * fma: f32 does, unless its result lies in the middle between two halves (then the digits it lost
+ * decide) or among the denormals of f16, whose middles are elsewhere.
+ */
+static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bool bf)
+{
+    const u32 low = bf ? 0xffffu : 0x1fffu, mid = bf ? 0x8000u : 0x1000u;
+    u32 doubt = 0;
+
+    LANES {
+        const f32 v = __builtin_fmaf(x[i], y[i], z[i]);
+        const u32 u = b32(v), mag = u & 0x7fffffffu;
+
+        r[i] = v;
+        doubt |= (u & low) == mid || (mag - 1 < (bf ? 0x00800000u : 0x38800000u));
+    }
+    if (UNLIKELY(doubt))
+        LANES r[i] = fma_to_odd(x[i], y[i], z[i]);
+}
+
+static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);
+    const int64_t flags = in->imm;
+    u32 h[2][SG_LANES];
+
+    for (int k = 0; k <= pair; k++) {
+        f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES];
+
+        widen(pa, k * 16, x, bf);
+        widen(pb, k * 16, y, bf);
+        widen(pc, k * 16, z, bf);
+        flush_f16(x, flags, bf);
+        flush_f16(y, flags, bf);
+        flush_f16(z, flags, bf);
+        fma_half(x, y, z, r, bf);
+        finish(r, flags, bf);
+        narrow(r, h[k], bf);
+        flush_result(h[k], flags, bf);
+    }
+    if (pair)
+        STORE(u32, h[0][i] | h[1][i] << 16);
+    else
+        STORE(u32, h[0][i]);
+    return SG_NEXT;
+}
+
+HANDLER(fma_f16)
+{
+    return fma_op(w, in, false, 0);
+}
+
+HANDLER(fma_f16x2)
+{
+    return fma_op(w, in, false, 1);
+}
+
+HANDLER(fma_bf16)
+{
+    return fma_op(w, in, true, 0);
+}
+
+HANDLER(fma_bf16x2)
+{
+    return fma_op(w, in, true, 1);
+}
+
+/* sign bits only: NaN keeps its bits */
+#define SIGNS(id, name, T, e)                                                \
+    HANDLER(id)                                                              \
+    {                                                                        \
+        const u32 *pa = SRC(u32, a);                                         \
+        const u32 z = in->imm & SG_H_FTZ;                                    \
+        STORE(u32, ({ u32 a = pa[i];                                         \
+                      a = z && !(a & 0x7c00u) ? a & ~0x3ffu : a;             \
+                      a = z && !(a & 0x7c000000u) ? a & ~0x3ff0000u : a; (e); })); \
+        return SG_NEXT;                                                      \
+    }
+#define ROWG(id, name, T, e) {name, h_##id},
+#define LISTG(X)                                                             \
+    X(neg_f16, "neg.f16", u32, (a ^ 0x8000u) & 0xffffu)                      \
+    X(neg_bf16, "neg.bf16", u32, (a ^ 0x8000u) & 0xffffu)                    \
+    X(neg_f16x2, "neg.f16x2", u32, a ^ 0x80008000u)                          \
+    X(neg_bf16x2, "neg.bf16x2", u32, a ^ 0x80008000u)                        \
+    X(abs_f16, "abs.f16", u32, a & 0x7fffu)                                  \
+    X(abs_bf16, "abs.bf16", u32, a & 0x7fffu)                                \
+    X(abs_f16x2, "abs.f16x2", u32, a & 0x7fff7fffu)                          \
+    X(abs_bf16x2, "abs.bf16x2", u32, a & 0x7fff7fffu)
+LISTG(SIGNS)
+
+#define HCMP(id, name, e)                                                    \
+    HANDLER(setp_##id##_f16)                                                 \
+    {                                                                        \
+        f32 x[SG_LANES], y[SG_LANES];                                        \
+        u32 r = 0;                                                           \
+        widen_f16(SRC(u32, a), 0, x);                                        \
+        widen_f16(SRC(u32, b), 0, y);                                        \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++)                         \
+        {                                                                    \
+            const f32 a = x[i], b = y[i];                                    \
+            r |= (e) ? sg_bit32[i] : 0;                                      \
+        }                                                                    \
+        sg_set_pred(w, in->d, r);                                            \
+        return SG_NEXT;                                                      \
+    }                                                                        \
+    HANDLER(setp_##id##_bf16)                                                \
+    {                                                                        \
+        f32 x[SG_LANES], y[SG_LANES];                                        \
+        u32 r = 0;                                                           \
+        widen_bf16(SRC(u32, a), 0, x);                                       \
+        widen_bf16(SRC(u32, b), 0, y);                                       \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++)                         \
+        {                                                                    \
+            const f32 a = x[i], b = y[i];                                    \
+            r |= (e) ? sg_bit32[i] : 0;                                      \
+        }                                                                    \
+        sg_set_pred(w, in->d, r);                                            \
+        return SG_NEXT;                                                      \
+    }
+#define ROWX(id, name, e)                                                    \
+    {"setp." name ".f16", h_setp_##id##_f16}, {"setp." name ".bf16", h_setp_##id##_bf16},
+#define LISTX(X)                                                             \
+    X(eq, "eq", a == b)                                                      \
+    X(ne, "ne", a < b || a > b)                                              \
+    X(lt, "lt", a < b)                                                       \
+    X(le, "le", a <= b)                                                      \
+    X(gt, "gt", a > b)                                                       \
+    X(ge, "ge", a >= b)                                                      \
+    X(equ, "equ", !(a < b || a > b))                                         \
+    X(neu, "neu", !(a == b))                                                 \
+    X(ltu, "ltu", !(a >= b))                                                 \
+    X(leu, "leu", !(a > b))                                                  \
+    X(gtu, "gtu", !(a <= b))                                                 \
+    X(geu, "geu", !(a < b))                                                  \
+    X(num, "num", a == a && b == b)                                          \
+    X(nan, "nan", a != a || b != b)
+LISTX(HCMP)
+
+/* ---- conversions ---- */
+
+HANDLER(cvt_f32_f16)
+{
+    f32 x[SG_LANES];
+
+    widen_f16(SRC(u32, a), 0, x);
+    STORE(f32, x[i]);
+    return SG_NEXT;
+}
+
+HANDLER(cvt_f32_bf16)
+{
+    const u32 *pa = SRC(u32, a);
+
+    STORE(u32, pa[i] << 16);
+    return SG_NEXT;
+}
+
+/* One f32 to one half with the flags of in->imm. */
+static inline u32 half_of(f32 x, int64_t flags, bool bf)
+{
+    return bf ? sg_f32_to_bf16(x, flags) : sg_f32_to_f16(x, flags);
+}
+
+static inline void to_half(const f32 *src, u32 *h, int64_t flags, bool bf)
+{
+    if (LIKELY(!(flags & ~(int64_t)SG_H_FTZ))) {
+        narrow(src, h, bf);
+    } else {
+        for (int i = 0; i < SG_LANES; i++)
+            h[i] = half_of(src[i], flags, bf);
+    }
+}
+
+#define CVT_HALF(id, bf)                                                     \
+    HANDLER(cvt_##id##_f32)                                                  \
+    {                                                                        \
+        u32 h[SG_LANES];                                                     \
+        to_half(SRC(f32, a), h, in->imm, bf);                                \
+        STORE(u32, h[i]);                                                    \
+        return SG_NEXT;                                                      \
+    }                                                                        \
+    HANDLER(cvt_##id##x2_f32) /* a: high, b: low */                          \
+    {                                                                        \
+        u32 hi[SG_LANES], lo[SG_LANES];                                      \
+        to_half(SRC(f32, a), hi, in->imm, bf);                               \
+        to_half(SRC(f32, b), lo, in->imm, bf);                               \
+        STORE(u32, hi[i] << 16 | lo[i]);                                     \
+        return SG_NEXT;                                                      \
+    }
+CVT_HALF(f16, false)
+CVT_HALF(bf16, true)
+
+const struct sg_opdef SG_TABLE(half)[] = {
+    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX)
+    ROW(fma_f16, "fma.f16") ROW(fma_f16x2, "fma.f16x2") ROW(fma_bf16, "fma.bf16")
+    ROW(fma_bf16x2, "fma.bf16x2") ROW(cvt_f32_f16, "cvt.f32.f16") ROW(cvt_f32_bf16, "cvt.f32.bf16")
+    ROW(cvt_f16_f32, "cvt.f16.f32") ROW(cvt_f16x2_f32, "cvt.f16x2.f32")
+    ROW(cvt_bf16_f32, "cvt.bf16.f32") ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32")
+    {NULL, NULL},
+};

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * printf of device code: vprintf(format, arguments), where the arguments lie in local memory one
+ * after the other, each aligned to its size (4 or 8), as nvcc lays them out.
+ */
+#include "exec/printf.h"
+#include "exec/code.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_FORMAT 4096 /* characters of a format or of a %s string */
+#define MAX_OUTPUT 16384
+#define MAX_SPEC 64
+
+struct out {
+    char text[MAX_OUTPUT];
+    size_t len;
+};
+
+static void put(struct out *o, const char *s, size_t n)
+{
+    if (n > MAX_OUTPUT - o->len)
+        n = MAX_OUTPUT - o->len;
+    memcpy(o->text + o->len, s, n);
+    o->len += n;
+}
+
+/* A string of the device, at most size - 1 characters. False: fault. */
+static bool read_string(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t addr,
+                        char *buf, size_t size)
+{
+    size_t n = 0;
+
+    if (!addr) {
+        snprintf(buf, size, "(null)");
+        return true;
+    }
+    for (; n < size - 1; n++) {
+        if (!sg_lane_read(w, in, lane, SG_SP_GENERIC, addr + n, buf + n, 1))
+            return false;
+        if (!buf[n])
+            return true;
+    }
+    buf[n] = 0;
+    return true;
+}
+
+struct args {
+    struct sg_warp *w;
+    const struct sg_insn *in;
+    uint32_t lane;
+    uint64_t at;
+};
+
+static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
+{
+    a->at = (a->at + size - 1) & ~(uint64_t)(size - 1);
+    *v = 0;
+    if (!sg_lane_read(a->w, a->in, a->lane, SG_SP_GENERIC, a->at, v, size))
+        return false;
+    a->at += size;
+    return true;
+}
+
+/* Formats one conversion; spec begins with % and ends with the conversion character. */
+static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
+{
+    char conv = spec[strlen(spec) - 1], buf[1024], str[MAX_FORMAT], s2[MAX_SPEC + 4];
+    size_t n = strlen(spec);
+    uint64_t v;
+    double d;
+    int len = 0;
+
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#endif
+    switch (conv) {
+    case 'd': case 'i': case 'u': case 'o': case 'x': case 'X': case 'c':
+        if (!next_arg(a, wide && conv != 'c' ? 8 : 4, &v))
+            return false;
+        memcpy(s2, spec, n - 1);
+        s2[n - 1] = 0;
+        if (conv == 'c') {
+            snprintf(s2 + n - 1, 3, "c");
+            len = snprintf(buf, sizeof(buf), s2, (int)v);
+        } else {
+            snprintf(s2 + n - 1, 5, "ll%c", conv);
+            if (!wide)
+                v = conv == 'd' || conv == 'i' ? (uint64_t)(int64_t)(int32_t)v : (uint32_t)v;
+            len = snprintf(buf, sizeof(buf), s2, (long long)v);
+        }
+        break;
+    case 'f': case 'F': case 'e': case 'E': case 'g': case 'G': case 'a': case 'A':
+        if (!next_arg(a, 8, &v))
+            return false;
+        memcpy(&d, &v, 8);
+        len = snprintf(buf, sizeof(buf), spec, d);
+        break;
+    case 'p':
+        if (!next_arg(a, 8, &v))
+            return false;
+        len = snprintf(buf, sizeof(buf), spec, (void *)(uintptr_t)v);
+        break;
+    case 's':
+        if (!next_arg(a, 8, &v) || !read_string(a->w, a->in, a->lane, v, str, sizeof(str)))
+            return false;
+        if (n == 2) {
+            put(o, str, strlen(str));
+            return true;
+        }
+        len = snprintf(buf, sizeof(buf), spec, str);
+        break;
+    default:
+        break;
+    }
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+    if (len > 0)
+        put(o, buf, (size_t)len < sizeof(buf) ? (size_t)len : sizeof(buf) - 1);
+    return true;
+}
+
+/* Reads one conversion of the format at p; *spec gets it without length modifiers. */
+static const char *parse_spec(struct args *a, const char *p, char *spec, bool *wide, bool *ok)
+{
+    size_t n = 0;
+    uint64_t v;
+
+    *wide = false;
+    *ok = true;
+    spec[n++] = *p++;
+    for (; *p && n < MAX_SPEC - 16; p++) {
+        if (strchr("-+ #0123456789.", *p)) {
+            if (*p >= '0' && *p <= '9' && n > 8)
+                continue; /* a width of more digits than any sensible one */
+            spec[n++] = *p;
+        } else if (*p == '*') {
+            if (!next_arg(a, 4, &v)) {
+                *ok = false;
+                return p;
+            }
+            v = (uint64_t)(int64_t)(int32_t)v;
+            if ((int32_t)v > 999 || (int32_t)v < -999)
+                v = 0;
+            n += (size_t)snprintf(spec + n, MAX_SPEC - n, "%d", (int)v);
+        } else if (*p == 'l') {
+            *wide = true; /* long is 64 bits in device code */
+        } else if (*p == 'z' || *p == 'j' || *p == 't') {
+            *wide = true;
+        } else if (*p != 'h' && *p != 'L') {
+            break;
+        }
+    }
+    if (*p)
+        spec[n++] = *p++;
+    spec[n] = 0;
+    return p;
+}
+
+/* Returns the number of arguments, -1 for no format, -2 after a fault. */
+static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t fmt,
+                       uint64_t argp, struct out *o)
+{
+    struct args a = {w, in, lane, argp};
+    char format[MAX_FORMAT], spec[MAX_SPEC + 16];
+    const char *p = format;
+    int count = 0;
+
+    o->len = 0;
+    if (!fmt)
+        return -1;
+    if (!read_string(w, in, lane, fmt, format, sizeof(format)))
+        return -2;
+    while (*p) {
+        const char *q = strchr(p, '%');
+        bool wide, ok;
+
+        if (!q)
+            q = p + strlen(p);
+        put(o, p, (size_t)(q - p));
+        p = q;
+        if (!*p)
+            break;
+        if (p[1] == '%') {
+            put(o, "%", 1);
+            p += 2;
+            continue;
+        }
+        p = parse_spec(&a, p, spec, &wide, &ok);
+        if (!ok || !convert(&a, o, spec, wide))
+            return -2;
+        count++;
+    }
+    return count;
+}
+
+static inline uint64_t value64(struct sg_warp *w, uint32_t op, uint32_t lane)
+{
+    uint64_t v;
+
+    memcpy(&v, w->base[op >> 31] + (op & 0x7fffffffu) + lane * 8, 8);
+    return v;
+}
+
+int sg_vprintf(struct sg_warp *w, const struct sg_insn *in)
+{
+    struct out o;
+
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(m);
+        int n = format_lane(w, in, lane, value64(w, in->a, lane), value64(w, in->b, lane), &o);
+
+        if (n == -2)
+            return SG_FAULTED;
+        sg_run_print(w->cta, o.text, o.len, false);
+        ((int32_t *)(void *)(w->base[0] + in->d))[lane] = n;
+    }
+    return SG_NEXT;
+}
+
+int sg_assertfail(struct sg_warp *w, const struct sg_insn *in)
+{
+    char msg[512], file[512], func[512], line[1800];
+    uint32_t n;
+
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(m);
+        int len;
+
+        if (!read_string(w, in, lane, value64(w, in->d, lane), msg, sizeof(msg)) ||
+            !read_string(w, in, lane, value64(w, in->a, lane), file, sizeof(file)) ||
+            !read_string(w, in, lane, value64(w, in->c, lane), func, sizeof(func)))
+            return SG_FAULTED;
+        memcpy(&n, w->base[in->b >> 31] + (in->b & 0x7fffffffu) + lane * 4, 4);
+        len = snprintf(line, sizeof(line),
+                       "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
+                       file, n, func, w->cta->ctaid[0], w->cta->ctaid[1], w->cta->ctaid[2],
+                       w->tid[0][lane], w->tid[1][lane], w->tid[2][lane], msg);
+        if (len > 0)
+            sg_run_print(w->cta, line,
+                         (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
+    }
+    return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ASSERT,
+                        "device-side assert triggered");
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Branches of graphs: units that do not wait for each other run at once.
+ *
+ * The thread that runs the graph takes one unit after the other, the first in the order of steps that may
+ * begin: so a graph of short nodes costs nothing beyond a chain and its order is always the same. A unit
+ * that takes long may wait for what another branch does. A thread that watches the runs under way
+ * therefore gives a run one more thread whenever units may begin and none has begun or ended for a while;
+ * the helper goes when there is nothing left to begin.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "graph/graph.h"
+
+#define TICK_NS 1000000     /* so long nothing may happen before a helper comes, at least */
+#define TICKS_IDLE 64u      /* ticks without a run before the watcher sleeps */
+#define HELPERS_MAX 128u    /* of the process; as many kernels at once as a GPU has */
+#define HELPER_STACK (2u << 20) /* as of a stream's thread */
+
+/* ---- edges ---- */
+
+struct sg_edges *sg_edges_new(const uint32_t (*pair)[2], size_t n, size_t steps)
+{
+    struct sg_edges *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    atomic_init(&e->refs, 1);
+    e->waits = calloc(steps + 1, sizeof(*e->waits));
+    e->first = calloc(steps + 2, sizeof(*e->first));
+    e->next = malloc((n + 1) * sizeof(*e->next));
+    if (!e->waits || !e->first || !e->next) {
+        sg_edges_put(e);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        e->waits[pair[i][1]]++;
+        e->first[pair[i][0] + 2]++;
+    }
+    for (size_t i = 2; i < steps + 2; i++)
+        e->first[i] += e->first[i - 1];
+    for (size_t i = 0; i < n; i++)
+        e->next[e->first[pair[i][0] + 1]++] = pair[i][1];
+    return e;
+}
+
+void sg_edges_put(struct sg_edges *e)
+{
+    if (!e || atomic_fetch_sub(&e->refs, 1) != 1)
+        return;
+    free(e->waits);
+    free(e->first);
+    free(e->next);
+    free(e);
+}
+
+/* ---- the memory that a launch can have at one time ---- */
+
+/* The unit of the uppermost level that step i is part of. */
+static size_t top_of(const struct sg_program *p, size_t i)
+{
+    size_t at = 0;
+
+    while (at + p->step[at].child < i)
+        at += 1 + p->step[at].child;
+    return at;
+}
+
+static bool any_wide(const struct sg_program *p, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        if (p->step[i].wide)
+            return true;
+    }
+    return false;
+}
+
+/* Marks the units of the uppermost level that begin after unit `from` has ended. todo: room for each. */
+static void mark_after(const struct sg_program *p, size_t from, bool *after, uint32_t *todo)
+{
+    size_t n = 0;
+
+    todo[n++] = (uint32_t)from;
+    while (n > 0) {
+        const uint32_t at = todo[--n];
+
+        for (uint32_t k = p->edges->first[at]; k < p->edges->first[at + 1]; k++) {
+            const uint32_t next = p->edges->next[k];
+
+            if (after[next])
+                continue;
+            after[next] = true;
+            todo[n++] = next;
+        }
+    }
+}
+
+/* An allocation that its program frees. */
+struct pair {
+    const struct sg_graph_memory *m;
+    size_t alloc, free;         /* steps */
+    size_t top_alloc, top_free; /* their units */
+    uint64_t with; /* most that there is once it is allocated */
+};
+
+static uint64_t bytes_of(const struct sg_graph_memory *m)
+{
+    return (m->size + 511) & ~511ull;
+}
+
+/* Takes from each pair's sum what is never there together with it, because of step `at` of pair i. */
+static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, size_t i, bool freed,
+                     bool *after, uint32_t *todo)
+{
+    const size_t at = freed ? pairs[i].free : pairs[i].alloc;
+    const size_t top = freed ? pairs[i].top_free : pairs[i].top_alloc;
+    const bool chain = !any_wide(p, top, top + 1 + p->step[top].child);
+
+    memset(after, 0, p->n * sizeof(*after));
+    mark_after(p, top, after, todo);
+    for (size_t j = 0; j < n; j++) {
+        const bool later = pairs[j].top_alloc == top ? chain && pairs[j].alloc > at
+                                                     : after[pairs[j].top_alloc];
+
+        if (j == i || !later || pairs[i].m->device != pairs[j].m->device)
+            continue;
+        if (freed)
+            pairs[j].with -= bytes_of(pairs[i].m); /* it is gone when j comes */
+        else
+            pairs[i].with -= bytes_of(pairs[j].m); /* j comes later, and counts i itself */
+    }
+}
+
+/*
+ * With branches: when an allocation comes, everything may be there that is not freed before it and does
+ * not come after it. The most of these sums is a bound for what is there at any time; for a chain it is
+ * the very maximum.
+ */
+bool sg_graph_memory_find_peak(struct sg_program *p)
+{
+    struct pair *pairs = calloc(p->n + 1, sizeof(*pairs));
+    bool *after = calloc(p->n + 1, sizeof(*after));
+    uint32_t *todo = calloc(p->n + 1, sizeof(*todo));
+    uint64_t now[SG_MAX_DEVICES] = {0};
+    const bool ok = pairs && after && todo;
+    size_t n = 0;
+
+    for (size_t i = 0; ok && p->memory && i < p->n; i++) {
+        const struct sg_graph_memory *m = p->step[i].mem;
+
+        if (!m || p->step[i].other == SIZE_MAX)
+            continue;
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            now[m->device] -= p->edges ? 0 : bytes_of(m);
+            continue;
+        }
+        pairs[n++] = (struct pair){.m = m, .alloc = i, .free = p->step[i].other};
+        now[m->device] += bytes_of(m);
+        if (!p->edges && now[m->device] > p->peak[m->device])
+            p->peak[m->device] = now[m->device];
+    }
+    for (size_t i = 0; p->edges && i < n; i++) {
+        pairs[i].top_alloc = top_of(p, pairs[i].alloc);
+        pairs[i].top_free = top_of(p, pairs[i].free);
+        pairs[i].with = now[pairs[i].m->device];
+    }
+    for (size_t i = 0; p->edges && i < n; i++) {
+        subtract(p, pairs, n, i, true, after, todo);
+        subtract(p, pairs, n, i, false, after, todo);
+    }
+    for (size_t i = 0; p->edges && i < n; i++) {
+        uint64_t *peak = &p->peak[pairs[i].m->device];
+
+        *peak = pairs[i].with > *peak ? pairs[i].with : *peak;
+    }
+    free(pairs);
+    free(after);
+    free(todo);
+    return ok;
+}
+
+/* ---- running ---- */
+
+/* A level that runs. Lives on the stack of the thread that launched it, which waits for the helpers. */
+struct run {
+    const struct sg_level *l;
+    struct sg_genv *genv; /* of the launching thread */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
+    uint32_t *ready; /* steps that may begin: a heap, the first in order on top; with events unordered */
+    size_t nready;
+    bool *over;      /* by step, from l->from on */
+    bool asleep;     /* the launching thread waits */
+    unsigned running, helpers;
+    uint64_t moves;  /* units begun and ended */
+    CUresult result;
+    /* The watcher's, under its lock. */
+    struct run *next, **pprev;
+    uint64_t seen;
+};
+
+static struct {
+    pthread_mutex_t lock; /* taken before a run's */
+    pthread_cond_t wake;
+    struct run *runs;
+    bool started, asleep;
+    unsigned helpers;
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+static void put_ready(struct run *r, uint32_t step)
+{
+    size_t i = r->nready++;
+
+    for (; i > 0 && !r->l->p->events && r->ready[(i - 1) / 2] > step; i = (i - 1) / 2)
+        r->ready[i] = r->ready[(i - 1) / 2];
+    r->ready[i] = step;
+}
+
+static void take_top(struct run *r)
+{
+    const uint32_t last = r->ready[--r->nready];
+    size_t i = 0;
+
+    for (size_t k; (k = 2 * i + 1) < r->nready; i = k) {
+        if (k + 1 < r->nready && r->ready[k + 1] < r->ready[k])
+            k++;
+        if (r->ready[k] >= last)
+            break;
+        r->ready[i] = r->ready[k];
+    }
+    r->ready[i] = last;
+}
+
+/* Is there a record of the event of wait number w in unit u? */
+static bool records(const struct sg_program *p, size_t u, size_t w)
+{
+    const CUevent e = sg_event_of(p->step[w].gop->op);
+
+    for (size_t i = u; i <= u + p->step[u].child; i++) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && sg_event_of(p->step[i].gop->op) == e)
+            return true;
+    }
+    return false;
+}
+
+/* Waiting for an event that a step before records is waiting for that step: see sg_program_issued(). */
+static bool must_wait(const struct run *r, size_t step)
+{
+    const struct sg_program *p = r->l->p;
+
+    for (size_t w = step; p->step[step].waits && w <= step + p->step[step].child; w++) {
+        if (p->step[w].type != CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+            continue;
+        for (size_t u = r->l->from; u < step; u += 1 + p->step[u].child) {
+            if (!r->over[u - r->l->from] && records(p, u, w))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Where in r->ready the next unit to begin is; SIZE_MAX: there is none. */
+static size_t find_ready(const struct run *r)
+{
+    size_t best = SIZE_MAX;
+
+    if (r->result != CUDA_SUCCESS || !r->nready)
+        return SIZE_MAX;
+    if (!r->l->p->events)
+        return 0;
+    for (size_t i = 0; i < r->nready; i++) {
+        if ((best == SIZE_MAX || r->ready[i] < r->ready[best]) && !must_wait(r, r->ready[i]))
+            best = i;
+    }
+    return best;
+}
+
+/* What others do that still run may depend on what will not be done any more. */
+static void stop_others(const struct run *r)
+{
+    struct sg_ctx *ctx = r->l->s->ctx;
+
+    if (r->running &&
+        (atomic_load(&ctx->fault) || atomic_load(&ctx->cut) || !atomic_load(&ctx->alive)))
+        ctx->abort = 1;
+}
+
+static void unit_over(struct run *r, uint32_t step, CUresult result)
+{
+    const struct sg_edges *e = r->l->p->edges;
+    const size_t from = r->l->from;
+
+    r->running--;
+    r->moves++;
+    r->over[step - from] = true;
+    if (result != CUDA_SUCCESS) {
+        if (r->result == CUDA_SUCCESS)
+            r->result = result;
+        stop_others(r);
+    }
+    for (uint32_t k = e->first[step]; k < e->first[step + 1]; k++) {
+        if (--r->left[e->next[k] - from] == 0)
+            put_ready(r, e->next[k]);
+    }
+    if (r->asleep)
+        pthread_cond_signal(&r->changed);
+}
+
+/* Runs units until none may begin; the launching thread: until none runs. Under the lock. */
+static void take_part(struct run *r, bool launching)
+{
+    for (;;) {
+        const size_t at = find_ready(r);
+        uint32_t step;
+        CUresult result;
+
+        if (at == SIZE_MAX && launching && r->running) {
+            r->asleep = true;
+            pthread_cond_wait(&r->changed, &r->lock);
+            r->asleep = false;
+            continue;
+        }
+        if (at == SIZE_MAX)
+            return;
+        step = r->ready[at];
+        if (r->l->p->events)
+            r->ready[at] = r->ready[--r->nready];
+        else
+            take_top(r);
+        r->running++;
+        r->moves++;
+        pthread_mutex_unlock(&r->lock);
+        result = r->l->run(r->l->arg, step, r->l->s);
+        pthread_mutex_lock(&r->lock);
+        unit_over(r, step, result);
+    }
+}
+
+static void *helper_main(void *arg)
+{
+    struct run *r = arg;
+
+    sg_genv_now = r->genv;
+    pthread_mutex_lock(&r->lock);
+    take_part(r, false);
+    r->helpers--;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock); /* r may be gone now */
+    pthread_mutex_lock(&watch.lock);
+    watch.helpers--;
+    pthread_mutex_unlock(&watch.lock);
+    return NULL;
+}
+
+static bool start(void *(*fn)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    pthread_t t;
+    bool ok;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, HELPER_STACK);
+    ok = pthread_create(&t, &attr, fn, arg) == 0;
+    pthread_attr_destroy(&attr);
+    return ok;
+}
+
+/* A run that may begin a unit and does not gets one more thread; where there is none now, later. */
+static void look(struct run *r)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->moves == r->seen && watch.helpers < HELPERS_MAX && r->running > r->helpers &&
+        find_ready(r) != SIZE_MAX && start(helper_main, r)) {
+        r->helpers++;
+        watch.helpers++;
+    }
+    r->seen = r->moves;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *watch_main(void *arg)
+{
+    const struct timespec tick = {0, TICK_NS};
+    unsigned idle = 0;
+
+    (void)arg;
+    pthread_mutex_lock(&watch.lock);
+    for (;;) {
+        for (struct run *r = watch.runs; r; r = r->next)
+            look(r);
+        idle = watch.runs ? 0 : idle + 1;
+        if (idle > TICKS_IDLE) {
+            watch.asleep = true;
+            while (!watch.runs)
+                pthread_cond_wait(&watch.wake, &watch.lock);
+            watch.asleep = false;
+            idle = 0;
+        }
+        pthread_mutex_unlock(&watch.lock);
+        nanosleep(&tick, NULL);
+        pthread_mutex_lock(&watch.lock);
+    }
+    return NULL;
+}
+
+static void watch_begin(struct run *r)
+{
+    pthread_mutex_lock(&watch.lock);
+    r->next = watch.runs;
+    r->pprev = &watch.runs;
+    if (r->next)
+        r->next->pprev = &r->next;
+    watch.runs = r;
+    if (!watch.started) /* none to be had: the next run tries again */
+        watch.started = start(watch_main, NULL);
+    if (watch.asleep)
+        pthread_cond_signal(&watch.wake);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void watch_end(struct run *r)
+{
+    pthread_mutex_lock(&watch.lock);
+    *r->pprev = r->next;
+    if (r->next)
+        r->next->pprev = r->pprev;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void begin(struct run *r)
+{
+    const struct sg_level *l = r->l;
+
+    for (size_t i = l->from; i < l->to; i += 1 + l->p->step[i].child) {
+        r->left[i - l->from] = l->p->edges->waits[i];
+        if (!r->left[i - l->from])
+            put_ready(r, (uint32_t)i);
+    }
+}
+
+bool sg_branches_run(const struct sg_level *l, CUresult *result)
+{
+    const size_t n = l->to - l->from;
+    struct run r = {.l = l, .genv = sg_genv_now};
+
+    r.left = malloc(n * (2 * sizeof(uint32_t) + sizeof(bool)));
+    if (!r.left)
+        return false;
+    r.ready = r.left + n;
+    r.over = (bool *)(r.ready + n);
+    memset(r.over, 0, n * sizeof(bool));
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.changed, NULL);
+    begin(&r);
+    watch_begin(&r);
+    pthread_mutex_lock(&r.lock);
+    take_part(&r, true);
+    pthread_mutex_unlock(&r.lock);
+    watch_end(&r); /* no further helper comes */
+    pthread_mutex_lock(&r.lock);
+    while (r.helpers)
+        pthread_cond_wait(&r.changed, &r.lock);
+    pthread_mutex_unlock(&r.lock);
+    pthread_mutex_destroy(&r.lock);
+    pthread_cond_destroy(&r.changed);
+    free(r.left);
+    *result = r.result;
+    return true;
+}

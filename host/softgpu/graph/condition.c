@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Conditional nodes: a graph, or one of several, that runs once, in a loop, or not at all,
+ * depending on a number that kernels set (cudaGraphSetConditional, an external function in PTX).
+ * Kernels name the number by a handle. It lives as long as its graph or anything instantiated from
+ * that. A graph with such nodes has at most one executable graph, so one number is enough.
+ */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+
+struct sg_cond {
+    struct sg_obj obj; /* registered as long as it is held by anybody */
+    uint32_t ctx_id;   /* whose kernels may set it */
+    uint32_t start;    /* at the beginning of each launch, when assign */
+    bool assign;
+    bool used;        /* there is a node */
+    unsigned holders; /* under sg_graph_lock */
+    const struct sg_graph *graph; /* compare only */
+    _Atomic uint32_t value;
+};
+
+static void cond_free(struct sg_obj *obj)
+{
+    free(obj);
+}
+
+static void hold(struct sg_cond *c)
+{
+    c->holders++;
+}
+
+static void let_go(struct sg_cond *c)
+{
+    if (--c->holders == 0)
+        sg_obj_unregister(&c->obj);
+}
+
+bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom)
+{
+    struct sg_cond **grown;
+
+    if (!nfrom)
+        return true;
+    grown = realloc(*list, (*n + nfrom) * sizeof(*grown));
+    if (!grown)
+        return false;
+    *list = grown;
+    for (size_t i = 0; i < nfrom; i++) {
+        hold(from[i]);
+        grown[(*n)++] = from[i];
+    }
+    return true;
+}
+
+void sg_cond_drop_all(struct sg_cond **list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        let_go(list[i]);
+    free(list);
+}
+
+bool sg_cond_unused(const struct sg_cond *c)
+{
+    return !c->used;
+}
+
+void sg_cond_begin(struct sg_cond *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (list[i]->assign)
+            atomic_store(&list[i]->value, list[i]->start);
+    }
+}
+
+uint32_t sg_cond_value(const struct sg_cond *c)
+{
+    return atomic_load(&c->value);
+}
+
+bool sg_cond_set(void *ctx, uint64_t handle, uint32_t value)
+{
+    SG_AUTO struct sg_cond *c = sg_lookup(handle, SG_T_COND);
+
+    if (!c || c->ctx_id != ((const struct sg_ctx *)ctx)->id)
+        return false;
+    atomic_store(&c->value, value);
+    return true;
+}
+
+CUresult sg_cond_new(struct sg_graph *g, uint32_t ctx_id, uint32_t start, bool assign,
+                     CUgraphConditionalHandle *out)
+{
+    struct sg_cond *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&c->obj, SG_T_COND, NULL, cond_free);
+    c->ctx_id = ctx_id;
+    c->start = start;
+    c->assign = assign;
+    c->graph = g;
+    pthread_mutex_lock(&sg_graph_lock);
+    bool ok = sg_obj_register(&c->obj);
+
+    if (ok && !sg_cond_hold_all(&g->conds, &g->nconds, &c, 1)) {
+        sg_obj_unregister(&c->obj);
+        ok = false;
+    }
+    if (ok) {
+        g->has_condition = true;
+        *out = c->obj.handle;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    sg_obj_put(&c->obj);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- nodes ---- */
+
+void sg_condition_free(struct sg_condition *c)
+{
+    if (!c)
+        return;
+    for (unsigned i = 0; c->body && i < c->size; i++) {
+        if (!c->body[i])
+            continue;
+        sg_obj_unregister(&c->body[i]->obj); /* it is the node's */
+        sg_obj_put(&c->body[i]->obj);
+    }
+    if (c->cond)
+        let_go(c->cond);
+    free(c->body);
+    free(c->handles);
+    free(c);
+}
+
+#define SG_BODIES_MAX 65536u /* graphs of one switch: bounds what one call makes */
+
+static CUresult condition_new(struct sg_cond *cond, CUgraphConditionalNodeType type, unsigned size,
+                              struct sg_condition **out)
+{
+    struct sg_condition *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    c->type = type;
+    c->size = size;
+    c->body = calloc(size, sizeof(*c->body));
+    c->handles = calloc(size, sizeof(*c->handles));
+    for (unsigned i = 0; c->body && c->handles && i < size; i++) {
+        c->body[i] = sg_graph_new();
+        if (!c->body[i])
+            break;
+        c->body[i]->owned = c->body[i]->body = true;
+        c->handles[i] = SG_HANDLE(CUgraph, c->body[i]);
+    }
+    if (!c->handles || !c->body || !c->body[size - 1]) {
+        sg_condition_free(c);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    c->cond = cond;
+    hold(cond);
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+static bool size_ok(const CUDA_CONDITIONAL_NODE_PARAMS *p)
+{
+    switch (p->type) {
+    case CU_GRAPH_COND_TYPE_IF:
+        return p->size == 1 || p->size == 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+        return p->size == 1;
+    case CU_GRAPH_COND_TYPE_SWITCH:
+        return p->size != 0;
+    default:
+        return false;
+    }
+}
+
+/* The node's part of cuGraphAddNode. */
+CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
+                          size_t n, CUDA_CONDITIONAL_NODE_PARAMS *p)
+{
+    struct sg_condition *made = NULL;
+    struct sg_node *node = NULL;
+    CUresult r;
+
+    SG_GRAPH(g, hGraph);
+    SG_AUTO struct sg_cond *c = sg_lookup(p->handle, SG_T_COND);
+    SG_AUTO struct sg_ctx *ctx = p->ctx ? sg_ctx_find_base(p->ctx) : NULL;
+
+    if (!c || !size_ok(p) || (p->ctx && (!ctx || ctx->id != c->ctx_id)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (p->size > SG_BODIES_MAX)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a conditional node with more than %u graphs",
+                       SG_BODIES_MAX);
+    pthread_mutex_lock(&sg_graph_lock);
+    /* Documented: of this graph, or a node of one of its children; one node per handle. */
+    r = c->used || (c->graph != g && !g->owned) ? CUDA_ERROR_INVALID_VALUE
+                                                : condition_new(c, p->type, p->size, &made);
+    if (r == CUDA_SUCCESS)
+        r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL, NULL,
+                         &node);
+    if (r == CUDA_SUCCESS) {
+        node->cond = made;
+        c->used = true;
+        g->has_condition = true;
+        p->phGraph_out = made->handles;
+        sg_obj_put(&node->obj);
+    } else {
+        sg_condition_free(made);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}

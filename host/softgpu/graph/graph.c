@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: MIT */
+/* Graphs: nodes, edges, and the programs compiled from them. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+/* Recursive: the last reference to a graph may go while it is held, or while it is not. */
+pthread_mutex_t sg_graph_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* ---- shared operations ---- */
+
+struct sg_graph_op *sg_graph_op_new(struct sg_op *op)
+{
+    struct sg_graph_op *gop = calloc(1, sizeof(*gop));
+
+    if (!gop) {
+        if (op)
+            sg_op_end(op);
+        return NULL;
+    }
+    atomic_init(&gop->refs, 1);
+    gop->op = op;
+    return gop;
+}
+
+void sg_graph_op_get(struct sg_graph_op *gop)
+{
+    atomic_fetch_add(&gop->refs, 1);
+}
+
+void sg_graph_op_put(struct sg_graph_op *gop)
+{
+    if (gop && atomic_fetch_sub(&gop->refs, 1) == 1) {
+        if (gop->op)
+            sg_op_end(gop->op);
+        free(gop);
+    }
+}
+
+/* ---- nodes ---- */
+
+static void node_free(struct sg_obj *obj)
+{
+    struct sg_node *n = (struct sg_node *)obj;
+
+    sg_graph_op_put(n->gop);
+    if (n->child)
+        sg_obj_unregister(&n->child->obj); /* it is the node's */
+    sg_obj_put((struct sg_obj *)n->child);
+    if (n->mem || n->cond) {
+        pthread_mutex_lock(&sg_graph_lock);
+        sg_graph_memory_put(n->mem);
+        sg_condition_free(n->cond);
+        pthread_mutex_unlock(&sg_graph_lock);
+    }
+    free(n->deps);
+    free(n->edge);
+    free(n->kernel_params);
+    free(n->attrs);
+    if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
+        free(n->params.batch.paramArray);
+    free(n);
+}
+
+bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep)
+{
+    for (size_t i = 0; i < n->ndeps; i++) {
+        if (n->deps[i] == dep)
+            return true;
+    }
+    if (n->ndeps == n->cap_deps) {
+        size_t cap = n->cap_deps ? 2 * n->cap_deps : 2;
+        struct sg_node **grown = realloc(n->deps, cap * sizeof(*grown));
+
+        if (!grown)
+            return false;
+        n->deps = grown;
+        if (n->edge) {
+            CUgraphEdgeData *edges = realloc(n->edge, cap * sizeof(*edges));
+
+            if (!edges)
+                return false;
+            n->edge = edges;
+        }
+        n->cap_deps = cap;
+    }
+    if (n->edge)
+        n->edge[n->ndeps] = (CUgraphEdgeData){0};
+    n->deps[n->ndeps++] = dep;
+    return true;
+}
+
+bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge)
+{
+    if (!sg_node_add_dep(n, dep))
+        return false;
+    if (sg_edges_ordinary(edge, 1))
+        return true;
+    if (!n->edge && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge)))) {
+        sg_node_drop_dep(n, n->ndeps - 1);
+        return false;
+    }
+    n->edge[n->ndeps - 1] = *edge;
+    return true;
+}
+
+void sg_node_drop_dep(struct sg_node *n, size_t k)
+{
+    n->ndeps--;
+    n->deps[k] = n->deps[n->ndeps];
+    if (n->edge)
+        n->edge[k] = n->edge[n->ndeps];
+}
+
+CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
+{
+    return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
+}
+
+/* Checks that cuda.h allows the node in the graph of a conditional node. */
+static bool body_may(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
+                     struct sg_node *const *deps, size_t ndeps, struct sg_node **out)
+{
+    if (g->body && !body_may(type)) {
+        if (op)
+            sg_op_end(op);
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "a node of type %d in the graph of a conditional node", (int)type);
+    }
+    struct sg_graph_op *gop = sg_graph_op_new(op);
+    struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
+
+    if (!n) {
+        sg_graph_op_put(gop);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_obj_init(&n->obj, SG_T_NODE, NULL, node_free);
+    n->type = type;
+    n->gop = gop;
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < ndeps; i++)
+        ok = sg_node_add_dep(n, deps[i]);
+    if (ok && g->n == g->cap) {
+        size_t cap = g->cap ? 2 * g->cap : 16;
+        struct sg_node **grown = realloc(g->nodes, cap * sizeof(*grown));
+
+        ok = grown != NULL;
+        if (ok) {
+            g->nodes = grown;
+            g->cap = cap;
+        }
+    }
+    if (!ok || !sg_obj_register(&n->obj)) {
+        sg_obj_put(&n->obj);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    n->graph = g;
+    n->index = g->n;
+    g->nodes[g->n++] = n; /* the graph's reference is the first one */
+    sg_obj_get(&n->obj);
+    *out = n;
+    return CUDA_SUCCESS;
+}
+
+void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r)
+{
+    struct sg_graph_op *gop = sg_graph_op_new(op);
+
+    *r = gop ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (gop) {
+        sg_graph_op_put(n->gop);
+        n->gop = gop;
+    }
+}
+
+void sg_node_remove(struct sg_node *n)
+{
+    struct sg_graph *g = n->graph;
+
+    for (size_t i = 0; i < g->n; i++) {
+        struct sg_node *o = g->nodes[i];
+        size_t kept = 0;
+
+        for (size_t k = 0; k < o->ndeps; k++) {
+            if (o->deps[k] == n)
+                continue;
+            if (o->edge)
+                o->edge[kept] = o->edge[k];
+            o->deps[kept++] = o->deps[k];
+        }
+        o->ndeps = kept;
+    }
+    memmove(&g->nodes[n->index], &g->nodes[n->index + 1],
+            (g->n - n->index - 1) * sizeof(*g->nodes));
+    g->n--;
+    for (size_t i = n->index; i < g->n; i++)
+        g->nodes[i]->index = i;
+    n->graph = NULL;
+    n->ndeps = 0;
+    sg_obj_unregister(&n->obj);
+    sg_obj_put(&n->obj);
+}
+
+void sg_nodes_put(struct sg_node **nodes, size_t n)
+{
+    for (size_t i = 0; nodes && i < n; i++)
+        sg_obj_put((struct sg_obj *)nodes[i]);
+    free(nodes);
+}
+
+CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                             struct sg_node ***out)
+{
+    struct sg_node **nodes;
+
+    if (n > g->n * g->n) /* more than the graph can have edges: nothing of it is read */
+        return CUDA_ERROR_INVALID_VALUE;
+    nodes = calloc(n + 1, sizeof(*nodes));
+    if (!nodes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        nodes[i] = SG_LOOKUP(handles[i], SG_T_NODE);
+        if (!nodes[i] || nodes[i]->graph != g) {
+            sg_nodes_put(nodes, n);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    *out = nodes;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                      struct sg_node ***out)
+{
+    CUresult r;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_nodes_get_locked(g, handles, n, out);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* ---- graphs ---- */
+
+static void graph_free(struct sg_obj *obj)
+{
+    struct sg_graph *g = (struct sg_graph *)obj;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < g->n; i++) {
+        g->nodes[i]->graph = NULL;
+        g->nodes[i]->ndeps = 0;
+        sg_obj_unregister(&g->nodes[i]->obj);
+        sg_obj_put(&g->nodes[i]->obj);
+    }
+    sg_urefs_clear(&g->urefs);
+    sg_cond_drop_all(g->conds, g->nconds);
+    pthread_mutex_unlock(&sg_graph_lock);
+    free(g->nodes);
+    free(g);
+}
+
+struct sg_graph *sg_graph_new(void)
+{
+    struct sg_graph *g = calloc(1, sizeof(*g));
+
+    if (!g)
+        return NULL;
+    sg_obj_init(&g->obj, SG_T_GRAPH, NULL, graph_free);
+    if (!sg_obj_register(&g->obj)) {
+        sg_obj_put(&g->obj);
+        return NULL;
+    }
+    return g;
+}
+
+/* ---- programs ---- */
+
+static void program_free(struct sg_program *p)
+{
+    sg_edges_put(p->edges);
+    for (size_t i = 0; i < p->n; i++)
+        sg_graph_op_put(p->step[i].gop);
+    sg_urefs_clear(&p->urefs);
+    pthread_mutex_lock(&sg_graph_lock);
+    for (size_t i = 0; i < p->n; i++)
+        sg_graph_memory_put(p->step[i].mem);
+    sg_cond_drop_all(p->conds, p->nconds);
+    pthread_mutex_unlock(&sg_graph_lock);
+    free(p);
+}
+
+void sg_program_put(struct sg_program *p)
+{
+    if (p && atomic_fetch_sub(&p->refs, 1) == 1)
+        program_free(p);
+}
+
+struct sg_program *sg_program_copy(const struct sg_program *p)
+{
+    struct sg_program *c = calloc(1, sizeof(*c) + p->n * sizeof(p->step[0]));
+
+    if (!c)
+        return NULL;
+    atomic_init(&c->refs, 1);
+    if (!sg_urefs_copy(&c->urefs, &p->urefs) ||
+        !sg_cond_hold_all(&c->conds, &c->nconds, p->conds, p->nconds)) {
+        sg_program_put(c);
+        return NULL;
+    }
+    c->n = p->n;
+    c->events = p->events;
+    c->memory = p->memory;
+    c->wide = p->wide;
+    memcpy(c->peak, p->peak, sizeof(c->peak));
+    c->edges = p->edges;
+    if (c->edges)
+        atomic_fetch_add(&c->edges->refs, 1);
+    for (size_t i = 0; i < p->n; i++) {
+        c->step[i] = p->step[i];
+        if (c->step[i].gop)
+            sg_graph_op_get(c->step[i].gop);
+        sg_graph_memory_get(c->step[i].mem);
+    }
+    return c;
+}
+
+static size_t count_steps(const struct sg_graph *g, unsigned depth)
+{
+    size_t n = g->n;
+
+    for (size_t i = 0; depth < SG_NEST_MAX && i < g->n; i++) {
+        const struct sg_condition *c = g->nodes[i]->cond;
+
+        if (g->nodes[i]->child)
+            n += count_steps(g->nodes[i]->child, depth + 1);
+        for (unsigned b = 0; c && b < c->size; b++)
+            n += 1 + count_steps(c->body[b], depth + 1);
+    }
+    return n;
+}
+
+struct flat {
+    struct sg_program *p;
+    uint64_t bad; /* a node of a cycle */
+    uint32_t (*pair)[2]; /* edges between steps: from, to */
+    size_t npairs, cap;
+    bool wide; /* some level is no chain */
+};
+
+static bool note_edge(struct flat *f, size_t from, size_t to)
+{
+    if (f->npairs == f->cap) {
+        size_t cap = f->cap ? 2 * f->cap : 64;
+        uint32_t (*grown)[2] = realloc(f->pair, cap * sizeof(*grown));
+
+        if (!grown)
+            return false;
+        f->pair = grown;
+        f->cap = cap;
+    }
+    f->pair[f->npairs][0] = (uint32_t)from;
+    f->pair[f->npairs++][1] = (uint32_t)to;
+    return true;
+}
+
+/* wide: set when the nodes of g are no chain. */
+static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide);
+
+/* The graphs below a node follow its step. */
+static CUresult below(struct sg_node *n, struct flat *f, size_t at, unsigned depth)
+{
+    struct sg_program *p = f->p;
+    CUresult r = n->child ? flatten(n->child, f, depth + 1, &p->step[at].wide) : CUDA_SUCCESS;
+
+    for (unsigned b = 0; n->cond && b < n->cond->size && r == CUDA_SUCCESS; b++) {
+        size_t head = p->n++;
+
+        p->step[head].type = CU_GRAPH_NODE_TYPE_GRAPH;
+        p->step[head].other = SIZE_MAX;
+        r = flatten(n->cond->body[b], f, depth + 1, &p->step[head].wide);
+        p->step[head].child = (uint32_t)(p->n - head - 1);
+    }
+    p->step[at].child = (uint32_t)(p->n - at - 1);
+    for (size_t i = at + 1; i < p->n; i++)
+        p->step[at].waits |= p->step[i].waits;
+    return r;
+}
+
+static uint64_t mix(uint64_t v)
+{
+    v = (v ^ (v >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
+    return v ^ (v >> 29);
+}
+
+/*
+ * Appends the step of a node, whose dependencies have theirs. first: where its graph begins; *last: the
+ * unit before it, SIZE_MAX: none; *wide: set when it does not wait for that one.
+ */
+static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *last, bool *wide,
+                       unsigned depth)
+{
+    bool follows = *last == SIZE_MAX;
+    struct sg_program *p = f->p;
+    size_t at = p->n++;
+    struct sg_step *st = &p->step[at];
+
+    *st = (struct sg_step){.gop = n->gop, .type = n->type, .node = n->obj.handle, .mem = n->mem,
+                           .other = SIZE_MAX};
+    sg_graph_op_get(n->gop);
+    sg_graph_memory_get(n->mem);
+    n->pos = at;
+    for (size_t k = 0; k < n->ndeps; k++) { /* in whatever order they are listed */
+        CUgraphEdgeData e = sg_node_edge(n, k);
+
+        st->edges += mix((n->deps[k]->pos - first + 1) << 16 | e.type << 8 | e.from_port);
+        follows |= n->deps[k]->pos == *last;
+        if (!note_edge(f, n->deps[k]->pos, at))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *last = at;
+    *wide |= !follows;
+    f->wide |= !follows;
+    st->waits = n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+    if (n->cond) {
+        st->cond = n->cond->cond;
+        st->cond_type = n->cond->type;
+        st->cond_size = n->cond->size;
+    }
+    p->memory |= n->mem != NULL;
+    p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ||
+                 n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+                 (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
+    n->mark = true;
+    return n->child || n->cond ? below(n, f, at, depth) : CUDA_SUCCESS;
+}
+
+/* Appends g's nodes in an order that its edges allow; of those possible, the order of creation. */
+static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide)
+{
+    size_t done = 0, before, first = f->p->n, last = SIZE_MAX;
+
+    if (depth == SG_NEST_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sg_urefs_copy(&f->p->urefs, &g->urefs) ||
+        !sg_cond_hold_all(&f->p->conds, &f->p->nconds, g->conds, g->nconds))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < g->n; i++)
+        g->nodes[i]->mark = false;
+    do {
+        before = done;
+        for (size_t i = 0; i < g->n; i++) {
+            struct sg_node *n = g->nodes[i];
+            bool ready = !n->mark;
+
+            for (size_t k = 0; ready && k < n->ndeps; k++)
+                ready = n->deps[k]->mark;
+            if (!ready)
+                continue;
+            CUresult r = append(n, f, first, &last, wide, depth);
+
+            if (r != CUDA_SUCCESS)
+                return r;
+            done++;
+        }
+    } while (done < g->n && done > before);
+    for (size_t i = 0; i < g->n && !f->bad; i++)
+        f->bad = g->nodes[i]->mark ? 0 : g->nodes[i]->obj.handle;
+    return done == g->n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Finds for each allocation the step that frees it. */
+static void match_memory(struct sg_program *p)
+{
+    for (size_t i = 0; p->memory && i < p->n; i++) {
+        if (p->step[i].type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            continue;
+        for (size_t k = i + 1; k < p->n; k++) {
+            if (p->step[k].mem == p->step[i].mem) {
+                p->step[i].other = k;
+                p->step[k].other = i;
+                break;
+            }
+        }
+    }
+}
+
+CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
+                        uint64_t *bad)
+{
+    size_t n = count_steps(g, 0);
+    struct flat f = {.p = calloc(1, sizeof(*f.p) + n * sizeof(f.p->step[0]))};
+    CUgraphInstantiateResult reason = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    CUresult r;
+
+    if (!f.p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_init(&f.p->refs, 1);
+    r = flatten(g, &f, 0, &f.p->wide);
+    if (r == CUDA_SUCCESS && f.wide &&
+        !(f.p->edges = sg_edges_new((const uint32_t (*)[2])f.pair, f.npairs, f.p->n)))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    free(f.pair);
+    if (r != CUDA_SUCCESS)
+        reason = f.bad ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE : CUDA_GRAPH_INSTANTIATE_ERROR;
+    for (size_t i = 0; r == CUDA_SUCCESS && i < f.p->nconds; i++) {
+        if (sg_cond_unused(f.p->conds[i])) {
+            reason = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+            r = sg_fail(CUDA_ERROR_INVALID_VALUE, "a conditional handle has no node");
+        }
+    }
+    if (why)
+        *why = reason;
+    if (bad)
+        *bad = f.bad;
+    if (r != CUDA_SUCCESS) {
+        sg_program_put(f.p);
+        return r;
+    }
+    match_memory(f.p);
+    if (!sg_graph_memory_find_peak(f.p)) {
+        sg_program_put(f.p);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = f.p;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                      CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
+                      struct sg_node **node_out)
+{
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
+    struct sg_node **deps = NULL, *node;
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (g && out && (!n || dependencies))
+        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+    if (r == CUDA_SUCCESS) {
+        r = sg_node_new(g, type, op, deps, n, &node);
+        op = NULL;
+    }
+    if (r == CUDA_SUCCESS) {
+        if (child) {
+            sg_obj_get(&child->obj);
+            node->child = child;
+        }
+        *out = SG_HANDLE(CUgraphNode, node);
+        if (node_out)
+            *node_out = node; /* with the reference */
+        else
+            sg_obj_put(&node->obj);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (op)
+        sg_op_end(op);
+    sg_nodes_put(deps, n);
+    return r;
+}
+
+bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n)
+{
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].from_port || edge[i].to_port || edge[i].type)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Running executable graphs: the steps of their programs. */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+
+struct graph_op {
+    struct sg_op op;
+    struct sg_program *program; /* a reference */
+    struct gexec *exec;         /* a reference; NULL once captured: see order() */
+    struct sg_gclaim *claim;    /* of memory; or NULL */
+};
+
+/* The steps below step number `head`, which is a child graph or a body. */
+static CUresult run_below(struct graph_op *o, size_t head, struct sg_stream *s);
+
+/* A condition may be true for ever. */
+CUresult sg_stream_stopped(const struct sg_stream *s)
+{
+    CUresult r = (CUresult)atomic_load(&s->ctx->fault);
+
+    if (r == CUDA_SUCCESS && sg_stream_cut(s))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return r == CUDA_SUCCESS && s->ctx->abort ? CUDA_ERROR_LAUNCH_FAILED : r;
+}
+
+/* The step of body number n, which may have further ones. */
+static size_t find_body(const struct sg_program *p, size_t at, unsigned n)
+{
+    at++;
+    while (n-- > 0)
+        at += 1 + p->step[at].child;
+    return at;
+}
+
+static CUresult run_condition(struct graph_op *o, size_t at, struct sg_stream *s)
+{
+    const struct sg_step *st = &o->program->step[at];
+    uint32_t v = sg_cond_value(st->cond);
+    CUresult r = CUDA_SUCCESS;
+    size_t body;
+
+    if (st->cond_type == CU_GRAPH_COND_TYPE_IF)
+        v = v ? 0 : 1;
+    if (st->cond_type != CU_GRAPH_COND_TYPE_WHILE) {
+        if (v >= st->cond_size)
+            return CUDA_SUCCESS;
+        body = find_body(o->program, at, v);
+        return run_below(o, body, s);
+    }
+    body = at + 1;
+    for (; v && r == CUDA_SUCCESS; v = sg_cond_value(st->cond)) {
+        r = run_below(o, body, s);
+        if (r == CUDA_SUCCESS)
+            r = sg_stream_stopped(s);
+    }
+    return r;
+}
+
+/* A step and all that is below it. */
+static CUresult run_unit(struct graph_op *o, size_t i, struct sg_stream *s)
+{
+    const struct sg_program *p = o->program;
+    const struct sg_step *st = &p->step[i];
+    struct sg_op *step = st->disabled ? NULL : st->gop->op;
+    CUresult r = CUDA_SUCCESS;
+
+    if (st->cond)
+        return run_condition(o, i, s);
+    if (st->mem) {
+        if (o->claim && (st->type == CU_GRAPH_NODE_TYPE_MEM_FREE || st->other != SIZE_MAX))
+            sg_gclaim_step(p, o->claim, i);
+    } else if (step) {
+        r = step->run(step, s);
+        if (r == CUDA_SUCCESS && st->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            r = sg_device_graph_drain(s);
+    }
+    return r == CUDA_SUCCESS && st->child ? run_below(o, i, s) : r;
+}
+
+static CUresult run_branch(void *arg, size_t step, struct sg_stream *s)
+{
+    return run_unit(arg, step, s);
+}
+
+static CUresult run_level(struct graph_op *o, size_t from, size_t to, bool wide, struct sg_stream *s)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (wide && sg_branches_run(&(struct sg_level){o->program, from, to, s, run_branch, o}, &r))
+        return r;
+    for (size_t i = from; i < to && r == CUDA_SUCCESS; i += 1 + o->program->step[i].child)
+        r = run_unit(o, i, s);
+    return r;
+}
+
+static CUresult run_below(struct graph_op *o, size_t head, struct sg_stream *s)
+{
+    const struct sg_step *st = &o->program->step[head];
+
+    return run_level(o, head + 1, head + 1 + st->child, st->wide, s);
+}
+
+CUresult sg_program_run(struct sg_program *p, struct sg_gclaim *claim, struct sg_stream *s)
+{
+    struct graph_op o = {.program = p, .claim = claim};
+
+    sg_cond_begin(p->conds, p->nconds);
+    return run_level(&o, 0, p->n, p->wide, s);
+}
+
+struct sg_program *sg_graph_op_program(struct sg_op *op)
+{
+    return ((struct graph_op *)op)->program;
+}
+
+/* A launch that was captured is part of the graph that has it. */
+static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct graph_op *o = (struct graph_op *)op;
+
+    return sg_genv_now ? sg_program_run(o->program, o->claim, s)
+                       : sg_device_graph_run(o->exec, o->program, o->claim, s);
+}
+
+/* True if the same launch recorded the event of a wait earlier: the order of steps is enough then. */
+static bool recorded_before(const struct sg_program *p, size_t i)
+{
+    CUevent e = sg_event_of(p->step[i].gop->op);
+
+    while (i-- > 0) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
+            sg_event_of(p->step[i].gop->op) == e)
+            return true;
+    }
+    return false;
+}
+
+void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream *s)
+{
+    bool ok = true;
+
+    /* First what is waited for: the events as they are before this launch records them. */
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(p, i))
+            ok &= sg_event_node_wait(p->step[i].gop->op, op);
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        struct sg_op *step = p->step[i].gop ? p->step[i].gop->op : NULL;
+
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+            ok &= sg_event_node_record(step, op, s);
+        else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
+            sg_program_issued(((struct graph_op *)step)->program, op, s);
+    }
+    if (!ok) { /* as for any operation without memory: the context fails */
+        sg_device_fail("no memory for the events of a graph");
+        sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+}
+
+/* Launches of one executable graph are serialised, whichever streams they are in (documented). */
+static bool order(struct gexec *x, struct sg_op *op, struct sg_stream *s)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (x->last && x->last != s)
+        ok = sg_op_add_dep(op, x->last, x->last_seq);
+    if (x->last != s) {
+        sg_obj_put((struct sg_obj *)x->last);
+        sg_obj_get(&s->obj);
+        x->last = s;
+    }
+    x->last_seq = op->seq;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return ok;
+}
+
+static void graph_issued(struct sg_op *op, struct sg_stream *s)
+{
+    struct graph_op *o = (struct graph_op *)op;
+
+    if (o->claim)
+        o->claim->issued = true;
+    if (o->exec && !order(o->exec, op, s)) {
+        sg_device_fail("no memory for the order of graph launches");
+        sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    sg_program_issued(o->program, op, s);
+}
+
+static void graph_drop(struct sg_op *op)
+{
+    struct graph_op *o = (struct graph_op *)op;
+
+    sg_gclaim_end(o->program, o->claim);
+    sg_program_put(o->program);
+    sg_obj_put((struct sg_obj *)o->exec);
+    free(op);
+}
+
+void sg_graph_exec_uploaded(struct gexec *x)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    x->uploaded = true;
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+CUresult sg_graph_exec_launch(struct gexec *x, struct sg_stream *s)
+{
+    struct graph_op *o;
+    CUresult r = CUDA_SUCCESS;
+
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->op.run = graph_run;
+    o->op.drop = graph_drop;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_GRAPH;
+    pthread_mutex_lock(&sg_graph_lock);
+    o->program = x->program;
+    atomic_fetch_add(&o->program->refs, 1);
+    bool captured = s->front->capture != NULL;
+
+    if (captured && (o->program->memory || o->program->nconds)) /* it would become a child */
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "capture of the launch of a graph with memory or "
+                    "conditional nodes");
+    else if (o->program->memory)
+        r = sg_gclaim_new(o->program, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
+                          &x->hold, &o->claim);
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (r != CUDA_SUCCESS) {
+        graph_drop(&o->op);
+        return r;
+    }
+    o->op.issued = graph_issued;
+    if (!captured) {
+        sg_graph_exec_uploaded(x);
+        sg_obj_get(&x->obj);
+        o->exec = x;
+    }
+    return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
+}

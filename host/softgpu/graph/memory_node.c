@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory allocated by graphs. An allocation node has its address from its creation and keeps it as long as
+ * anything can use it; the bytes are accounted while a launch owns them. Memory that a launch frees itself
+ * is accounted by its peak, which is what cuGraphLaunch checks.
+ *
+ * Accounted memory stays reserved for graphs until cuDeviceGraphMemTrim, as in NVIDIA's driver, so
+ * that the next launch cannot fail for lack of memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+/* Under sg_graph_lock. */
+static struct account {
+    uint64_t used, used_high, reserved, reserved_high;
+} account[SG_MAX_DEVICES];
+
+static uint64_t rounded(uint64_t size)
+{
+    return (size + 511) & ~511ull; /* as memory is given out */
+}
+
+static bool take(int device, uint64_t bytes)
+{
+    struct account *a = &account[device];
+    uint64_t more = a->used + bytes > a->reserved ? a->used + bytes - a->reserved : 0;
+
+    if (more && !sg_mem_charge(device, more))
+        return false;
+    a->reserved += more;
+    a->used += bytes;
+    if (a->used > a->used_high)
+        a->used_high = a->used;
+    if (a->reserved > a->reserved_high)
+        a->reserved_high = a->reserved;
+    return true;
+}
+
+static void give(int device, uint64_t bytes)
+{
+    account[device].used -= bytes;
+}
+
+/* ---- objects ---- */
+
+void sg_graph_memory_get(struct sg_graph_memory *m)
+{
+    if (m)
+        m->refs++;
+}
+
+void sg_graph_memory_put(struct sg_graph_memory *m)
+{
+    if (!m || --m->refs)
+        return;
+    sg_mem_release(m->addr);
+    atomic_fetch_sub(&sg_graph_memory_live, 1);
+    free(m->access);
+    free(m);
+}
+
+static CUresult gmem_new(struct sg_graph *g, int device, uint64_t size, struct sg_graph_memory **out)
+{
+    struct sg_graph_memory *m = calloc(1, sizeof(*m));
+    CUresult r;
+
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    m->refs = 1;
+    m->size = size;
+    m->device = device;
+    m->owner = g;
+    r = sg_mem_alloc_graph(sg_devices[device].primary, m, size, &m->addr);
+    if (r != CUDA_SUCCESS) {
+        free(m);
+        return r;
+    }
+    atomic_fetch_add(&sg_graph_memory_live, 1);
+    *out = m;
+    return CUDA_SUCCESS;
+}
+
+/* The allocation that starts there. */
+static struct sg_graph_memory *find(uint64_t addr)
+{
+    struct sg_mem_info info;
+
+    return sg_mem_find(addr, &info) && info.base == addr ? info.graph : NULL;
+}
+
+static void claim(struct sg_graph_memory *m)
+{
+    sg_graph_memory_get(m);
+    if (m->claims++ == 0)
+        sg_mem_set_dormant(m->addr, false);
+}
+
+static void unclaim(struct sg_graph_memory *m)
+{
+    if (--m->claims == 0)
+        sg_mem_set_dormant(m->addr, true);
+    sg_graph_memory_put(m);
+}
+
+/* ---- launches ---- */
+
+/* What one step does when the launch is issued; false: undo. */
+static CUresult announce(const struct sg_program *p, size_t i, bool again, struct sg_gclaim *c)
+{
+    struct sg_graph_memory *m = p->step[i].mem;
+
+    if (p->step[i].other != SIZE_MAX) /* the launch itself allocates and frees it */
+        return CUDA_SUCCESS;
+    if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        if (!m->unfreed)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "cuGraphLaunch: frees memory that is not allocated");
+        m->unfreed = false;
+        c->taken[i] = true;
+        return CUDA_SUCCESS;
+    }
+    if (m->unfreed)
+        return again ? CUDA_SUCCESS /* as freed and allocated again */
+                     : sg_fail(CUDA_ERROR_INVALID_VALUE,
+                               "cuGraphLaunch: memory of the launch before is not freed");
+    if (!take(m->device, rounded(m->size)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    claim(m);
+    m->unfreed = true;
+    c->taken[i] = true;
+    return CUDA_SUCCESS;
+}
+
+static void revoke(const struct sg_program *p, struct sg_gclaim *c)
+{
+    for (size_t i = p->n; i-- > 0;) {
+        struct sg_graph_memory *m = p->step[i].mem;
+
+        if (!c->taken[i])
+            continue;
+        m->unfreed = p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+        if (!m->unfreed) {
+            give(m->device, rounded(m->size));
+            unclaim(m);
+        }
+    }
+}
+
+/* Raises what is held to the peak of one more launch. False: not enough memory, nothing changed. */
+static bool hold_peak(struct sg_ghold *h, const uint64_t peak[SG_MAX_DEVICES])
+{
+    uint64_t more[SG_MAX_DEVICES];
+    int d;
+
+    for (d = 0; d < SG_MAX_DEVICES; d++) {
+        more[d] = peak[d] > h->held[d] ? peak[d] - h->held[d] : 0;
+        if (more[d] && !take(d, more[d]))
+            break;
+    }
+    if (d < SG_MAX_DEVICES) {
+        while (d-- > 0)
+            give(d, more[d]);
+        return false;
+    }
+    for (d = 0; d < SG_MAX_DEVICES; d++)
+        h->held[d] += more[d];
+    h->pending++;
+    return true;
+}
+
+static void let_peak_go(struct sg_ghold *h)
+{
+    if (--h->pending)
+        return;
+    for (int d = 0; d < SG_MAX_DEVICES; d++) {
+        give(d, h->held[d]);
+        h->held[d] = 0;
+    }
+}
+
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold,
+                       struct sg_gclaim **out)
+{
+    struct sg_gclaim *c = calloc(1, sizeof(*c));
+    CUresult r = CUDA_SUCCESS;
+
+    if (!c || !(c->taken = calloc(p->n + 1, 2 * sizeof(*c->taken)))) {
+        free(c);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    c->ran = c->taken + p->n + 1;
+    c->hold = hold;
+    for (size_t i = 0; i < p->n && r == CUDA_SUCCESS; i++) {
+        if (p->step[i].mem)
+            r = announce(p, i, again, c);
+    }
+    if (r == CUDA_SUCCESS && !hold_peak(hold, p->peak))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        revoke(p, c);
+        free(c->taken);
+        free(c);
+        return r == CUDA_ERROR_OUT_OF_MEMORY
+                   ? sg_fail(r, "cuGraphLaunch: not enough device memory for the graph") : r;
+    }
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+void sg_gclaim_step(const struct sg_program *p, struct sg_gclaim *c, size_t i)
+{
+    struct sg_graph_memory *m = p->step[i].mem;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    c->ran[i] = true;
+    if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        if (p->step[i].other != SIZE_MAX)
+            claim(m);
+    } else {
+        if (p->step[i].other == SIZE_MAX)
+            give(m->device, rounded(m->size));
+        unclaim(m);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&sg_graph_lock);
+    if (!c->issued)
+        revoke(p, c);
+    /* What a launch that was cut short would have freed. */
+    for (size_t i = 0; c->issued && i < p->n; i++) {
+        const struct sg_step *st = &p->step[i];
+
+        if (!st->mem || st->type != CU_GRAPH_NODE_TYPE_MEM_FREE || c->ran[i])
+            continue;
+        if (st->other == SIZE_MAX)
+            give(st->mem->device, rounded(st->mem->size));
+        if (st->other == SIZE_MAX || c->ran[st->other])
+            unclaim(st->mem);
+    }
+    let_peak_go(c->hold);
+    pthread_mutex_unlock(&sg_graph_lock);
+    free(c->taken);
+    free(c);
+}
+
+CUresult sg_graph_memory_free(uint64_t addr, struct sg_graph_memory **out)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_graph_memory *m = find(addr);
+
+    if (m && m->unfreed) {
+        m->unfreed = false;
+        sg_graph_memory_get(m);
+        *out = m;
+        r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+void sg_graph_memory_unclaim(struct sg_graph_memory *m)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    give(m->device, rounded(m->size));
+    unclaim(m);
+    sg_graph_memory_put(m);
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+/* ---- nodes ---- */
+
+/* Lets the devices named in `access` reach m, besides the one that it is on. */
+static bool keep_access(struct sg_graph_memory *m, const CUmemAccessDesc *access, size_t n)
+{
+    uint32_t all = SG_ACCESS_OF(m->device);
+
+    for (size_t i = 0; i < n; i++) {
+        if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            all |= SG_ACCESS_OF(access[i].location.id);
+    }
+    sg_mem_set_access(m->addr, all);
+    if (!n)
+        return true;
+    m->access = malloc(n * sizeof(*access));
+    if (!m->access)
+        return false;
+    memcpy(m->access, access, n * sizeof(*access));
+    m->naccess = n;
+    return true;
+}
+
+/* Adds a node of m, whose reference it takes over (also on failure). Under the lock. */
+static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNode *dependencies,
+                           size_t n, CUgraphNodeType type, struct sg_graph_memory *m)
+{
+    struct sg_node **deps = NULL, *node;
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    if (out && (!n || dependencies))
+        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+    if (r == CUDA_SUCCESS)
+        r = sg_node_new(g, type, NULL, deps, n, &node);
+    sg_nodes_put(deps, n);
+    if (r != CUDA_SUCCESS) {
+        sg_graph_memory_put(m);
+        return r;
+    }
+    node->mem = m;
+    g->has_memory = true;
+    *out = SG_HANDLE(CUgraphNode, node);
+    sg_obj_put(&node->obj);
+    return CUDA_SUCCESS;
+}
+
+/* May graph g get a node that frees m, or (NULL) one that allocates? */
+static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *m)
+{
+    if (g->owned) /* documented for children that were moved, and for bodies of conditions */
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                       "memory nodes in a graph that belongs to a node of another");
+    if (!m)
+        return CUDA_SUCCESS;
+    if (m->freed_inside || (m->owner == g ? m->freed_outside : false))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->nodes[i]->mem == m && g->nodes[i]->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            return CUDA_ERROR_INVALID_VALUE; /* twice in the same graph */
+    }
+    return CUDA_SUCCESS;
+}
+
+static void note_free(const struct sg_graph *g, struct sg_graph_memory *m)
+{
+    if (m->owner == g)
+        m->freed_inside = true;
+    else
+        m->freed_outside = true;
+}
+
+CUresult sg_graph_memory_add_alloc(struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
+                           CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *out)
+{
+    struct sg_graph_memory *m = NULL;
+    CUresult r;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    r = may_add(g, NULL);
+    if (r == CUDA_SUCCESS)
+        r = gmem_new(g, p->poolProps.location.id, p->bytesize, &m);
+    if (r == CUDA_SUCCESS && !keep_access(m, p->accessDescs, p->accessDescCount)) {
+        sg_graph_memory_put(m);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (r == CUDA_SUCCESS) {
+        uint64_t addr = m->addr;
+
+        r = add_locked(out, g, dependencies, n, CU_GRAPH_NODE_TYPE_MEM_ALLOC, m);
+        if (r == CUDA_SUCCESS)
+            p->dptr = addr;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *dependencies, size_t n, uint64_t addr,
+                          CUgraphNode *out)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    struct sg_graph_memory *m = find(addr);
+
+    if (m)
+        r = may_add(g, m);
+    if (r == CUDA_SUCCESS) {
+        sg_graph_memory_get(m);
+        r = add_locked(out, g, dependencies, n, CU_GRAPH_NODE_TYPE_MEM_FREE, m);
+        if (r == CUDA_SUCCESS)
+            note_free(g, m);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+/* ---- capture ---- */
+
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access,
+                      CUdeviceptr *dptr, CUresult *r)
+{
+    CUmemAccessDesc peers[SG_MAX_DEVICES];
+    struct sg_graph_memory *m = NULL;
+    size_t n = 0;
+    bool captured;
+
+    if (!atomic_load(&sg_captures))
+        return false;
+    pthread_mutex_lock(&sg_graph_lock);
+    captured = s->front->capture != NULL;
+    if (captured) {
+        struct sg_graph *g = s->front->capture->graph;
+
+        *r = s->front->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : may_add(g, NULL);
+        if (*r == CUDA_SUCCESS)
+            *r = gmem_new(g, device, bytes, &m);
+        for (unsigned d = 0; d < sg_config.ndevices; d++) {
+            if ((int)d != device && (access & SG_ACCESS_OF(d)))
+                peers[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, (int)d},
+                                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        }
+        if (*r == CUDA_SUCCESS && !keep_access(m, peers, n)) {
+            sg_graph_memory_put(m);
+            *r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (*r == CUDA_SUCCESS) {
+            uint64_t addr = m->addr;
+
+            sg_capture_memory(s, CU_GRAPH_NODE_TYPE_MEM_ALLOC, m, r);
+            if (*r == CUDA_SUCCESS)
+                *dptr = addr;
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return captured;
+}
+
+bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r)
+{
+    bool captured;
+
+    if (!atomic_load(&sg_captures))
+        return false;
+    pthread_mutex_lock(&sg_graph_lock);
+    captured = s->front->capture != NULL;
+    if (captured) {
+        struct sg_graph *g = s->front->capture->graph;
+        struct sg_graph_memory *m = find(dptr);
+
+        *r = s->front->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+             : m                        ? may_add(g, m)
+                                        : CUDA_ERROR_INVALID_VALUE;
+        if (*r == CUDA_SUCCESS) {
+            sg_graph_memory_get(m);
+            sg_capture_memory(s, CU_GRAPH_NODE_TYPE_MEM_FREE, m, r);
+            if (*r == CUDA_SUCCESS)
+                note_free(g, m);
+        }
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return captured;
+}
+
+/* ---- what the graphs of a device have ---- */
+
+void sg_graph_memory_trim(int device)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    struct account *a = &account[device];
+
+    sg_mem_uncharge(device, a->reserved - a->used);
+    a->reserved = a->used;
+    pthread_mutex_unlock(&sg_graph_lock);
+}
+
+bool sg_graph_memory_attribute(int device, CUgraphMem_attribute attr, cuuint64_t *value)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    const struct account *a = &account[device];
+
+    switch (attr) {
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+        *value = a->used;
+        break;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+        *value = a->used_high;
+        break;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+        *value = a->reserved;
+        break;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+        *value = a->reserved_high;
+        break;
+    default:
+        ok = false;
+        break;
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    return ok;
+}
+
+void sg_graph_memory_reset_high(int device, CUgraphMem_attribute attr)
+{
+    pthread_mutex_lock(&sg_graph_lock);
+    struct account *a = &account[device];
+
+    if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
+        a->used_high = a->used;
+    else
+        a->reserved_high = a->reserved;
+    pthread_mutex_unlock(&sg_graph_lock);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * User objects: a counted reference to a resource of the application, which graphs hold for as long
+ * as they, their clones, their executable graphs and launches in progress need it. Destructors run
+ * on a thread of our own, because the last reference may be dropped while any lock is held.
+ */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+
+struct sg_uobj {
+    struct sg_obj obj; /* registered as long as it is held by anybody */
+    void *ptr;
+    CUhostFn destroy;
+    uint64_t own;         /* the application's references; under count_lock */
+    uint64_t holders;     /* lists that hold it, and one for the application; under count_lock */
+    struct sg_uobj *next; /* in the queue */
+};
+
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t queue_filled = PTHREAD_COND_INITIALIZER;
+static struct sg_uobj *queue, **queue_end = &queue;
+static bool started;
+
+static void *destroy_main(void *arg)
+{
+    struct sg_tls *t = sg_tls();
+
+    (void)arg;
+    if (t)
+        t->in_callback = true; /* a destructor may make no CUDA calls */
+    for (;;) {
+        pthread_mutex_lock(&queue_lock);
+        while (!queue)
+            pthread_cond_wait(&queue_filled, &queue_lock);
+        struct sg_uobj *u = queue;
+
+        queue = u->next;
+        if (!queue)
+            queue_end = &queue;
+        pthread_mutex_unlock(&queue_lock);
+        u->destroy(u->ptr);
+        free(u);
+    }
+    return NULL;
+}
+
+/* The thread is there before the first object is: its start cannot fail when it is needed. */
+static bool start(void)
+{
+    pthread_t t;
+
+    pthread_mutex_lock(&queue_lock);
+    if (!started && !pthread_create(&t, NULL, destroy_main, NULL)) {
+        pthread_detach(t);
+        started = true;
+    }
+    pthread_mutex_unlock(&queue_lock);
+    return started;
+}
+
+static void uobj_free(struct sg_obj *obj)
+{
+    struct sg_uobj *u = (struct sg_uobj *)obj;
+
+    pthread_mutex_lock(&queue_lock);
+    u->next = NULL;
+    *queue_end = u;
+    queue_end = &u->next;
+    pthread_cond_signal(&queue_filled);
+    pthread_mutex_unlock(&queue_lock);
+}
+
+/* ---- references of graphs and programs ---- */
+
+static void hold(struct sg_uobj *u)
+{
+    pthread_mutex_lock(&count_lock);
+    u->holders++;
+    pthread_mutex_unlock(&count_lock);
+}
+
+void sg_uobj_let_go(struct sg_uobj *u)
+{
+    pthread_mutex_lock(&count_lock);
+    bool last = --u->holders == 0;
+
+    pthread_mutex_unlock(&count_lock);
+    if (last)
+        sg_obj_unregister(&u->obj);
+}
+
+bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->ref[i].u == u) {
+            l->ref[i].count += count;
+            return true;
+        }
+    }
+    struct sg_uref *grown = realloc(l->ref, (l->n + 1) * sizeof(*grown));
+
+    if (!grown)
+        return false;
+    l->ref = grown;
+    hold(u); /* once, whatever the count */
+    l->ref[l->n++] = (struct sg_uref){u, count};
+    return true;
+}
+
+bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        if (!sg_urefs_add(to, from->ref[i].u, 1))
+            return false;
+    }
+    return true;
+}
+
+void sg_urefs_clear(struct sg_urefs *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        sg_uobj_let_go(l->ref[i].u);
+    free(l->ref);
+    *l = (struct sg_urefs){0};
+}
+
+bool sg_urefs_drop(struct sg_urefs *l, const struct sg_uobj *u, unsigned count, bool *gone)
+{
+    *gone = false;
+    for (size_t i = 0; i < l->n; i++) {
+        struct sg_uref *ref = &l->ref[i];
+
+        if (ref->u != u || ref->count < count)
+            continue;
+        ref->count -= count;
+        *gone = !ref->count;
+        if (*gone)
+            *ref = l->ref[--l->n];
+        return true;
+    }
+    return false;
+}
+
+/* ---- references of the application ---- */
+
+bool sg_uobj_new(void *ptr, CUhostFn destroy, unsigned refs, CUuserObject *out)
+{
+    struct sg_uobj *u = start() ? calloc(1, sizeof(*u)) : NULL;
+
+    if (!u)
+        return false;
+    sg_obj_init(&u->obj, SG_T_UOBJ, NULL, uobj_free);
+    u->ptr = ptr;
+    u->destroy = destroy;
+    u->own = refs;
+    u->holders = 1;
+    if (!sg_obj_register(&u->obj)) {
+        free(u);
+        return false;
+    }
+    *out = SG_HANDLE(CUuserObject, u);
+    sg_obj_put(&u->obj);
+    return true;
+}
+
+void sg_uobj_retain(struct sg_uobj *u, unsigned n)
+{
+    pthread_mutex_lock(&count_lock);
+    if (!u->own) /* only graphs had it */
+        u->holders++;
+    u->own += n;
+    pthread_mutex_unlock(&count_lock);
+}
+
+/* Takes n of the application's references back; 1: there are fewer. */
+CUresult sg_uobj_release(struct sg_uobj *u, unsigned n)
+{
+    pthread_mutex_lock(&count_lock);
+    bool ok = u->own >= n, last = ok && u->own == n;
+
+    u->own -= ok ? n : 0;
+    pthread_mutex_unlock(&count_lock);
+    if (last)
+        sg_uobj_let_go(u);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compiles the blocks of a kernel. Within a block, chunks of 64 bytes of the register file live in
+ * vector registers (jit/registers.c); they are written back at its end unless no later instruction
+ * reads them (jit/liveness.c).
+ */
+#include "jit/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef SG_JIT
+
+#define HASH 1024
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool available;
+static struct {
+    sg_fn fn;
+    const struct jop *op;
+    bool pure; /* nothing but its result */
+} table[HASH];
+struct jit_ctl sg_jit_ctl;
+
+static u32 hash(sg_fn fn)
+{
+    return (u32)(((u64)(uintptr_t)fn * 0x9e3779b97f4a7c15ull) >> 54);
+}
+
+static void table_add(const struct jop *o, bool pure)
+{
+    for (; o->name; o++) {
+        sg_fn fn = sg_op_find(o->name);
+        u32 i;
+
+        if (!fn)
+            continue;
+        for (i = hash(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
+            ;
+        table[i].fn = fn;
+        table[i].op = o;
+        table[i].pure = pure;
+    }
+}
+
+const struct jop *sg_jit_find(sg_fn fn, bool *pure)
+{
+    for (u32 i = hash(fn); table[i].fn; i = (i + 1) & (HASH - 1))
+        if (table[i].fn == fn) {
+            if (pure)
+                *pure = table[i].pure;
+            return table[i].op;
+        }
+    return NULL;
+}
+
+static void init(void)
+{
+    const char *env = getenv("VGPU_SOFT_JIT");
+
+    if ((env && !strcmp(env, "0")) || strcmp(sg_op_isa(), "avx512") || !sg_jit_mem_init())
+        return;
+    table_add(sg_jit_ops_alu, true);
+    table_add(sg_jit_ops_cmp, true);
+    table_add(sg_jit_ops_half, true);
+    table_add(sg_jit_ops_mem, false);
+    table_add(sg_jit_ops_shm, false);
+    sg_jit_ctl.bra = sg_op_find("bra");
+    sg_jit_ctl.bra_if = sg_op_find("bra.if");
+    sg_jit_ctl.bra_not = sg_op_find("bra.not");
+    sg_jit_ctl.join = sg_op_find("join");
+    sg_jit_ctl.brx = sg_op_find("brx");
+    sg_jit_ctl.exit = sg_op_find("exit");
+    sg_jit_ctl.exit_if[0] = sg_op_find("exit.if");
+    sg_jit_ctl.exit_if[1] = sg_op_find("exit.not");
+    sg_jit_ctl.pred_if = sg_op_find("pred.if");
+    sg_jit_ctl.pred_not = sg_op_find("pred.not");
+    sg_jit_ctl.fpmode = sg_op_find("fpmode");
+    sg_jit_ctl.flat = sg_op_find("flat");
+    sg_jit_ctl.wsync = sg_op_find("wsync");
+    sg_jit_ctl.ext = sg_op_find("ext");
+    sg_jit_ctl.bar[0] = sg_op_find("bar.sync");
+    sg_jit_ctl.bar[1] = sg_op_find("bar.arrive");
+    sg_jit_ctl.bar[2] = sg_op_find("bar.red.popc");
+    sg_jit_ctl.bar[3] = sg_op_find("bar.red.and");
+    sg_jit_ctl.bar[4] = sg_op_find("bar.red.or");
+    available = sg_native_on = true;
+}
+
+void sg_jit_init(void)
+{
+    pthread_once(&once, init);
+}
+
+bool sg_jit_available(void)
+{
+    sg_jit_init();
+    return available;
+}
+
+bool sg_jit_room(struct buf *b, size_t n)
+{
+    size_t cap = b->cap ? b->cap * 2 : 65536;
+    u8 *p = b->failed ? NULL : realloc(b->p, cap);
+
+    (void)n;
+    if (!p) {
+        b->failed = true;
+        return false;
+    }
+    b->p = p;
+    b->cap = cap;
+    return true;
+}
+
+/* ---- blocks ---- */
+
+static bool is_bar(sg_fn fn)
+{
+    for (u32 k = 0; k < 5; k++)
+        if (fn == sg_jit_ctl.bar[k])
+            return true;
+    return false;
+}
+
+static bool is_exit_if(sg_fn fn)
+{
+    return fn == sg_jit_ctl.exit_if[0] || fn == sg_jit_ctl.exit_if[1];
+}
+
+/* Marks where blocks begin: 1; instructions inside of a span: 2. */
+static void find_leaders(struct jit *j)
+{
+    const struct sg_code *c = j->code;
+
+    j->leader[0] = 1;
+    for (u32 i = 0; i < c->ninsns; i++) {
+        const struct sg_insn *in = &c->insns[i];
+
+        if (sg_jit_is_branch(in->fn)) {
+            j->leader[(u32)((s64)i + in->imm)] = 1;
+            j->leader[i + 1] = 1;
+        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx || in->fn == sg_jit_ctl.exit) {
+            j->leader[i + 1] = 1;
+        } else if (sg_jit_is_span(in->fn)) {
+            for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)
+                j->leader[i + k] = 2;
+            i += in->aux;
+        }
+    }
+    for (u32 k = 0; k < c->ntargets;) {
+        const u32 n = c->targets[k++];
+
+        for (u32 e = k + n; k < e && k < c->ntargets; k++)
+            j->leader[c->targets[k]] = 1;
+    }
+}
+
+/* cvt of f16 or an integer to f32 neither takes nor gives denormals: only rounding matters. */
+static bool harmless_mode(const struct sg_insn *in)
+{
+    return in->aux == 1 && (in->imm & 0x6000) == 0;
+}
+
+u32 sg_jit_insn(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    const struct jop *o;
+    bool pure = false;
+
+    j->cur = i;
+    if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext || (in->fn == sg_jit_ctl.wsync && !j->masked))
+        return 1; /* all lanes are here */
+    if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
+        o = sg_jit_find(in[1].fn, &pure);
+        if (o && (o->arg & 0x80000000u))
+            return 1;
+    }
+    if (in->fn == sg_jit_ctl.flat) {
+        o = sg_jit_find(in[1].fn, &pure);
+        j->cur = i + 1;
+        if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
+            sg_jv_kill_flat(j);
+            sg_jv_unpin(j);
+            return 2;
+        }
+    }
+    if (sg_jit_is_span(in->fn)) {
+        sg_jit_generic(j, i, SG_JUMP);
+        sg_jit_still_low(j, i + 1 + in->aux);
+        return 1 + in->aux;
+    }
+    o = sg_jit_find(in->fn, &pure);
+    if (o && pure && (j->kill[i] & F_DEAD)) /* nobody reads what it gives */
+        return 1;
+    j->skip = 0;
+    if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
+        sg_jit_generic(j, i, SG_NEXT);
+    else
+        sg_jv_kill_flat(j);
+    if (!o)
+        sg_jit_still_low(j, i + 1);
+    sg_jv_unpin(j);
+    return 1 + j->skip;
+}
+
+static void block(struct jit *j, u32 first)
+{
+    const struct sg_code *c = j->code;
+    struct buf *b = B(j);
+    u32 i = first;
+
+    sg_jv_forget(j);
+    j->ngroups = 0;
+    while (i < c->ninsns && (i == first || j->leader[i] != 1)) {
+        const struct sg_insn *in = &c->insns[i];
+
+        if (sg_jit_is_branch(in->fn)) {
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 - first);
+            if (in->fn == sg_jit_ctl.bra)
+                sg_jit_go_to(j, i, (u32)((s64)i + in->imm));
+            else
+                sg_jit_branch(j, i);
+            return;
+        }
+        if (is_bar(in->fn) || in->fn == sg_jit_ctl.exit) {
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 - first);
+            if (in->fn == sg_jit_ctl.exit)
+                sg_jit_exit(j, i);
+            else
+                sg_jit_barrier(j, i);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.brx) { /* never comes back here */
+            sg_jit_count(j, i - first);
+            sg_jit_generic(j, i, SG_NEXT);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.join && j->masked) {
+            sg_jv_flush(j);
+            sg_jit_check_waiting(j, i);
+        }
+        i += sg_jit_insn(j, i);
+    }
+    sg_jv_flush(j);
+    sg_jit_count(j, i - first);
+    if (i < c->ninsns)
+        sg_jit_jump_to(j, jmp(b), i);
+    else
+        sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
+}
+
+static void enter(struct jit *j)
+{
+    static const u8 push[] = {0x55, 0x53, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
+    struct buf *b = B(j);
+
+    for (size_t k = 0; k < sizeof(push); k++)
+        put8(b, push[k]);
+    alu_reg(b, true, 0x89, G_WARP, RDI);
+    alu_mem(b, true, 0x8b, G_REGS, G_WARP, offsetof(struct sg_warp, base));
+    alu_mem(b, true, 0x8b, G_POOL, G_WARP, offsetof(struct sg_warp, base) + 8);
+    alu_mem(b, true, 0x8b, G_CTA, G_WARP, offsetof(struct sg_warp, cta));
+    mov_imm64(b, G_GEN, (u64)(uintptr_t)&sg_mem_generation);
+}
+
+/* The way in for the interpreter. */
+static void outside(struct jit *j, u32 i)
+{
+    struct buf *b = B(j);
+
+    enter(j);
+    rex(b, false, 0, G_WARP);
+    put8(b, 0x83); /* cmp dword [w + mask], -1 */
+    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+    put8(b, 0xff);
+    j->masked = JIT_ALL;
+    sg_jit_jump_to(j, jcc(b, JE), i);
+    sg_jit_cmp_upper(j);
+    j->masked = JIT_LOW;
+    sg_jit_jump_to(j, jcc(b, JE), i);
+    j->masked = JIT_SOME;
+    sg_jit_jump_to(j, jmp(b), i);
+}
+
+static void common_exit(struct jit *j)
+{
+    static const u8 pop[] = {0xc5, 0xf8, 0x77, /* vzeroupper */
+                             0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x5b, 0x5d, 0xc3};
+
+    for (size_t k = 0; k < sizeof(pop); k++)
+        put8(B(j), pop[k]);
+}
+
+/* The checked way of a memory access: everything to memory, the handler, everything back. */
+static void emit_stub(struct jit *j, const struct stub *s)
+{
+    struct buf *b = B(j);
+
+    j->masked = s->masked;
+    for (u32 k = 0; k < s->njumps; k++)
+        patch(b, s->jumps[k], b->n);
+    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
+        if (s->v[i].key != NO_KEY && s->v[i].dirty)
+            sg_jv_store(j, i, s->v[i].key);
+    for (u32 k = 0; k < s->n; k++) {
+        sg_jit_call_handler(j, s->insn + k, ": not all in one place");
+        alu_reg(b, false, 0x85, RAX, RAX);
+        sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
+    }
+    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
+        if (s->after[i].key != NO_KEY)
+            sg_jv_load(j, i, s->after[i].key);
+    patch(b, jmp(b), s->back);
+}
+
+/* What is run before blocks are, as a function of its own. Returns where it begins. */
+static size_t ahead(struct jit *j, const struct sg_ahead *a)
+{
+    static const u8 none[] = {0x31, 0xc0}; /* xor eax, eax: SG_NEXT */
+    const size_t at = j->b.n;
+    struct sg_code *c = j->code, list = *c;
+    u8 *kill = j->kill;
+
+    list.insns = a->insns;
+    list.ninsns = a->n;
+    j->kill = calloc((size_t)a->n + 1, 1); /* all that it gives is wanted */
+    j->b.failed |= !j->kill;
+    j->code = &list;
+    j->masked = JIT_ALL;
+    enter(j);
+    sg_jv_forget(j);
+    for (u32 i = 0; i < a->n && !j->b.failed;)
+        i += sg_jit_insn(j, i);
+    sg_jv_flush(j);
+    for (size_t k = 0; k < sizeof(none); k++)
+        put8(B(j), none[k]);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_EXIT);
+    free(j->kill);
+    j->kill = kill;
+    j->code = c;
+    return at;
+}
+
+/* ---- a kernel ---- */
+
+static void compile(struct jit *j)
+{
+    struct sg_code *c = j->code;
+    size_t common[JIT_COMMON];
+
+    find_leaders(j);
+    sg_jit_find_kills(j);
+    for (u32 i = 0; i < c->ninsns && !j->b.failed; i++) {
+        if (j->leader[i] != 1)
+            continue;
+        j->outside[i] = j->b.n + 1;
+        outside(j, i);
+        for (u8 k = 0; k < JIT_VERSIONS; k++) {
+            j->masked = k;
+            j->entry[k][i] = j->b.n;
+            block(j, i);
+        }
+    }
+    for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
+        j->ahead[k] = c->ahead[k].n ? ahead(j, &c->ahead[k]) + 1 : 0;
+    for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
+        emit_stub(j, &j->stubs[k]);
+    sg_jit_common(j, common);
+    common[0] = j->b.n;
+    common_exit(j);
+    for (u32 k = 0; k < j->npatterns; k++) {
+        patch(B(j), j->patterns[k].at, j->b.n);
+        for (u32 i = 0; i < 16; i++)
+            put8(B(j), j->patterns[k].bytes[i]);
+    }
+    for (u32 k = 0; k < j->njumps; k++) {
+        const struct jump *p = &j->jumps[k];
+        const u32 which = UINT32_MAX - p->insn;
+        const bool inside = p->insn < c->ninsns;
+
+        patch(B(j), p->at, inside ? j->entry[p->masked][p->insn] : common[which < JIT_COMMON ? which : 0]);
+    }
+}
+
+void sg_jit_compile(struct sg_code *c)
+{
+    struct jit j = {.code = c};
+    u8 *at = NULL;
+
+    /* real calls go to places that the branches do not tell: they are interpreted */
+    if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)
+        return;
+    j.leader = calloc((size_t)c->ninsns + 1, 1);
+    j.kill = calloc((size_t)c->ninsns + 1, 1);
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        j.entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    j.outside = calloc((size_t)c->ninsns + 1, sizeof(*j.outside));
+    c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
+    if (j.leader && j.kill && j.entry[0] && j.entry[1] && j.entry[2] && j.outside && c->handlers) {
+        compile(&j);
+        at = j.b.failed ? NULL : sg_jit_mem_put(j.b.p, j.b.n);
+    }
+    if (at) {
+        c->jit = at;
+        c->jit_bytes = j.b.n;
+        for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+            c->ahead[k].native = j.ahead[k] ? (sg_fn)(uintptr_t)(at + j.ahead[k] - 1) : NULL;
+        for (u32 i = 0; i < c->ninsns; i++) {
+            c->handlers[i] = c->insns[i].fn;
+            if (j.outside[i])
+                c->insns[i].fn = (sg_fn)(uintptr_t)(at + j.outside[i] - 1);
+        }
+    } else {
+        free(c->handlers);
+        c->handlers = NULL;
+    }
+    free(j.leader);
+    free(j.kill);
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        free(j.entry[k]);
+    free(j.outside);
+    free(j.stubs);
+    free(j.patterns);
+    free(j.jumps);
+    free(j.b.p);
+}
+
+void sg_jit_free(struct sg_code *c)
+{
+    sg_jit_mem_free(c->jit, c->jit_bytes);
+    free(c->handlers);
+    free(c->fields);
+    c->jit = NULL;
+    for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+        c->ahead[k].native = NULL;
+    c->handlers = NULL;
+    c->fields = NULL;
+}
+
+#else
+
+void sg_jit_init(void)
+{
+}
+
+bool sg_jit_available(void)
+{
+    return false;
+}
+
+void sg_jit_compile(struct sg_code *c)
+{
+    (void)c;
+}
+
+void sg_jit_free(struct sg_code *c)
+{
+    free(c->fields);
+    c->fields = NULL;
+}
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* Native code: calls of handlers, instruction counting, branches, and the return to the run loop. */
+#include "jit/state.h"
+
+#ifdef SG_JIT
+
+/* ---- calls of handlers and ways out ---- */
+
+bool sg_jit_is_span(sg_fn fn)
+{
+    return fn == sg_jit_ctl.pred_if || fn == sg_jit_ctl.pred_not || fn == sg_jit_ctl.fpmode ||
+           fn == sg_jit_ctl.flat;
+}
+
+void sg_jit_jump_to(struct jit *j, size_t at, u32 insn)
+{
+    if (!sg_grow(&j->jumps, &j->cap_jumps, j->njumps, sizeof(*j->jumps))) {
+        j->b.failed = true;
+        return;
+    }
+    j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
+}
+
+/* A handler is compiled code that uses SSE: with the upper halves of the registers in use, its first such
+ * instruction would take hundreds of cycles. No register's contents are kept across a call. */
+void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
+{
+    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
+    const struct sg_insn *in = &j->code->insns[insn];
+    struct buf *b = B(j);
+    u64 *count = sg_profile_counter(j->code->name, sg_op_name(in[sg_jit_is_span(in->fn)].fn),
+                                    sg_jit_is_span(in->fn) && !*why ? " in a mode or under a predicate" : why);
+
+    if (count) {
+        mov_imm64(b, RAX, (u64)(uintptr_t)count);
+        put8(b, 0x48); /* inc qword [rax] */
+        put8(b, 0xff);
+        put8(b, 0x00);
+    }
+
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
+    alu_reg(b, true, 0x89, RDI, G_WARP);
+    mov_imm64(b, RSI, (u64)(uintptr_t)in);
+    mov_imm64(b, RAX, (u64)(uintptr_t)in->fn);
+    put8(b, 0xff);
+    put8(b, 0xd0); /* call rax */
+}
+
+static void set_ip(struct jit *j, u32 insn)
+{
+    mov_imm64(B(j), RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    alu_mem(B(j), true, 0x89, RAX, G_WARP, offsetof(struct sg_warp, ip));
+}
+
+/* Returns step with w->ip at an instruction. */
+void sg_jit_leave_at(struct jit *j, u32 insn, u32 step)
+{
+    struct buf *b = B(j);
+
+    set_ip(j, insn);
+    mov_imm64(b, RAX, step);
+    sg_jit_jump_to(j, jmp(b), JIT_EXIT);
+}
+
+void sg_jit_generic(struct jit *j, u32 i, u32 good)
+{
+    struct buf *b = B(j);
+
+    sg_jv_flush(j);
+    sg_jv_forget(j);
+    sg_jit_call_handler(j, i, "");
+    if (good)
+        alu_imm(b, false, 7, RAX, good);
+    else
+        alu_reg(b, false, 0x85, RAX, RAX);
+    sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
+}
+
+void sg_jit_count(struct jit *j, u32 n)
+{
+    alu_mem(B(j), true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, icount));
+    alu_imm(B(j), true, 0, RAX, n);
+    alu_mem(B(j), true, 0x89, RAX, G_CTA, offsetof(struct sg_cta, icount));
+}
+
+void sg_jit_still_low(struct jit *j, u32 insn)
+{
+    size_t skip;
+
+    if (j->masked != JIT_LOW)
+        return;
+    sg_jit_cmp_upper(j);
+    skip = jcc(B(j), JE);
+    set_ip(j, insn);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
+    patch(B(j), skip, B(j)->n);
+}
+
+/* With lanes waiting elsewhere: those that wait lower than insn go first. */
+void sg_jit_check_waiting(struct jit *j, u32 insn)
+{
+    struct buf *b = B(j);
+    size_t skip;
+
+    if (!j->masked)
+        return;
+    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    alu_mem(b, true, 0x3b, RAX, G_WARP, offsetof(struct sg_warp, min_wait));
+    skip = jcc(b, JB);
+    set_ip(j, insn);
+    sg_jit_jump_to(j, jmp(b), JIT_RESCHED);
+    patch(b, skip, b->n);
+}
+
+/* To a block, over its budget when it lies behind. */
+void sg_jit_go_to(struct jit *j, u32 from, u32 to)
+{
+    struct buf *b = B(j);
+    size_t skip;
+
+    if (to <= from) {
+        alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, budget));
+        alu_imm(b, false, 5, RAX, 1);
+        alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, budget));
+        skip = jcc(b, 15); /* jg */
+        sg_jit_leave_at(j, to, SG_YIELD);
+        patch(b, skip, b->n);
+    }
+    sg_jit_check_waiting(j, to);
+    sg_jit_jump_to(j, jmp(b), to);
+}
+
+/* ---- conditional branches ---- */
+
+#define SMALL 96 /* instructions that are compiled again at a branch over them */
+
+/* Is what the branch at i jumps over one block of plain operations? Lanes that do not jump can be let
+ * run it on the spot then. */
+static bool jumps_over_little(const struct jit *j, u32 i, u32 to)
+{
+    const struct sg_code *c = j->code;
+
+    if (to <= i + 1 || to - i > SMALL)
+        return false;
+    for (u32 k = i + 1; k < to; k++) {
+        const struct sg_insn *x = &c->insns[k];
+
+        if (k > i + 1 && j->leader[k] == 1)
+            return false;
+        if (x->fn == sg_jit_ctl.flat) {
+            k++;
+            continue;
+        }
+        if (sg_jit_is_branch(x->fn) || (!sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join))
+            return false;
+    }
+    return true;
+}
+
+/* w->mask and what follows from it; RAX has the lanes. */
+static void set_mask(struct jit *j)
+{
+    struct buf *b = B(j);
+
+    alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, mask));
+    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, alive));
+    put8(b, 0xf7); /* not ecx */
+    put8(b, 0xd1);
+    alu_reg(b, false, 0x09, RAX, RCX);
+    alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, wmask));
+}
+
+/* What is between the branch at i and `to`, for the lanes of w->mask; then on with those of before. */
+static void run_between(struct jit *j, u32 i, u32 to, u8 version)
+{
+    const u8 before = j->masked;
+    struct buf *b = B(j);
+
+    j->masked = version;
+    sg_jv_forget(j);
+    j->ngroups = 0;
+    for (u32 k = i + 1; k < to;)
+        k += sg_jit_insn(j, k);
+    sg_jv_flush(j);
+    sg_jv_forget(j);
+    sg_jit_count(j, to - i - 1);
+    alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
+    set_mask(j);
+    j->masked = before;
+    sg_jit_jump_to(j, jmp(b), to);
+}
+
+/*
+ * The lanes of EAX jump to `to`, the others do not: these run what is between, then all go on there.
+ * Only while nobody waits at or before `to`.
+ */
+static void run_over(struct jit *j, u32 i, u32 to)
+{
+    const u8 masked = j->masked;
+    struct buf *b = B(j);
+    size_t waiting = 0, low;
+
+    if (masked) {
+        mov_imm64(b, RDX, (u64)(uintptr_t)&j->code->insns[to]);
+        alu_mem(b, true, 0x3b, RDX, G_WARP, offsetof(struct sg_warp, min_wait));
+        waiting = jcc(b, JAE);
+    }
+    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
+    alu_mem(b, false, 0x89, RCX, G_WARP, offsetof(struct sg_warp, native_mask));
+    put8(b, 0xf7); /* not eax */
+    put8(b, 0xd0);
+    alu_reg(b, false, 0x21, RAX, RCX);
+    set_mask(j);
+    if (masked == JIT_LOW) {
+        run_between(j, i, to, JIT_LOW);
+    } else {
+        sg_jit_cmp_upper(j);
+        low = jcc(b, JE);
+        run_between(j, i, to, JIT_SOME);
+        patch(b, low, b->n);
+        run_between(j, i, to, JIT_LOW);
+    }
+    j->masked = masked;
+    if (waiting)
+        patch(b, waiting, b->n);
+}
+
+void sg_jit_branch(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    const u32 to = (u32)((s64)i + in->imm);
+    struct buf *b = B(j);
+    const bool not = in->fn == sg_jit_ctl.bra_not, over = jumps_over_little(j, i, to);
+    size_t none, all;
+
+    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
+    if (j->masked) {
+        alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
+        alu_reg(b, false, 0x21, RAX, RCX);
+    } else {
+        alu_reg(b, false, 0x85, RAX, RAX);
+    }
+    none = jcc(b, JE);
+    if (j->masked)
+        alu_reg(b, false, 0x39, RAX, RCX);
+    else
+        alu_imm(b, false, 7, RAX, SG_FULL);
+    all = jcc(b, JE);
+    if (over) {
+        if (not) { /* those of EAX stay */
+            put8(b, 0xf7);
+            put8(b, 0xd0);
+        }
+        run_over(j, i, to);
+    }
+    if (!over || j->masked) {
+        sg_jit_call_handler(j, i, ": lanes part"); /* some wait now */
+        alu_imm(b, false, 7, RAX, SG_JUMP);
+        sg_jit_jump_to(j, jcc(b, JE), JIT_RESUME);
+        alu_imm(b, false, 7, RAX, SG_RESCHED);
+        sg_jit_jump_to(j, jcc(b, JE), JIT_RESCHED);
+        sg_jit_jump_to(j, jmp(b), JIT_EXIT);
+    }
+    patch(b, not ? none : all, b->n);
+    sg_jit_go_to(j, i, to);
+    patch(b, not ? all : none, b->n);
+    sg_jit_check_waiting(j, i + 1);
+    sg_jit_jump_to(j, jmp(b), i + 1);
+}
+
+#endif

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native loads and stores of global memory, and code shared with shared memory. All 32 addresses
+ * are checked at once against the allocation that the instruction used last, as the handlers do;
+ * other cases call the handler, out of line. All operands are in registers before the check, so the
+ * out-of-line path knows what to save. When all lanes run, consecutive addresses are detected.
+ */
+#include "jit/memory_ops.h"
+
+#ifdef SG_JIT
+
+void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
+{
+    if (s && s->njumps < sizeof(s->jumps) / sizeof(s->jumps[0]))
+        s->jumps[s->njumps++] = jcc(B(j), cond);
+}
+
+void sg_jit_joined(struct jit *j, struct stub *s)
+{
+    if (!s)
+        return;
+    s = &j->stubs[j->nstubs - 1];
+    s->back = B(j)->n;
+    for (u32 i = 0; i < V_COUNT; i++)
+        s->after[i] = j->v[i];
+}
+
+void sg_jit_spin(struct jit *j, const struct sg_insn *in)
+{
+    if (!(in->aux & SG_AUX_SPIN))
+        return;
+    rex(B(j), false, 0, G_WARP); /* mov byte [w + spin], 1 */
+    put8(B(j), 0xc6);
+    mem_operand(B(j), 0, G_WARP, offsetof(struct sg_warp, spin), 1);
+    put8(B(j), 1);
+}
+
+/*
+ * The running lanes only: what is wrong is collected in k1. Register 0: what an address must not be below, a
+ * multiple of align; 1: how many times align it may be above. A rotation makes a remainder a great number.
+ */
+static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 align)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
+        sg_jit_lanes(j, 2, h, true);
+        ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
+        if (align > 1) {
+            ev(b, ROTATE_Q, 0, 3, 3, 0, 0); /* to the right */
+            put8(b, (u32)__builtin_ctz(align));
+        }
+        ev(b, CMPUQ, h ? 3 : 1, 3, 1, 2, 0);
+        put8(b, 6); /* above */
+        if (h)
+            KORW(b, 1, 1, 3);
+    }
+    KORTESTW(b, 1);
+    sg_jit_slow(j, s, JNE);
+}
+
+/* The range to check: [value + low, value + high) of each lane, in the allocation of entry idx. */
+struct check {
+    u32 idx, align;
+    s64 low, high;
+    bool write;
+};
+
+/* RCX: what an address must not be below; RDX: how far above it the last one may be. */
+static void range_of(struct jit *j, struct stub *s, const struct check *k)
+{
+    const s32 r = (s32)(offsetof(struct sg_cta, cache) +
+                        (k->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
+    struct buf *b = B(j);
+
+    alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
+    alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
+    sg_jit_slow(j, s, JNE);
+    if (k->write) {
+        rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
+        put8(b, 0x80);
+        mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
+        put8(b, 0);
+        sg_jit_slow(j, s, JE);
+    }
+    alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));
+    alu_mem(b, true, 0x8b, RDX, G_CTA, r + (s32)offsetof(struct sg_mem_range, end));
+    alu_reg(b, true, 0x29, RDX, RCX);
+    alu_imm(b, true, 5, RDX, (u32)(k->high - k->low));
+    sg_jit_slow(j, s, JB);
+    if (k->low)
+        alu_imm(b, true, 5, RCX, (u32)k->low);
+}
+
+/* Jumps out unless every lane may do what k says. */
+static void check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4])
+{
+    const u32 align = k->align;
+    struct buf *b = B(j);
+
+    range_of(j, s, k);
+    if (j->masked && align > 1) {
+        put8(b, 0x48); /* shr rdx, ... */
+        put8(b, 0xc1);
+        put8(b, 0xea);
+        put8(b, (u32)__builtin_ctz(align));
+    }
+    ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
+    ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
+    if (j->masked) {
+        check_lanes64(j, s, ad, align);
+        return;
+    }
+    if (align > 1) {
+        ev(b, VPORQ, 2, ad[0], ad[1], 0, 0);
+        ev(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0);
+        put8(b, 0xfe);
+        ev(b, SHIFT_Q, 6, 2, 2, 0, 0);
+        put8(b, (u32)(64 - __builtin_ctz(align)));
+        ev(b, TESTNMQ, 1, 2, 2, 0, 0);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
+        ev(b, VPSUBQ, 3 + (h & 1), ad[h], 0, 0, 0);
+        ev(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0);
+        put8(b, 2);
+    }
+    KORTESTB(b, 1);
+    sg_jit_slow(j, s, JAE); /* carry: all ones */
+}
+
+/* The same for one address for all lanes, which stays in RAX. */
+static void check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad)
+{
+    struct buf *b = B(j);
+
+    range_of(j, s, k);
+    ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+    if (k->align > 1) {
+        put8(b, 0xa8); /* test al, align - 1 */
+        put8(b, k->align - 1);
+        sg_jit_slow(j, s, JNE);
+    }
+    alu_reg(b, true, 0x89, RSI, RAX);
+    alu_reg(b, true, 0x29, RSI, RCX);
+    alu_reg(b, true, 0x39, RSI, RDX);
+    sg_jit_slow(j, s, JA);
+}
+
+/* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
+static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
+    {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
+    {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120,
+     128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248}};
+static const u32 every_second[2][16] __attribute__((aligned(64))) = {
+    {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
+    {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
+
+/* Are all lanes' addresses in a row, each n words? Returns what to patch for the way of others. */
+static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
+{
+    struct buf *b = B(j);
+
+    mov_imm64(b, RSI, (u64)(uintptr_t)in_row[n - 1]);
+    ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
+    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
+        evm(b, VPADDQ, 2 + (h & 1), 0, RSI, (s32)(64 * h), 64, 0, 0);
+        ev(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0);
+        put8(b, 0);
+    }
+    KORTESTB(b, 1);
+    return jcc(b, JAE);
+}
+
+#define AHEAD 4096 /* bytes: what the next warps load is on its way then */
+
+/* When one warp loads a row, other warps load the following ones: prefetches those. */
+static void prefetch(struct jit *j, u32 n, s32 disp)
+{
+    struct buf *b = B(j);
+
+    for (u32 k = 0; k < 2 * n; k++) {
+        rex(b, false, 0, RAX);
+        put8(b, 0x0f); /* prefetcht0 [rax + disp] */
+        put8(b, 0x18);
+        mem_operand(b, 1, RAX, disp + AHEAD + (s32)(64 * k), 1);
+    }
+}
+
+/* Loads from [RAX + disp] on, n words for each lane. */
+static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
+{
+    struct buf *b = B(j);
+
+    if (n == 2) {
+        mov_imm64(b, RSI, (u64)(uintptr_t)every_second);
+        evm(b, VMOV, 0, 0, RSI, 0, 64, 0, 0);
+        evm(b, VMOV, 1, 0, RSI, 64, 64, 0, 0);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const s32 at = disp + (s32)(64 * n * h);
+
+        for (u32 k = 0; k < n; k++)
+            evm(b, VMOVU, d[k][h], 0, RAX, at, 64, 0, 0);
+        if (n == 1)
+            continue;
+        evm(b, VMOVU, 2, 0, RAX, at + 64, 64, 0, 0);
+        ev(b, PERMT2D, d[0][h], 0, 2, 0, 0);
+        ev(b, PERMT2D, d[1][h], 1, 2, 0, 0);
+    }
+}
+
+/* With lanes missing, often the upper half is: jumps over what is for them. Returns what to patch. */
+static size_t skip_upper(struct jit *j, u32 h)
+{
+    if (!j->masked || !h)
+        return 0;
+    sg_jit_cmp_upper(j);
+    return jcc(B(j), JE);
+}
+
+static void skipped(struct jit *j, size_t at)
+{
+    if (at)
+        patch(B(j), at, B(j)->n);
+}
+
+/* The 32-bit lanes at ad + disp, chunk h of the result: register to. */
+static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
+{
+    const size_t skip = skip_upper(j, h);
+    struct buf *b = B(j);
+
+    sg_jit_lanes(j, 1, 2 * h, true);
+    sg_jit_lanes(j, 2, 2 * h + 1, true);
+    evsib0(b, GATHERQD, to, ad[2 * h], disp, 1, 0);
+    evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
+    ev(b, INSERT4, to, to, 2, 0, 0);
+    put8(b, 1);
+    skipped(j, skip);
+}
+
+/* The low 8 or 16 bits only, extended. */
+void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
+{
+    if (size == 4)
+        return;
+    ev(B(j), SHIFT_D, 6, v, v, 0, 0);
+    put8(B(j), 32 - 8 * size);
+    ev(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0);
+    put8(B(j), 32 - 8 * size);
+}
+
+static bool fits(const struct sg_insn *in, u32 align)
+{
+    return in->imm >= INT32_MIN / 2 && in->imm <= INT32_MAX / 2 && !(in->imm & (align - 1));
+}
+
+/* Pairs of words: two chunks of each half of a chunk of 64-bit lanes. */
+static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 disp)
+{
+    const size_t skip = skip_upper(j, h);
+    struct buf *b = B(j);
+
+    sg_jit_lanes(j, 1, 2 * h, true);
+    sg_jit_lanes(j, 2, 2 * h + 1, true);
+    evsib0(b, GATHERQQ, 2, ad[2 * h], disp, 1, 0);
+    evsib0(b, GATHERQQ, 3, ad[2 * h + 1], disp, 2, 0);
+    ev(b, MOVQD, 2, 0, 4, 0, 0);
+    ev(b, MOVQD, 3, 0, 5, 0, 0);
+    ev(b, INSERT4, lo, 4, 5, 0, 0);
+    put8(b, 1);
+    ev(b, SHIFT_Q, 2, 2, 2, 0, 0);
+    put8(b, 32);
+    ev(b, SHIFT_Q, 2, 3, 3, 0, 0);
+    put8(b, 32);
+    ev(b, MOVQD, 2, 0, 4, 0, 0);
+    ev(b, MOVQD, 3, 0, 5, 0, 0);
+    ev(b, INSERT4, hi, 4, 5, 0, 0);
+    put8(b, 1);
+    skipped(j, skip);
+}
+
+static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg);
+
+static u32 touched(u32 arg)
+{
+    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+
+    return bytes < 4 ? 4 : bytes;
+}
+
+/* Is in a load that may be checked together with others? *arg: what it is. */
+static bool groups(const struct sg_insn *in, u32 *arg)
+{
+    const struct jop *o = sg_jit_find(in->fn, NULL);
+
+    if (!o || o->emit != e_ld_g || (in->aux & SG_AUX_SPIN) || !fits(in, (o->arg & 15) * (o->arg >> 8 & 15)))
+        return false;
+    *arg = o->arg;
+    return true;
+}
+
+/*
+ * The loads from here on through the same register, up to where it changes or something is called. All of
+ * them are inside of an allocation when the first and the last byte of all are. False: there is one only.
+ */
+static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
+{
+    const struct sg_code *c = j->code;
+    u32 n = 0, arg;
+
+    if (j->ngroups == SG_NATIVE_GROUPS || !groups(in, &arg))
+        return false;
+    *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
+    for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
+        const struct sg_insn *x = &c->insns[i];
+        const u8 def = c->fields[2 * i];
+        bool changed = false;
+
+        if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
+            break; /* it may bring further lanes */
+        if (x->a == in->a && groups(x, &arg)) {
+            const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+
+            if (x->imm > INT32_MAX / 4 || x->imm < INT32_MIN / 4)
+                break;
+            g->low = x->imm < g->low ? (s32)x->imm : g->low;
+            g->high = (s32)x->imm + (s32)touched(arg) > g->high ? (s32)x->imm + (s32)touched(arg) : g->high;
+            g->align = bytes > g->align ? bytes : g->align;
+            g->last = i;
+            n++;
+        }
+        for (u32 k = 0; k < 5; k++)
+            changed |= (def >> k & 1) && *sg_jit_field(x, k) == in->a;
+        if (changed)
+            break;
+    }
+    return n > 1;
+}
+
+static void set_flag(struct jit *j, const struct group *g, u32 value)
+{
+    rex(B(j), false, 0, G_WARP); /* mov byte [w + native_ok], value */
+    put8(B(j), 0xc6);
+    mem_operand(B(j), 0, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
+    put8(B(j), value);
+}
+
+/* Checks what a load touches together with others. False, nothing written: it is alone. */
+static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
+{
+    struct check k = {.idx = in->idx};
+    struct group *g = NULL, fresh;
+
+    for (u32 i = 0; i < j->ngroups; i++)
+        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last)
+            g = &j->groups[i];
+    if (g) {
+        rex(B(j), false, 0, G_WARP); /* cmp byte [w + native_ok], 0 */
+        put8(B(j), 0x80);
+        mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
+        put8(B(j), 0);
+        sg_jit_slow(j, s, JE);
+        return true;
+    }
+    if (!open_group(j, in, &fresh))
+        return false;
+    g = &j->groups[j->ngroups++];
+    *g = fresh;
+    k.low = g->low & ~((s64)g->align - 1); /* aligned as allocations and good addresses are: it says the same */
+    k.high = g->high;
+    k.align = g->align;
+    set_flag(j, g, 0);
+    check_global(j, s, &k, ad);
+    set_flag(j, g, 1);
+    return true;
+}
+
+/* Is the instruction behind this load of 16 bits that of the next 16 bits? */
+static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const struct sg_insn *x = in + 1;
+    const u32 i = j->cur + 1;
+
+    return arg == MEM(2, 1) && i < j->code->ninsns && !j->leader[i] && x->fn == in->fn && x->a == in->a &&
+           x->imm == in->imm + 2 && in->d != in->a && in->d != x->d && x->aux == in->aux &&
+           !(in->aux & SG_AUX_SPIN) && fits(x, 2);
+}
+
+/* An address for all lanes: loaded once. */
+static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15;
+    const struct check k = {.idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
+    const u32 ad = sg_jv_get(j, in->a, 0);
+    struct stub *s = sg_jit_stub(j);
+    u32 d[4][4];
+
+    sg_jit_spin(j, in);
+    check_flat(j, s, &k, ad);
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++) {
+            d[i][h] = sg_jv_new(j);
+            evm(B(j), size == 8 ? BCAST_M64 : BCAST_M32, d[i][h], 0, RAX, (s32)in->imm + (s32)(i * size),
+                size == 8 ? 8 : 4, 0, 0);
+            if (size < 4)
+                sg_jit_cut(j, d[i][h], size, arg & SIGN);
+        }
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++)
+            sg_jv_bind(j, dest(in, i), h, d[i][h]);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+/* The result of a load, lane by lane. */
+static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4], bool two)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15;
+
+    for (u32 h = 0; h < sg_jit_n(j, true) && size == 8; h++) {
+        sg_jit_lanes(j, 1, h, true);
+        evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
+        gather32(j, d[0][h], ad, h, (s32)in->imm);
+        if (two) {
+            ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
+            put8(B(j), 16);
+        }
+        sg_jit_cut(j, d[0][h], size, arg & SIGN);
+    }
+    for (u32 k = 0; k < n && n > 1; k += 2)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
+}
+
+static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
+    const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
+    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
+    size_t others = 0, end = 0;
+    struct stub *s;
+    u32 ad[4], d[4][4];
+    bool checked;
+
+    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
+        return false;
+    if (bytes > 8 && (in->aux & SG_AUX_SPIN))
+        return false; /* what others wait for is read at once: sg_read_whole */
+    if (sg_jit_flat(j, in->a))
+        return load_flat(j, in, arg);
+    for (u32 h = 0; h < sg_jit_n(j, true); h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    s = sg_jit_stub(j);
+    if (s)
+        s->n = two ? 2 : 1;
+    for (u32 i = 0; i < (two ? 2 : n); i++) /* before ways part: it may write registers back */
+        for (u32 h = 0; h < chunks; h++)
+            d[i][h] = sg_jv_new(j);
+    sg_jit_spin(j, in);
+    checked = check_group(j, s, in, ad);
+    if (row) {
+        others = row_test(j, ad, n);
+        if (checked)
+            ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
+        else
+            check_flat(j, s, &k, ad[0]);
+        row_load(j, d, n, (s32)in->imm);
+        if (n == 1)
+            prefetch(j, n, (s32)in->imm);
+        end = jmp(B(j));
+        patch(B(j), others, B(j)->n);
+    }
+    k.high = in->imm + touched(arg);
+    if (!checked)
+        check_global(j, s, &k, ad);
+    gather(j, in, arg, ad, d, two);
+    if (row)
+        patch(B(j), end, B(j)->n);
+    if (two) {
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            sg_jv_bind(j, in->d, h, d[0][h]);
+        j->skip = 1;
+        j->cur++;
+        in++;
+    }
+    sg_jv_kill(j, &(struct sg_insn){.a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST,
+                                    .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 15);
+    for (u32 i = 0; i < n; i++)
+        for (u32 h = 0; h < chunks; h++)
+            sg_jv_bind(j, dest(in, i), h, d[two ? 1 : i][h]);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+/* Results are often stored by the first lane alone. Returns what to patch for others. */
+static size_t first_alone(struct jit *j)
+{
+    struct buf *b = B(j);
+
+    rex(b, false, 0, G_WARP);
+    put8(b, 0x83); /* cmp dword [w + mask], 1 */
+    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+    put8(b, 1);
+    return jcc(b, JNE);
+}
+
+static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 n = arg >> 8 & 15, bytes = 4 * n;
+    struct buf *b = B(j);
+    size_t others, end = 0;
+    struct stub *s;
+    u32 ad[4], v[4][2];
+
+    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
+        return false;
+    if (n > 1 && (in->aux & SG_AUX_SPIN))
+        return false; /* what others wait for is written at once: sg_write_whole */
+    for (u32 h = 0; h < sg_jit_n(j, true); h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            v[k][h] = sg_jv_get(j, dest(in, k), h);
+    s = sg_jit_stub(j);
+    if (n == 1 && !j->masked) {
+        others = row_test(j, ad, 1);
+        check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
+        end = jmp(b);
+        patch(b, others, b->n);
+    } else if (j->masked == JIT_LOW) {
+        others = first_alone(j);
+        check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
+        for (u32 k = 0; k < n; k++)
+            evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
+        end = jmp(b);
+        patch(b, others, b->n);
+    }
+    check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
+    for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+            const size_t skip = skip_upper(j, h);
+
+            ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);
+            put8(b, 1);
+            sg_jit_lanes(j, 1, 2 * h, true);
+            sg_jit_lanes(j, 2, 2 * h + 1, true);
+            evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
+            evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
+            skipped(j, skip);
+        }
+    if (end)
+        patch(b, end, b->n);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+const struct jop sg_jit_ops_mem[] = {
+    {"ld.g.b32", e_ld_g, MEM(4, 1)},
+    {"ld.g.u16", e_ld_g, MEM(2, 1)},
+    {"ld.g.s16", e_ld_g, MEM(2, 1) | SIGN},
+    {"ld.g.u8", e_ld_g, MEM(1, 1)},
+    {"ld.g.s8", e_ld_g, MEM(1, 1) | SIGN},
+    {"ld.g.b64", e_ld_g, MEM(8, 1)},
+    {"ld.g.v2.b32", e_ld_g, MEM(4, 2)},
+    {"ld.g.v4.b32", e_ld_g, MEM(4, 4)},
+    {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
+    {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
+    {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
+    {NULL, NULL, 0},
+};
+
+#endif

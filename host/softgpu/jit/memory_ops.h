@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by jit/memory_ops.c and jit/shared_ops.c. */
+#ifndef SG_JIT_MEM_OPS_H
+#define SG_JIT_MEM_OPS_H
+
+#include "jit/state.h"
+
+#define VPADDD ((struct vop){M0F, P66, 0, 0xfe})
+#define VPADDQ ((struct vop){M0F, P66, 1, 0xd4})
+#define VPSUBQ ((struct vop){M0F, P66, 1, 0xfb})
+#define VPORQ ((struct vop){M0F, P66, 1, 0xeb})
+#define VPORD ((struct vop){M0F, P66, 0, 0xeb})
+#define TERNLOGQ ((struct vop){M3A, P66, 1, 0x25})
+#define SHIFT_D ((struct vop){M0F, P66, 0, 0x72})
+#define ROTATE_Q ((struct vop){M0F, P66, 1, 0x72})
+#define SHIFT_Q ((struct vop){M0F, P66, 1, 0x73})
+#define BCAST_R32 ((struct vop){M38, P66, 0, 0x7c})
+#define BCAST_R64 ((struct vop){M38, P66, 1, 0x7c})
+#define BCAST_M32 ((struct vop){M38, P66, 0, 0x58}) /* or of the first lane of a register */
+#define BCAST_M64 ((struct vop){M38, P66, 1, 0x59})
+#define CMPUQ ((struct vop){M3A, P66, 1, 0x1e})
+#define CMPUD ((struct vop){M3A, P66, 0, 0x1e})
+#define TESTNMQ ((struct vop){M38, PF3, 1, 0x27})
+#define TESTNMD ((struct vop){M38, PF3, 0, 0x27})
+#define TESTMQ ((struct vop){M38, P66, 1, 0x27})
+#define TESTMD ((struct vop){M38, P66, 0, 0x27})
+#define GATHERQD ((struct vop){M38, P66, 0, 0x91})
+#define GATHERQQ ((struct vop){M38, P66, 1, 0x91})
+#define GATHERDD ((struct vop){M38, P66, 0, 0x90})
+#define SCATTERQD ((struct vop){M38, P66, 0, 0xa1})
+#define SCATTERDD ((struct vop){M38, P66, 0, 0xa0})
+#define EXTRACT4 ((struct vop){M3A, P66, 1, 0x3b})
+#define INSERT4 ((struct vop){M3A, P66, 1, 0x3a})
+#define MOVQD ((struct vop){M38, PF3, 0, 0x35})
+#define MOVD_R ((struct vop){M0F, P66, 0, 0x7e}) /* a general register from the first lane */
+#define MOVD_M MOVD_R /* or to memory */
+#define EXTRACT2 ((struct vop){M3A, P66, 0, 0x39}) /* 4 words of 16 */
+#define EXTRACTD ((struct vop){M3A, P66, 0, 0x16}) /* one word of 4, to memory */
+#define MOVQ_R ((struct vop){M0F, P66, 1, 0x7e})
+#define PERMT2D ((struct vop){M38, P66, 0, 0x7e})
+#define VMOV ((struct vop){M0F, P66, 1, 0x6f})
+#define VMOVU ((struct vop){M0F, PF3, 1, 0x6f}) /* wherever the address is */
+#define VMOVU_STORE ((struct vop){M0F, PF3, 1, 0x7f})
+
+/* arg: bytes of an element, elements << 8, sign << 12, store << 13 */
+#define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
+#define SIGN (1u << 12)
+#define STORE (1u << 13)
+
+/* The k-th register of a load or store. */
+static inline u32 dest(const struct sg_insn *in, u32 k)
+{
+    return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
+}
+
+/* Jumps to the out-of-line path on a condition; the point where it rejoins, with the registers as they
+ * are there. */
+void sg_jit_slow(struct jit *j, struct stub *s, u32 cond);
+void sg_jit_joined(struct jit *j, struct stub *s);
+void sg_jit_spin(struct jit *j, const struct sg_insn *in); /* this may be part of a spin loop */
+/* The low 8 or 16 bits of lanes only (size in bytes), extended. */
+void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by the tables of native operations; for jit/ops*.c. */
+#ifndef SG_JIT_OPS_H
+#define SG_JIT_OPS_H
+
+#include "jit/state.h"
+
+/* arg: opcode, prefix << 8, map << 10, W << 12, 64-bit operands << 13 */
+#define ARG(map, pp, w, op) ((u32)(op) | (u32)(pp) << 8 | (u32)(map) << 10 | (u32)(w) << 12)
+#define WIDE (1u << 13)
+#define IMM(x) ((u32)(x) << 16) /* an immediate byte behind the instruction */
+#define NO_MODE 0x80000000u     /* gives the same in every rounding and denormal mode but rz, rm, rp */
+
+static inline struct vop sg_vop_of(u32 arg)
+{
+    return (struct vop){(u8)(arg >> 10 & 3), (u8)(arg >> 8 & 3), (u8)(arg >> 12 & 1), (u8)arg};
+}
+
+/* Every lane of v becomes an immediate. */
+static inline void sg_jit_broadcast(struct jit *j, u32 v, u32 value)
+{
+    mov_imm64(B(j), RAX, value);
+    ev(B(j), (struct vop){M38, P66, 0, 0x7c}, v, 0, RAX, 0, 0);
+}
+
+static inline void sg_jit_finish(struct jit *j, const struct sg_insn *in, u32 h, u32 hs, u32 rd)
+{
+    sg_jv_kill(j, in, hs);
+    sg_jv_bind(j, in->d, h, rd);
+    sg_jv_unpin(j);
+}
+
+#endif

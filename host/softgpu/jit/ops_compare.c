@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native code of comparisons, predicates, selections and permutations, and of f32 where it takes
+ * more than one instruction; as jit/ops.c.
+ */
+#include "jit/ops.h"
+
+#ifdef SG_JIT
+
+static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb},
+                        VPORD = {M0F, P66, 0, 0xeb}, VPXORD = {M0F, P66, 0, 0xef},
+                        BCAST_R32 = {M38, P66, 0, 0x7c}, BLEND_D = {M38, P66, 0, 0x64},
+                        BLEND_Q = {M38, P66, 1, 0x64}, CMPPS = {M0F, PNONE, 0, 0xc2},
+                        TESTMD = {M38, P66, 0, 0x27}, MOVDW = {M38, PF3, 0, 0x33},
+                        CVTPH2PS = {M38, P66, 0, 0x13}, PSHUFD = {M0F, P66, 0, 0x70},
+                        SHUF4 = {M3A, P66, 1, 0x43}, PSHUFB = {M38, P66, 0, 0x00};
+
+/* ---- bits of one operand with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
+static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        sg_jit_broadcast(j, 0, arg == 1 ? 0x7fffffffu : 0x80000000u);
+        ev(B(j), arg == 0 ? VPXORD : VPANDD, d, a, 0, 0, 0);
+        if (arg == 2) {
+            sg_jit_broadcast(j, 1, 0x7f800000u);
+            ev(B(j), TESTMD, 1, a, 1, 0, 0);
+            ev(B(j), VMOV, 2, 0, a, 0, 0);
+            ev(B(j), BLEND_D, d, d, 2, 1, 0);
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* ---- f32 ---- */
+
+static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
+                  c = sg_jv_get(j, in->c, h);
+        u32 d = c;
+
+        if (sg_jit_dies(j, in, F_C)) {
+            ev(B(j), sg_vop_of(arg + 0x10), d, a, b, 0, 0); /* 231: d = a * b + d */
+        } else {
+            d = sg_jv_new(j);
+            ev(B(j), VMOV, d, 0, a, 0, 0);
+            ev(B(j), sg_vop_of(arg), d, b, c, 0, 0); /* 213: d = b * d + c */
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+static bool e_f16_f32(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    (void)arg;
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(B(j), MOVDW, a, 0, 0, 0, 0);
+        ev(B(j), CVTPH2PS, d, 0, 0, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* fmin_ptx and fmax_ptx, step by step */
+static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
+{
+    struct buf *x = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        ev(x, CMPPS, 1, a, b, 0, 0);
+        put8(x, max ? 0x1e : 0x11);
+        ev(x, CMPPS, 2, a, b, 0, 0);
+        put8(x, 0);
+        ev(x, CMPPS, 3, a, a, 0, 0);
+        put8(x, 3);
+        ev(x, CMPPS, 4, b, b, 0, 0);
+        put8(x, 3);
+        ev(x, BLEND_D, d, b, a, 1, 0);
+        ev(x, max ? VPANDD : VPORD, d, a, b, 2, 0);
+        ev(x, BLEND_D, d, d, b, 3, 0);
+        ev(x, BLEND_D, d, d, a, 4, 0);
+        ev(x, CMPPS, 3, a, a, 4, 0);
+        put8(x, 3);
+        mov_imm64(x, RAX, 0x7fffffffu);
+        ev(x, BCAST_R32, d, 0, RAX, 3, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* ---- predicates ---- */
+
+/* Masks 1 and up, one for each chunk, to the predicate d. */
+static void put_pred(struct jit *j, u32 d, bool wide)
+{
+    struct buf *b = B(j);
+
+    if (j->masked == JIT_LOW) {
+        if (wide)
+            vex(b, P66, 1, 0, 0x4b, 1, 2, 1); /* kunpckbw */
+    } else if (wide) {
+        vex(b, P66, 1, 0, 0x4b, 1, 2, 1);
+        vex(b, P66, 1, 0, 0x4b, 3, 4, 3);
+        vex(b, PNONE, 1, 0, 0x4b, 1, 3, 1); /* kunpckwd */
+    } else {
+        vex(b, PNONE, 1, 0, 0x4b, 1, 2, 1);
+    }
+    if (j->masked) {
+        vex(b, PF2, 0, 0, 0x93, RAX, 0, 1); /* kmovd eax, k1 */
+        sg_jit_put_pred(j, d);
+    } else {
+        KMOVD_STORE(b, 1, G_REGS, (s32)d);
+    }
+}
+
+static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 n = sg_jit_n(j, arg & WIDE);
+
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
+
+        ev(B(j), sg_vop_of(arg), 1 + h, a, b, 0, 0);
+        put8(B(j), arg >> 16 & 255);
+        sg_jv_unpin(j);
+    }
+    put_pred(j, in->d, arg & WIDE);
+    sg_jv_kill(j, in, (1u << n) - 1);
+    return true;
+}
+
+static bool e_selp(struct jit *j, const struct sg_insn *in, u32 wide)
+{
+    if (in->c & SG_OPND_CONST)
+        return false;
+    for (u32 h = 0; h < sg_jit_chunks(j, in, wide); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        if (wide)
+            KMOVB_LOAD(B(j), 1, G_REGS, (s32)(in->c + h));
+        else
+            KMOVW_LOAD(B(j), 1, G_REGS, (s32)(in->c + 2 * h));
+        ev(B(j), wide ? BLEND_Q : BLEND_D, d, b, a, 1, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
+{
+    struct buf *b = B(j);
+
+    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
+    if (op == 1) { /* not */
+        put8(b, 0xf7);
+        put8(b, 0xd0);
+    } else if (op) {
+        alu_mem(b, false, op, RAX, in->b >> 31 ? G_POOL : G_REGS, (s32)(in->b & 0x7fffffffu));
+    }
+    sg_jit_put_pred(j, in->d);
+    return true;
+}
+
+/* ---- permutations ---- */
+
+/* prmt with an immediate that copies bytes: shuffles within 16 bytes */
+static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    u64 sel;
+    u32 from_a = 0, from_b = 0;
+
+    (void)arg;
+    if (!sg_jit_const(j, in->c, &sel, false) || (sel & 0x8888))
+        return false;
+    for (u32 k = 0; k < 4; k++) {
+        const u32 s = (u32)(sel >> (4 * k)) & 7;
+
+        from_a |= (s < 4 ? s : 0x80) << (8 * k);
+        from_b |= (s < 4 ? 0x80 : s - 4) << (8 * k);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        /* the bytes of lane i of 4 are 4 * i further; 0x80 gives 0 */
+        if (from_a != 0x80808080u)
+            ev(B(j), PSHUFB, d, a, sg_jit_pattern(j, 2, from_a), 0, 0);
+        if (from_b != 0x80808080u)
+            ev(B(j), PSHUFB, from_a == 0x80808080u ? d : 0, b, sg_jit_pattern(j, 3, from_b), 0, 0);
+        if (from_a != 0x80808080u && from_b != 0x80808080u)
+            ev(B(j), VPORD, d, d, 0, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *x = B(j);
+    u64 n, c;
+    u32 v[2], d[2];
+
+    (void)arg;
+    if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) ||
+        (n & 31) != n || !n || (n & (n - 1)) || (in->e & SG_OPND_CONST))
+        return false;
+    if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
+        return false;
+    for (u32 h = 0; h < 2; h++) /* of lanes that do not run, too: they may be partners */
+        v[h] = sg_jv_get(j, in->a, h);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        d[h] = sg_jv_new(j);
+        if (n == 16)
+            ev(x, VMOV, d[h], 0, v[h ^ 1], 0, 0);
+        else if (n < 4)
+            ev(x, PSHUFD, d[h], 0, v[h], 0, 0);
+        else
+            ev(x, SHUF4, d[h], v[h], v[h], 0, 0);
+        if (n != 16)
+            put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: neighbours; 2 and 8: pairs of them */
+    }
+    sg_jv_kill(j, in, 3);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        sg_jv_bind(j, in->d, h, d[h]);
+    sg_jv_unpin(j);
+    mov_imm64(x, RAX, SG_FULL);
+    sg_jit_put_pred(j, in->e);
+    return true;
+}
+
+#define SETP(name, w, op, imm)                                                                     \
+    {"setp." name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm)}
+#define SETP_ORDER(t, w, op)                                                                       \
+    SETP("lt." t, w, op, 1), SETP("le." t, w, op, 2), SETP("gt." t, w, op, 6), SETP("ge." t, w, op, 5)
+#define SETP_F(name, imm) {"setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm)}
+
+const struct jop sg_jit_ops_cmp[] = {
+    {"neg.f32", e_mask, 0},
+    {"abs.f32", e_mask, 1},
+    {"flush.f32", e_mask, 2},
+    {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8)},
+    {"min.f32", e_minmax, 0},
+    {"max.f32", e_minmax, 1},
+    {"cvt.f32.f16", e_f16_f32, NO_MODE},
+    {"setp.eq.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
+    {"setp.ne.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
+    SETP("eq.b64", 1, 0x1f, 0),
+    SETP("ne.b64", 1, 0x1f, 4),
+    SETP_ORDER("s32", 0, 0x1f),
+    SETP_ORDER("u32", 0, 0x1e),
+    SETP_ORDER("s64", 1, 0x1f),
+    SETP_ORDER("u64", 1, 0x1e),
+    SETP_F("eq", 0x00),
+    SETP_F("ne", 0x0c),
+    SETP_F("lt", 0x11),
+    SETP_F("le", 0x12),
+    SETP_F("gt", 0x1e),
+    SETP_F("ge", 0x1d),
+    SETP_F("equ", 0x08),
+    SETP_F("neu", 0x04),
+    SETP_F("ltu", 0x19),
+    SETP_F("leu", 0x1a),
+    SETP_F("gtu", 0x16),
+    SETP_F("geu", 0x15),
+    SETP_F("num", 0x07),
+    SETP_F("nan", 0x03),
+    {"selp.b32", e_selp, 0},
+    {"selp.b64", e_selp, 1},
+    {"and.pred", e_pred, 0x23},
+    {"or.pred", e_pred, 0x0b},
+    {"xor.pred", e_pred, 0x33},
+    {"not.pred", e_pred, 1},
+    {"mov.pred", e_pred, 0},
+    {"prmt.b32", e_prmt, 0},
+    {"shfl.bfly", e_bfly, 0},
+    {NULL, NULL, 0},
+};
+
+#endif

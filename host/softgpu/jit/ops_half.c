@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native code of halves, and of 2^x. Halves: f32 computes, one rounding gives the half, as exec/ops/half.c does it. A NaN
+ * becomes the one of PTX. Only without flags (SG_H_*); with them the handlers are called.
+ */
+#include "jit/ops.h"
+#include "base/half.h"
+
+#ifdef SG_JIT
+
+#include <cpuid.h>
+
+static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb}, VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
+                        BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
+                        MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
+                        CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d};
+
+/* The low or (high) upper halves of the 32-bit lanes of v as f32: register to. */
+static void widen(struct jit *j, u32 to, u32 v, bool high)
+{
+    struct buf *b = B(j);
+
+    if (high) {
+        ev(b, SHIFT_D, 2, to, v, 0, 0);
+        put8(b, 16);
+        v = to;
+    }
+    ev(b, MOVDW, v, 0, to, 0, 0);
+    ev(b, CVTPH2PS, to, 0, to, 0, 0);
+}
+
+/* f32 of register v, rounded to nearest, in the low half of the lanes of register to. Uses RAX, k1. */
+static void narrow(struct jit *j, u32 to, u32 v)
+{
+    struct buf *b = B(j);
+
+    ev(b, CMPPS, 1, v, v, 0, 0);
+    put8(b, 3); /* unordered */
+    ev(b, CVTPS2PH, v, 0, 0, 0, 0);
+    put8(b, 0);
+    ev(b, ZXWD, to, 0, 0, 0, 0);
+    mov_imm64(b, RAX, 0x7fff);
+    ev(b, BCAST_R32, to, 0, RAX, 1, 0);
+}
+
+/*
+ * a of f32 to f16; arg 1: and b, which is the low half. NaN, which becomes that of PTX, is rare: what it takes
+ * is jumped over, so that nothing waits for the comparison. Masks 1 and 2 (3 and 4 of chunk 1): NaN in a, b.
+ */
+static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
+{
+    const u32 n = sg_jit_n(j, false);
+    struct buf *x = B(j);
+    size_t none;
+    u32 d[2];
+
+    if (in->imm & ~(s64)SG_H_FTZ)
+        return false;
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = two ? sg_jv_get(j, in->b, h) : 0;
+
+        d[h] = sg_jv_new(j);
+        for (u32 k = 0; k <= two; k++) {
+            const u32 from = k ? b : a, to = k ? 1 : d[h];
+
+            ev(x, CMPPS, 1 + 2 * h + k, from, from, 0, 0);
+            put8(x, 3); /* unordered */
+            ev(x, CVTPS2PH, from, 0, 0, 0, 0);
+            put8(x, 0);
+            ev(x, ZXWD, to, 0, 0, 0, 0);
+        }
+        if (two) {
+            ev(x, SHIFT_D, 6, d[h], d[h], 0, 0);
+            put8(x, 16);
+            ev(x, VPORD, d[h], d[h], 1, 0, 0);
+            KORW(x, 5 + h, 1 + 2 * h, 2 + 2 * h);
+        }
+    }
+    vex(x, PNONE, 0, 0, 0x98, two ? 5 : 1, 0, n == 1 ? (two ? 5 : 1) : two ? 6 : 3); /* kortestw */
+    none = jcc(x, JE);
+    sg_jit_broadcast(j, 0, two ? 0x7fff0000u : 0x7fff);
+    sg_jit_broadcast(j, 1, 0x7fff);
+    sg_jit_broadcast(j, 2, 0xffff);
+    for (u32 h = 0; h < n; h++) {
+        if (!two)
+            ev(x, VPORD, d[h], 0, 0, 1 + 2 * h, 0);
+        for (u32 k = 0; k < 2 && two; k++) { /* one half is kept, the other replaced */
+            ev(x, k ? VPANDND : VPANDD, d[h], 2, d[h], 1 + 2 * h + k, 0);
+            ev(x, VPORD, d[h], d[h], k, 1 + 2 * h + k, 0);
+        }
+    }
+    patch(x, none, x->n);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
+    return true;
+}
+
+#define PAIR (1u << 16)
+
+/* Pairs, where the processor computes with halves itself: the same, but for NaN, as e_narrow() does it. */
+static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
+{
+    const u32 n = sg_jit_n(j, false);
+    struct buf *x = B(j);
+    size_t none;
+    u32 d[2];
+
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
+
+        d[h] = sg_jv_new(j);
+        ev(x, (struct vop){5, PNONE, 0, (u8)op}, d[h], a, b, 0, 0);
+        ev(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0); /* vcmpph */
+        put8(x, 3);                                                        /* unordered */
+    }
+    vex(x, P66, 0, 1, 0x98, 1, 0, n); /* kortestd */
+    none = jcc(x, JE);
+    sg_jit_broadcast(j, 0, 0x7fff7fffu);
+    for (u32 h = 0; h < n; h++)
+        ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
+    patch(x, none, x->n);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
+}
+
+/* AVX512-FP16. clang 14 has no name for it. */
+static bool has_fp16(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+}
+
+/* add, sub, mul of halves or (PAIR) of two in each register */
+static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *x = B(j);
+
+    if (in->imm)
+        return false;
+    if ((arg & PAIR) && has_fp16()) {
+        half_direct(j, in, arg & 255);
+        return true;
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        for (u32 k = 0; k < (arg & PAIR ? 2u : 1u); k++) {
+            widen(j, 1, a, k);
+            widen(j, 2, b, k);
+            ev(x, sg_vop_of(arg), 1, 1, 2, 0, 0);
+            narrow(j, k ? 1 : d, 1);
+        }
+        if (arg & PAIR) {
+            ev(x, SHIFT_D, 6, 1, 1, 0, 0);
+            put8(x, 16);
+            ev(x, VPORD, d, d, 1, 0, 0);
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* ---- ex2: ex2_ptx() of exec/ops/float.c, step by step ---- */
+
+enum { C_MAX, C_MIN, C_MAGIC, C_P7, C_P0 = C_P7 + 7, C_BIAS };
+static const union {
+    float f;
+    u32 u;
+} ex2_const[] = {{200.0f}, {-200.0f}, {12582912.0f}, {1.52527338e-5f}, {1.54035304e-4f}, {1.33335581e-3f},
+                 {9.61812911e-3f}, {5.55041087e-2f}, {2.40226507e-1f}, {6.93147181e-1f}, {1.0f}, {.u = 127}};
+
+static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c}, MUL = {M0F, PNONE, 0, 0x59},
+                            MIN = {M0F, PNONE, 0, 0x5d}, MAX = {M0F, PNONE, 0, 0x5f}, TO_INT = {M0F, PF3, 0, 0x5b},
+                            PADD = {M0F, P66, 0, 0xfe}, PSUB = {M0F, P66, 0, 0xfa}, BCAST = {M38, P66, 0, 0x58},
+                            BLEND = {M38, P66, 0, 0x64};
+    struct buf *b = B(j);
+
+    (void)arg;
+    mov_imm64(b, RSI, (u64)(uintptr_t)ex2_const);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN stays */
+        evm(b, BCAST, 1, 0, RSI, 4 * C_MAX, 4, 0, 0);
+        ev(b, MIN, 0, 1, a, 0, 0);
+        evm(b, BCAST, 1, 0, RSI, 4 * C_MIN, 4, 0, 0);
+        ev(b, MAX, 0, 1, 0, 0, 0);
+        evm(b, ADD, 1, 0, RSI, 4 * C_MAGIC, 4, 0, EV_B);
+        evm(b, SUB, 1, 1, RSI, 4 * C_MAGIC, 4, 0, EV_B);
+        ev(b, SUB, 2, 0, 1, 0, 0);
+        ev(b, TO_INT, 1, 0, 1, 0, 0);
+        evm(b, BCAST, d, 0, RSI, 4 * C_P7, 4, 0, 0);
+        for (u32 k = C_P7 + 1; k <= C_P0; k++) {
+            ev(b, MUL, d, d, 2, 0, 0);
+            evm(b, ADD, d, d, RSI, (s32)(4 * k), 4, 0, EV_B);
+        }
+        ev(b, SHIFT_D, 4, 0, 1, 0, 0); /* half of n, towards minus infinity */
+        put8(b, 1);
+        ev(b, PSUB, 1, 1, 0, 0, 0);
+        for (u32 k = 0; k < 2; k++) {
+            evm(b, PADD, k, k, RSI, 4 * C_BIAS, 4, 0, EV_B);
+            ev(b, SHIFT_D, 6, k, k, 0, 0);
+            put8(b, 23);
+            ev(b, MUL, d, d, k, 0, 0);
+        }
+        ev(b, CMPPS, 1, a, a, 0, 0);
+        put8(b, 3);
+        ev(b, BLEND, d, d, a, 1, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+const struct jop sg_jit_ops_half[] = {
+    {"ex2.f32", e_ex2, 0},
+    {"cvt.f16.f32", e_narrow, 0 | NO_MODE},
+    {"cvt.f16x2.f32", e_narrow, 1 | NO_MODE},
+    {"add.f16", e_half, ARG(M0F, PNONE, 0, 0x58)},
+    {"sub.f16", e_half, ARG(M0F, PNONE, 0, 0x5c)},
+    {"mul.f16", e_half, ARG(M0F, PNONE, 0, 0x59)},
+    {"add.f16x2", e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR},
+    {"sub.f16x2", e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR},
+    {"mul.f16x2", e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR},
+    {NULL, NULL, 0},
+};
+
+#endif

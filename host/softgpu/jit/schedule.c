@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Warp scheduling in native code: when all 32 threads of a warp reach barrier 0 or exit, the code continues
+ * with the next runnable warp of the block, without returning to the run loop. The order is the run loop's
+ * (sg_cta_slice). All other cases are left to the handlers.
+ */
+#include "jit/state.h"
+
+#ifdef SG_JIT
+
+#include <stddef.h>
+
+#define WARP(f) ((s32)offsetof(struct sg_warp, f))
+#define CTA(f) ((s32)offsetof(struct sg_cta, f))
+#define PUSHES 8 /* bytes at the way in for the interpreter that save registers */
+
+/* op [base + disp], imm8, of 1 or 4 bytes: sub 7 compares */
+static void alu_mem_imm8(struct buf *b, bool byte, u32 sub, u32 base, s32 disp, u32 imm)
+{
+    rex(b, false, 0, base);
+    put8(b, byte ? 0x80 : 0x83);
+    mem_operand(b, sub, base, disp, 1);
+    put8(b, imm);
+}
+
+static void store_imm32(struct buf *b, u32 base, s32 disp, u32 imm)
+{
+    rex(b, false, 0, base);
+    put8(b, 0xc7);
+    mem_operand(b, 0, base, disp, 1);
+    put32(b, imm);
+}
+
+static void store_imm16(struct buf *b, u32 base, s32 disp, u32 imm)
+{
+    put8(b, 0x66);
+    rex(b, false, 0, base);
+    put8(b, 0xc7);
+    mem_operand(b, 0, base, disp, 1);
+    put8(b, imm);
+    put8(b, imm >> 8);
+}
+
+static void store_imm8(struct buf *b, u32 base, s32 disp, u32 imm)
+{
+    rex(b, false, 0, base);
+    put8(b, 0xc6);
+    mem_operand(b, 0, base, disp, 1);
+    put8(b, imm);
+}
+
+/* Everything is in memory. The handler; behind it, what it says is done. */
+static void by_handler(struct jit *j, u32 i)
+{
+    struct buf *b = B(j);
+
+    sg_jit_call_handler(j, i, "");
+    alu_imm(b, false, 7, RAX, SG_PARKED);
+    sg_jit_jump_to(j, jcc(b, JE), JIT_TURN);
+    alu_imm(b, false, 7, RAX, SG_BLOCKED);
+    sg_jit_jump_to(j, jcc(b, JE), JIT_BLOCKED);
+    alu_reg(b, false, 0x85, RAX, RAX);
+    sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
+}
+
+void sg_jit_barrier(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    struct buf *b = B(j);
+    size_t other, last;
+    u64 id, count;
+
+    if (j->masked || in->fn != sg_jit_ctl.bar[0] || !sg_jit_const(j, in->a, &id, false) || id ||
+        !sg_jit_const(j, in->b, &count, false) || count) {
+        by_handler(j, i);
+        sg_jit_jump_to(j, jmp(b), i + 1);
+        return;
+    }
+    alu_mem_imm8(b, false, 7, G_CTA, CTA(bars), 0); /* nobody waits at another barrier, or with lanes missing */
+    other = jcc(b, JNE);
+    alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(parked));
+    alu_imm(b, false, 0, RAX, 1);
+    alu_reg(b, false, 0x89, RCX, RAX);
+    put8(b, 0xc1); /* shl ecx, 5 */
+    put8(b, 0xe1);
+    put8(b, 5);
+    alu_mem(b, false, 0x3b, RCX, G_CTA, CTA(alive));
+    last = jcc(b, JAE);
+    alu_mem(b, false, 0x89, RAX, G_CTA, CTA(parked));
+    store_imm16(b, G_WARP, WARP(at_bar), 1 | SG_BAR_SYNC << 8);
+    mov_imm64(b, RAX, (u64)(uintptr_t)in);
+    alu_mem(b, true, 0x89, RAX, G_WARP, WARP(ip));
+    sg_jit_jump_to(j, jmp(b), JIT_TURN);
+    patch(b, other, b->n);
+    by_handler(j, i);
+    sg_jit_jump_to(j, jmp(b), i + 1);
+    patch(b, last, b->n);
+    put8(b, 0xe8); /* call */
+    put32(b, 0);
+    sg_jit_jump_to(j, b->n - 4, JIT_RELEASE);
+    sg_jit_jump_to(j, jmp(b), i + 1);
+}
+
+void sg_jit_exit(struct jit *j, u32 i)
+{
+    struct buf *b = B(j);
+    size_t in_cluster = 0, waited = 0;
+
+    if (!j->masked) {
+        alu_mem_imm8(b, false, 7, G_WARP, WARP(cluster_in), 0);
+        in_cluster = jcc(b, JNE);
+        alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(bars));
+        alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(parked));
+        alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(cluster_arrived));
+        waited = jcc(b, JNE); /* others may be waiting for this warp only */
+        alu_mem(b, false, 0x89, RAX, G_WARP, WARP(alive)); /* 0 */
+        alu_mem(b, false, 0x89, RAX, G_WARP, WARP(mask));
+        alu_mem_imm8(b, false, 5, G_CTA, CTA(alive), SG_LANES);
+        sg_jit_jump_to(j, jmp(b), JIT_TURN);
+        patch(b, in_cluster, b->n);
+        patch(b, waited, b->n);
+    }
+    by_handler(j, i);
+    sg_jit_leave_at(j, i, SG_JUMP); /* an exit always says something */
+}
+
+/* Calls f, 0: what RAX has, with a register as its argument. */
+static void call(struct jit *j, u32 arg, u64 f)
+{
+    static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
+    struct buf *b = B(j);
+
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
+    alu_reg(b, true, 0x89, RDI, arg);
+    if (f)
+        mov_imm64(b, RAX, f);
+    put8(b, 0xff);
+    put8(b, 0xd0);
+}
+
+static void test_al(struct buf *b)
+{
+    put8(b, 0x84);
+    put8(b, 0xc0);
+}
+
+/* lea reg, [w + sizeof] */
+static void behind(struct buf *b, u32 reg)
+{
+    rex(b, true, reg, G_WARP);
+    put8(b, 0x8d);
+    mem_operand(b, reg, G_WARP, sizeof(struct sg_warp), 1);
+}
+
+/*
+ * From RDI to RDX: the next warp that can run, in RDI. Jumps to *leave where the run loop has to look.
+ * Returns what jumps with a warp found; behind this code there is none.
+ */
+static size_t scan(struct buf *b, size_t *leave)
+{
+    const size_t loop = b->n;
+    size_t out, odd, found, waits;
+
+    alu_reg(b, true, 0x39, RDI, RDX);
+    out = jcc(b, JAE);
+    alu_mem_imm8(b, false, 7, RDI, WARP(mask), 0);
+    odd = jcc(b, JE);
+    alu_mem_imm8(b, true, 7, RDI, WARP(at_bar), 0);
+    found = jcc(b, JE);
+    waits = b->n;
+    alu_imm(b, true, 0, RDI, sizeof(struct sg_warp));
+    patch(b, jmp(b), loop);
+    patch(b, odd, b->n);
+    alu_mem_imm8(b, false, 7, RDI, WARP(ngroups), 0);
+    patch(b, jcc(b, JE), waits);
+    *leave = jmp(b);
+    patch(b, out, b->n);
+    return found;
+}
+
+/* On with the warp in RDI (at *resume: the one that runs) at its w->ip. */
+static void go_on(struct jit *j, size_t *resume)
+{
+    struct buf *b = B(j);
+    size_t none, begin;
+
+    alu_mem(b, true, 0x89, RDI, G_CTA, CTA(cur));
+    store_imm8(b, RDI, WARP(spin), 0);
+    begin = jmp(b);
+    *resume = b->n;
+    alu_reg(b, true, 0x89, RDI, G_WARP);
+    patch(b, begin, b->n);
+    alu_mem(b, true, 0x8b, RSI, RDI, WARP(ip));
+    alu_mem(b, true, 0x8b, RAX, RSI, (s32)offsetof(struct sg_insn, fn));
+    rex(b, true, RCX, 0); /* lea rcx, [rip - here]: where the code begins */
+    put8(b, 0x8d);
+    put8(b, 0x05 | RCX << 3);
+    put32(b, 0);
+    patch(b, b->n - 4, 0);
+    alu_reg(b, true, 0x89, RDX, RAX);
+    alu_reg(b, true, 0x29, RDX, RCX);
+    put8(b, 0x48); /* cmp rdx, imm32: where its entries end */
+    put8(b, 0x81);
+    put8(b, 0xf8 | RDX);
+    put32(b, (u32)b->n);
+    none = jcc(b, JAE);
+    alu_imm(b, true, 0, RAX, PUSHES);
+    put8(b, 0xff); /* jmp rax */
+    put8(b, 0xe0);
+    patch(b, none, b->n);
+    mov_imm64(b, RAX, SG_JUMP);
+    sg_jit_jump_to(j, jmp(b), JIT_EXIT);
+}
+
+/*
+ * The next warp of the block that can run, round to the one that ran; when all have ended, the first one of
+ * the next block. No warp gets a new time slice by this: one that loops comes to the run loop in the end.
+ */
+static void turn(struct jit *j, size_t *resume)
+{
+    struct buf *b = B(j);
+    size_t leave[4], found[3], some;
+
+    behind(b, RDI);
+    alu_mem(b, true, 0x8b, RDX, G_CTA, CTA(warps_end));
+    found[0] = scan(b, &leave[0]);
+    alu_mem(b, true, 0x8b, RAX, G_CTA, CTA(next_block));
+    alu_reg(b, true, 0x85, RAX, RAX);
+    leave[1] = jcc(b, JE);
+    alu_mem_imm8(b, false, 7, G_CTA, CTA(alive), 0);
+    some = jcc(b, JNE);
+    call(j, G_CTA, 0);
+    test_al(b);
+    leave[2] = jcc(b, JE);
+    alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
+    found[1] = jmp(b);
+    patch(b, some, b->n);
+    alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
+    behind(b, RDX);
+    found[2] = scan(b, &leave[3]);
+    for (u32 k = 0; k < 4; k++)
+        patch(b, leave[k], b->n);
+    mov_imm64(b, RAX, SG_PARKED);
+    sg_jit_jump_to(j, jmp(b), JIT_EXIT);
+    for (u32 k = 0; k < 3; k++)
+        patch(b, found[k], b->n);
+    go_on(j, resume);
+}
+
+/* Each warp that waits goes on. */
+static void release(struct jit *j)
+{
+    struct buf *b = B(j);
+    size_t loop, runs;
+
+    store_imm32(b, G_CTA, CTA(parked), 0);
+    alu_mem(b, true, 0x8b, RDX, G_CTA, CTA(warps));
+    loop = b->n;
+    alu_mem_imm8(b, true, 7, RDX, WARP(at_bar), 0);
+    runs = jcc(b, JE);
+    rex(b, true, 0, RDX);
+    put8(b, 0x83); /* add qword [ip], imm8 */
+    mem_operand(b, 0, RDX, WARP(ip), 1);
+    put8(b, sizeof(struct sg_insn));
+    store_imm8(b, RDX, WARP(at_bar), 0);
+    patch(b, runs, b->n);
+    alu_imm(b, true, 0, RDX, sizeof(struct sg_warp));
+    alu_mem(b, true, 0x3b, RDX, G_CTA, CTA(warps_end));
+    patch(b, jcc(b, JB), loop);
+    put8(b, 0xc3);
+}
+
+static void resched(struct jit *j)
+{
+    call(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
+}
+
+static void blocked(struct jit *j)
+{
+    struct buf *b = B(j);
+
+    call(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
+    test_al(b);
+    sg_jit_jump_to(j, jcc(b, JNE), JIT_RESUME);
+    sg_jit_jump_to(j, jmp(b), JIT_TURN);
+}
+
+void sg_jit_common(struct jit *j, size_t at[JIT_COMMON])
+{
+    at[UINT32_MAX - JIT_TURN] = B(j)->n;
+    turn(j, &at[UINT32_MAX - JIT_RESUME]);
+    at[UINT32_MAX - JIT_RELEASE] = B(j)->n;
+    release(j);
+    at[UINT32_MAX - JIT_RESCHED] = B(j)->n;
+    resched(j);
+    at[UINT32_MAX - JIT_BLOCKED] = B(j)->n;
+    blocked(j);
+}
+
+#endif

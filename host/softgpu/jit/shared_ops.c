@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Native loads and stores of shared memory, and of parameters; as jit/memory_ops.c. */
+#include "jit/memory_ops.h"
+
+#ifdef SG_JIT
+
+/* The running lanes only: what is wrong is collected in k1. */
+static void check_lanes32(struct jit *j, struct stub *s, u32 align)
+{
+    struct buf *b = B(j);
+
+    KZERO(b, 1);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        sg_jit_lanes(j, 2, h, false);
+        ev(b, CMPUD, 3, 4 + h, 1, 2, 0);
+        put8(b, 6);
+        KORW(b, 1, 1, 3);
+        if (align > 1) {
+            ev(b, SHIFT_D, 6, 2, 4 + h, 0, 0);
+            put8(b, (u32)(32 - __builtin_ctz(align)));
+            ev(b, TESTMD, 3, 2, 2, 2, 0);
+            KORW(b, 1, 1, 3);
+        }
+    }
+    KORTESTW(b, 1);
+    sg_jit_slow(j, s, JNE);
+}
+
+/* ---- shared memory: offsets of 32 bits into the buffer of the block ---- */
+
+/* Registers 4 and 5: the offsets with imm; RAX: the buffer. */
+static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
+                         u32 touch, u32 align)
+{
+    struct buf *b = B(j);
+
+    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
+    alu_imm(b, false, 5, RCX, touch);
+    sg_jit_slow(j, s, JB);
+    ev(b, BCAST_R32, 1, 0, RCX, 0, 0);
+    if (in->imm) {
+        mov_imm64(b, RAX, (u32)in->imm);
+        ev(b, BCAST_R32, 0, 0, RAX, 0, 0);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        if (in->imm)
+            ev(b, VPADDD, 4 + h, ad[h], 0, 0, 0);
+        else
+            ev(b, VMOV, 4 + h, 0, ad[h], 0, 0);
+    }
+    if (j->masked) {
+        check_lanes32(j, s, align);
+        alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
+        return;
+    }
+    if (align > 1) {
+        ev(b, VPORD, 2, 4, 5, 0, 0);
+        ev(b, SHIFT_D, 6, 2, 2, 0, 0);
+        put8(b, (u32)(32 - __builtin_ctz(align)));
+        ev(b, TESTNMD, 1, 2, 2, 0, 0);
+    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        ev(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0);
+        put8(b, 2);
+    }
+    KORTESTW(b, 1);
+    sg_jit_slow(j, s, JAE);
+    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
+}
+
+static const u32 in_row[SG_LANES] __attribute__((aligned(64))) = {
+    0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+    64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
+
+/* RAX: where the first lane's address is, of so many bytes. */
+static void place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes)
+{
+    struct buf *b = B(j);
+
+    ev(b, MOVD_R, ad, 0, RAX, 0, EV_XMM);
+    if (in->imm)
+        alu_imm(b, false, 0, RAX, (u32)in->imm);
+    put8(b, 0xa8); /* test al, 3 */
+    put8(b, 3);
+    sg_jit_slow(j, s, JNE);
+    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
+    alu_imm(b, false, 5, RCX, bytes);
+    sg_jit_slow(j, s, JB);
+    alu_reg(b, false, 0x39, RAX, RCX);
+    sg_jit_slow(j, s, JA);
+    alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
+}
+
+/*
+ * The way of 32 words in a row: behind it RAX is where they are; *others is to be patched for the way of
+ * other addresses.
+ */
+static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], size_t *others)
+{
+    struct buf *b = B(j);
+
+    mov_imm64(b, RSI, (u64)(uintptr_t)in_row);
+    ev(b, BCAST_M32, 0, 0, ad[0], 0, 0);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        evm(b, VPADDD, 1 + h, 0, RSI, (s32)(64 * h), 64, 0, 0);
+        ev(b, CMPUD, 1, ad[h], 1 + h, h ? 1 : 0, 0);
+        put8(b, 0);
+    }
+    KORTESTW(b, 1);
+    *others = jcc(b, JAE);
+    place_shared(j, s, in, ad[0], 4 * SG_LANES);
+}
+
+static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
+    struct buf *b = B(j);
+    size_t others, end = 0;
+    struct stub *s;
+    u32 ad[2], d[4][2];
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    s = sg_jit_stub(j);
+    for (u32 k = 0; k < n; k++) /* before ways part: it may write registers back */
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            d[k][h] = sg_jv_new(j);
+    sg_jit_spin(j, in);
+    if (bytes == 4 && !j->masked) {
+        row_shared(j, s, in, ad, &others);
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            evm(b, VMOVU, d[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
+        end = jmp(b);
+        patch(b, others, b->n);
+    }
+    check_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+            sg_jit_lanes(j, 1, h, false);
+            evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
+            sg_jit_cut(j, d[k][h], size, arg & SIGN);
+        }
+    if (end)
+        patch(b, end, b->n);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            sg_jv_bind(j, dest(in, k), h, d[k][h]);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+/*
+ * The way of one address for all, behind row_shared(): the last lane's word stays. Returns where it jumps out;
+ * *others as there.
+ */
+static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 v, size_t *others)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < 2; h++) {
+        ev(b, CMPUD, 1, ad[h], 0, h ? 1 : 0, 0);
+        put8(b, 0);
+    }
+    KORTESTW(b, 1);
+    *others = jcc(b, JAE);
+    place_shared(j, s, in, ad[0], 4);
+    ev(b, EXTRACT2, v, 0, 2, 0, 0);
+    put8(b, 3);
+    evm(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM);
+    put8(b, 3);
+    return jmp(b);
+}
+
+static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 n = arg >> 8 & 15;
+    struct buf *b = B(j);
+    size_t others, end = 0, same = 0;
+    struct stub *s;
+    u32 ad[2], v[4][2];
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        ad[h] = sg_jv_get(j, in->a, h);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            v[k][h] = sg_jv_get(j, dest(in, k), h);
+    s = sg_jit_stub(j);
+    if (n == 1 && !j->masked) {
+        row_shared(j, s, in, ad, &others);
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
+        end = jmp(b);
+        patch(b, others, b->n);
+        same = same_shared(j, s, in, ad, v[0][1], &others);
+        patch(b, others, b->n);
+    }
+    check_shared(j, s, in, ad, 4 * n, 4 * n);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+            sg_jit_lanes(j, 1, h, false);
+            evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
+        }
+    if (end)
+        patch(b, end, b->n);
+    if (same)
+        patch(b, same, b->n);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+/* ---- kernel parameters at a constant offset, checked by the decoder ---- */
+
+static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const bool wide = (arg & 15) == 8;
+    struct buf *b = B(j);
+
+    alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, params));
+    for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
+        const u32 d = sg_jv_new(j);
+
+        evm(b, wide ? BCAST_M64 : BCAST_M32, d, 0, RAX, (s32)in->imm, wide ? 8 : 4, 0, 0);
+        sg_jv_bind(j, in->d, h, d);
+        sg_jv_unpin(j);
+    }
+    return true;
+}
+
+const struct jop sg_jit_ops_shm[] = {
+    {"ld.s.b32", e_ld_s, MEM(4, 1)},
+    {"ld.s.u16", e_ld_s, MEM(2, 1)},
+    {"ld.s.u8", e_ld_s, MEM(1, 1)},
+    {"ld.s.v2.b32", e_ld_s, MEM(4, 2)},
+    {"ld.s.v4.b32", e_ld_s, MEM(4, 4)},
+    {"st.s.b32", e_st_s, MEM(4, 1) | STORE},
+    {"st.s.v2.b32", e_st_s, MEM(4, 2) | STORE},
+    {"st.s.v4.b32", e_st_s, MEM(4, 4) | STORE},
+    {"ld.p.b32", e_ld_p, MEM(4, 1)},
+    {"ld.p.b64", e_ld_p, MEM(8, 1)},
+    {NULL, NULL, 0},
+};
+
+#endif

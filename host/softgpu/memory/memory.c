@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory: one reserved range of addresses (the arena) and the allocations inside it, with
+ * gaps between them; memory/table.c has the access rights. Arena memory is never unmapped, so a
+ * racing stale access reads zeroes instead of raising a signal.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memory/grace.h"
+#include "memory/table.h"
+
+/* Where device addresses start if the kernel lets us: far from where it puts anything itself, so a
+ * guest's own mappings and our device addresses do not meet; and with no address whose lower half is
+ * a small number: beside rubbish of a stack's earlier address, a parameter of 32 bits would look like one. */
+#define SG_ARENA_HINT 0x200010000000ull
+#define SG_ARENA_FACTOR 4        /* address space per byte of quota: room for gaps */
+#define SG_ARENA_MIN (16ull << 30)
+#define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
+#define SG_HUGE (2ull << 20)
+#define SG_PAGE 4096ull          /* sg_mem_init() checks that it is the system's */
+#define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
+
+static uint64_t arena, arena_len, next_id;
+static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device; under sg_mem_lock, as the two above */
+
+static inline uint64_t align_up(uint64_t v, uint64_t a)
+{
+    return (v + a - 1) & ~(a - 1);
+}
+
+bool sg_mem_in_arena(uint64_t addr)
+{
+    return addr >= arena && addr - arena < arena_len;
+}
+
+/* ---- the arena ---- */
+
+CUresult sg_mem_init(void)
+{
+    uint64_t all = sg_config.memory * sg_config.ndevices, want = all * SG_ARENA_FACTOR;
+
+    if (arena)
+        return CUDA_SUCCESS;
+    if (sysconf(_SC_PAGESIZE) != (long)SG_PAGE)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pages of this system are not %llu bytes", SG_PAGE);
+    if (want < SG_ARENA_MIN)
+        want = SG_ARENA_MIN;
+    /* An address-space limit may allow less; the quota itself must fit. */
+    for (; want >= all; want /= 2) {
+        void *p = mmap((void *)SG_ARENA_HINT, want, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (p == MAP_FAILED)
+            continue;
+        if (!sg_table_reserve() || !sg_arena_init((uint64_t)(uintptr_t)p, want)) {
+            munmap(p, want);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        arena = (uint64_t)(uintptr_t)p;
+        arena_len = want;
+        return CUDA_SUCCESS;
+    }
+    return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cannot reserve %llu bytes of address space",
+                   (unsigned long long)all);
+}
+
+/* The gap behind an allocation: what runs off its end meets nothing for that long. */
+static uint64_t guard_for(uint64_t size)
+{
+    return size <= 4096 ? 512 : size <= (1u << 20) ? 4096 : 65536;
+}
+
+/* Makes freed memory read as zeroes, giving whole pages back to the system when it is worth it. */
+static void scrub(uint64_t base, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t first = align_up(base, page), last = (base + size) & ~(page - 1);
+
+    if (size < (256u << 10) || madvise((void *)first, last - first, MADV_DONTNEED) != 0) {
+        memset((void *)base, 0, size);
+        return;
+    }
+    memset((void *)base, 0, first - base);
+    memset((void *)last, 0, base + size - last);
+}
+
+static CUresult insert(struct sg_rec *r, uint32_t visible_to, uint32_t access)
+{
+    struct sg_entry e = {r->info.base, r->info.base + r->info.size, visible_to, access, r};
+    bool overlap;
+
+    r->info.id = ++next_id;
+    if (sg_table_insert(&e, &overlap))
+        return CUDA_SUCCESS;
+    return overlap ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* cuMemAlloc is page-granular: allocations can be shared with other processes by page, so they never
+ * share one. */
+static bool whole_pages(const struct sg_mem_info *info)
+{
+    return info->share || (info->kind == SG_MEM_DEVICE && !info->internal && !info->async);
+}
+
+/* Bytes that an allocation is counted with: imported memory is elsewhere, that of graphs while
+ * launches have it. */
+static uint64_t counted(const struct sg_mem_info *info)
+{
+    return info->imported || info->graph ? 0 : align_up(info->size, SG_ALIGN);
+}
+
+static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
+{
+    uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
+    uint64_t charge = counted(&r->info);
+    CUresult rc;
+
+    if (charge > sg_config.memory - used[r->info.device])
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->block_len = align_up(rounded + guard_for(size),
+                            whole_pages(&r->info) ? SG_PAGE : SG_ALIGN);
+    if (!sg_arena_take(r->block_len, align, &r->block))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info.base = r->block;
+    /* Pools and managed memory belong to the device, the rest to its context. */
+    rc = insert(r,
+                r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
+                r->info.dormant ? 0 : r->info.access);
+    if (rc != CUDA_SUCCESS) {
+        sg_arena_give(r->block, r->block_len);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    used[r->info.device] += charge;
+    return CUDA_SUCCESS;
+}
+
+/* The pages of [base, base + size), which nothing else is on, as zeroes of our own. False: these
+ * addresses must not be used again. */
+static bool own_pages(uint64_t base, uint64_t size)
+{
+    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static bool shared_pages(uint64_t base, uint64_t size, int fd)
+{
+    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+}
+
+/* fd: the memory to be used, of the length that info->share stands for; -1: our own. */
+static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
+                      uint64_t *out)
+{
+    struct sg_rec *r;
+    CUresult rc;
+
+    if (want->size == 0 || want->size > SG_SIZE_MAX)
+        return want->size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = *want;
+    r->info.ctx = ctx; /* of memory of graphs the primary one, which is never freed */
+    r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
+    r->info.device = sg_space(ctx)->device;
+    r->info.writable = true;
+    if (!want->access)
+        r->info.access = SG_ACCESS_ALL;
+    if (align < SG_ALIGN)
+        align = SG_ALIGN;
+    if (whole_pages(want) && align < SG_PAGE)
+        align = SG_PAGE;
+    if (want->size >= SG_HUGE && align < SG_HUGE)
+        align = SG_HUGE; /* lets the kernel back it with huge pages */
+
+    pthread_mutex_lock(&sg_mem_lock);
+    rc = alloc_locked(r, align);
+    if (rc == CUDA_SUCCESS && fd >= 0 && !shared_pages(r->info.base, want->size, fd)) {
+        sg_table_remove(sg_table_find(r->info.base));
+        if (own_pages(r->info.base, want->size)) /* the failed attempt may have left a hole */
+            sg_arena_give(r->block, r->block_len);
+        used[sg_space(ctx)->device] -= want->imported ? 0 : align_up(want->size, SG_ALIGN);
+        rc = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint64_t left = sg_config.memory - used[sg_space(ctx)->device];
+
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (rc != CUDA_SUCCESS) {
+        free(r);
+        return sg_fail(rc, "out of device memory: %llu bytes asked for, %llu of %llu left",
+                       (unsigned long long)want->size, (unsigned long long)left,
+                       (unsigned long long)sg_config.memory);
+    }
+    *out = r->info.base;
+    if (fd >= 0)
+        return CUDA_SUCCESS;
+    if (want->size >= 2 * SG_HUGE)
+        madvise((void *)*out, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
+    if (sg_config.poison && !want->internal && !want->dormant)
+        memset((void *)*out, 0xCD, want->size);
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
+                      uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = kind};
+
+    return alloc(ctx, &want, align, -1, out);
+}
+
+CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
+                           uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool, .async = true,
+                               .access = access};
+
+    return alloc(ctx, &want, 0, -1, out);
+}
+
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
+                               uint64_t align, uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = kind, .internal = true};
+
+    return alloc(ctx, &want, align, -1, out);
+}
+
+CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
+                             struct sg_share *share, bool imported, int fd, uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool,
+                               .async = pool != 0, .access = access, .share = share, .imported = imported};
+
+    return alloc(ctx, &want, 0, fd, out);
+}
+
+CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
+                      bool (*move)(uint64_t base, uint64_t len, int fd))
+{
+    struct sg_entry *e;
+    CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
+    /* Under the lock: nobody frees it meanwhile. */
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(info->base);
+    if (e && e->rec->info.id == info->id && !e->rec->info.share && !e->rec->info.graph &&
+        whole_pages(&e->rec->info)) {
+        rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_OUT_OF_MEMORY;
+        if (rc == CUDA_SUCCESS)
+            e->rec->info.share = share;
+    }
+    pthread_mutex_unlock(&sg_mem_lock);
+    return rc;
+}
+
+CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size,
+                            uint64_t *out)
+{
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .graph = graph,
+                               .dormant = true};
+
+    return alloc(ctx, &want, 0, -1, out);
+}
+
+void sg_mem_set_dormant(uint64_t base, bool dormant)
+{
+    struct sg_entry *e;
+    uint64_t size = 0;
+
+    if (!dormant && sg_config.poison) {
+        struct sg_mem_info info;
+
+        if (sg_mem_find(base, &info))
+            memset((void *)base, 0xCD, info.size);
+    }
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
+    if (e && e->base == base && e->rec->info.graph) {
+        e->rec->info.dormant = dormant;
+        size = e->rec->info.size;
+        sg_table_set_access(e, dormant ? 0 : e->rec->info.access);
+    }
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (dormant && size)
+        scrub(base, size);
+}
+
+static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
+                    uint32_t flags, uint32_t access)
+{
+    struct sg_rec *r;
+    CUresult rc;
+
+    if (size == 0 || base + size < base)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = (struct sg_mem_info){.base = base, .size = size, .kind = kind, .ctx = ctx,
+                                   /* what cuMemMap maps belongs to the device */
+                                   .owner = kind == SG_MEM_MAPPED ? 0 : sg_space(ctx)->id,
+                                   .device = sg_space(ctx)->device,
+                                   .flags = flags, .access = access,
+                                   .writable = access & SG_ACCESS_WRITE};
+    pthread_mutex_lock(&sg_mem_lock);
+    rc = insert(r, 0, access);
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (rc != CUDA_SUCCESS)
+        free(r);
+    return rc;
+}
+
+CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
+                         uint32_t flags, bool writable)
+{
+    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags,
+               writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
+}
+
+CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)
+{
+    return add(ctx, SG_MEM_MAPPED, base, size, 0, access);
+}
+
+/*
+ * Gives the memory behind a removed record back. Needs no lock except for arena and quota. What is not of the
+ * arena is the caller's again from now on, or of the system, who may put anything there: copies, memsets and
+ * kernels, of whichever context, that looked it up before it was removed are waited for.
+ */
+static void rec_free(struct sg_rec *r)
+{
+    if (!r->block_len)
+        sg_grace_wait();
+    if (r->block_len) {
+        bool usable = true;
+
+        if (r->info.share) {
+            usable = own_pages(r->info.base, r->info.size);
+            sg_share_end(r->info.share);
+        } else {
+            scrub(r->info.base, r->info.size);
+        }
+        pthread_mutex_lock(&sg_mem_lock);
+        if (usable)
+            sg_arena_give(r->block, r->block_len);
+        used[r->info.device] -= counted(&r->info);
+        pthread_mutex_unlock(&sg_mem_lock);
+    } else if (r->info.kind == SG_MEM_HOST) {
+        munmap((void *)r->info.base,
+               align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
+    }
+    free(r);
+}
+
+bool sg_mem_release(uint64_t base)
+{
+    struct sg_entry *e;
+    struct sg_rec *r = NULL;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
+    if (e && e->base == base) {
+        r = e->rec;
+        sg_table_remove(e);
+    }
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (r)
+        rec_free(r);
+    return r != NULL;
+}
+
+void sg_mem_release_owned(struct sg_ctx *ctx)
+{
+    for (;;) {
+        struct sg_rec *r = NULL;
+
+        pthread_mutex_lock(&sg_mem_lock);
+        struct sg_entry *e;
+
+        for (uint32_t i = 0; !r && (e = sg_table_at(i)) != NULL; i++) {
+            if (e->rec->info.ctx == ctx && e->rec->info.owner == sg_space(ctx)->id) {
+                r = e->rec;
+                sg_table_remove(e);
+            }
+        }
+        pthread_mutex_unlock(&sg_mem_lock);
+        if (!r)
+            return;
+        rec_free(r);
+    }
+}
+
+void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    pthread_mutex_lock(&sg_mem_lock);
+    *total_bytes = sg_config.memory;
+    *free_bytes = sg_config.memory - used[device];
+    pthread_mutex_unlock(&sg_mem_lock);
+}
+
+bool sg_mem_charge(int device, uint64_t size)
+{
+    bool ok;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    ok = size <= sg_config.memory - used[device];
+    if (ok)
+        used[device] += size;
+    pthread_mutex_unlock(&sg_mem_lock);
+    return ok;
+}
+
+void sg_mem_uncharge(int device, uint64_t size)
+{
+    pthread_mutex_lock(&sg_mem_lock);
+    used[device] -= size;
+    pthread_mutex_unlock(&sg_mem_lock);
+}
+
+bool sg_host_mapped(uint64_t addr, uint64_t size)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start = addr & ~(page - 1);
+
+    if (size > UINT64_MAX - addr)
+        return false;
+    /* Starts nothing; that it fails with ENOMEM where no page is mapped is what is wanted. */
+    return msync((void *)(uintptr_t)start, addr + size - start, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
+bool sg_mem_begin_free(uint64_t base)
+{
+    struct sg_entry *e;
+    bool ok;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(base);
+    ok = e && e->base == base && !e->rec->info.freeing && !e->rec->info.internal &&
+         (e->rec->info.async ||
+          (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
+    if (ok)
+        e->rec->info.freeing = true;
+    pthread_mutex_unlock(&sg_mem_lock);
+    return ok;
+}
+
+void sg_mem_set_sync(uint64_t addr, bool on)
+{
+    struct sg_entry *e;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(addr);
+    if (e)
+        e->rec->info.sync_memops = on;
+    pthread_mutex_unlock(&sg_mem_lock);
+}

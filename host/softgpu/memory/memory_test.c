@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/* Device memory: allocation, gaps, quota, the access check, and the table under threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memory/grace.h"
+#include "memory/memory.h"
+
+struct sg_config sg_config = {.ndevices = 1, .cc = {{8, 0}}, .memory = 64ull << 20, .threads = 1};
+
+void sg_share_end(struct sg_share *share)
+{
+    (void)share;
+}
+
+static struct sg_space space_a = {.id = 1}, space_b = {.id = 2};
+#define CTX(space) ((struct sg_ctx *)(void *)&(space))
+
+static int setup(void **state)
+{
+    (void)state;
+    return sg_mem_init() == CUDA_SUCCESS ? 0 : -1;
+}
+
+static uint64_t take(struct sg_ctx *c, uint64_t size)
+{
+    uint64_t a = 0;
+
+    assert_int_equal(sg_mem_alloc(c, SG_MEM_DEVICE, size, 0, &a), CUDA_SUCCESS);
+    return a;
+}
+
+static void test_alignment_and_zero(void **state)
+{
+    static const uint64_t sizes[] = {1, 511, 512, 513, 4096, 100000, 3 << 20};
+    uint64_t a[7];
+
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        a[i] = take(CTX(space_a), sizes[i]);
+        assert_int_equal(a[i] % 512, 0);
+        for (uint64_t k = 0; k < sizes[i]; k += 97)
+            assert_int_equal(((uint8_t *)a[i])[k], 0);
+        memset((void *)a[i], 0xff, sizes[i]);
+    }
+    for (int i = 0; i < 7; i++)
+        assert_true(sg_mem_release(a[i]));
+    /* What comes next must not see what was there. */
+    for (int i = 0; i < 7; i++) {
+        a[i] = take(CTX(space_a), sizes[i]);
+        for (uint64_t k = 0; k < sizes[i]; k++)
+            assert_int_equal(((uint8_t *)a[i])[k], 0);
+    }
+    for (int i = 0; i < 7; i++)
+        assert_true(sg_mem_release(a[i]));
+}
+
+static void test_bounds_are_exact(void **state)
+{
+    uint64_t a = take(CTX(space_a), 1000), b = take(CTX(space_a), 1000);
+    struct sg_mem_range hit;
+
+    (void)state;
+    assert_true(sg_mem_check(CTX(space_a), a, 1000, true, &hit));
+    assert_int_equal(hit.base, a);
+    assert_int_equal(hit.end, a + 1000);
+    assert_true(hit.writable);
+    assert_true(sg_mem_check(CTX(space_a), a + 999, 1, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), a + 999, 2, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), a + 1000, 1, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), a - 1, 1, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), a, 1001, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), a + 4, UINT64_MAX, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), 0, 4, false, &hit));
+    assert_false(sg_mem_check(CTX(space_a), UINT64_MAX - 3, 8, false, &hit));
+    assert_true(b >= a + 1000 + 512 || a >= b + 1000 + 512); /* the gap */
+    assert_true(sg_mem_release(a));
+    assert_true(sg_mem_release(b));
+    assert_false(sg_mem_release(b));
+}
+
+static void test_contexts_are_apart(void **state)
+{
+    uint64_t a = take(CTX(space_a), 64), m;
+    struct sg_mem_range hit;
+
+    (void)state;
+    assert_true(sg_mem_check(CTX(space_a), a, 4, true, &hit));
+    assert_false(sg_mem_check(CTX(space_b), a, 4, true, &hit));
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_MANAGED, 64, 0, &m), CUDA_SUCCESS);
+    assert_true(sg_mem_check(CTX(space_b), m, 4, true, &hit));
+    sg_mem_release_owned(CTX(space_a));
+    assert_false(sg_mem_check(CTX(space_a), a, 4, true, &hit));
+    assert_false(sg_mem_check(CTX(space_b), m, 4, true, &hit));
+}
+
+static void test_generation(void **state)
+{
+    uint64_t before, a = take(CTX(space_a), 64);
+    struct sg_mem_range hit;
+
+    (void)state;
+    before = sg_mem_generation;
+    assert_true(sg_mem_check(CTX(space_a), a, 4, true, &hit));
+    assert_int_equal(hit.generation, before);
+    assert_true(sg_mem_release(a));
+    assert_true(sg_mem_generation != before);
+}
+
+static void test_quota(void **state)
+{
+    uint64_t f0, f1, total, a, b, c = 0;
+
+    (void)state;
+    sg_mem_usage(0, &f0, &total);
+    assert_int_equal(total, 64 << 20);
+    assert_int_equal(f0, total);
+    a = take(CTX(space_a), 40 << 20);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 25 << 20, 0, &c),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    b = take(CTX(space_a), 24 << 20); /* exactly what is left */
+    sg_mem_usage(0, &f1, &total);
+    assert_int_equal(f1, 0);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 1, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(sg_mem_release(a));
+    c = take(CTX(space_a), 25 << 20); /* the failure was not for ever */
+    assert_true(sg_mem_release(b));
+    assert_true(sg_mem_release(c));
+    sg_mem_usage(0, &f1, &total);
+    assert_int_equal(f1, f0);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, UINT64_MAX, 0, &c),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 0, 0, &c), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_host_ranges(void **state)
+{
+    static char buf[4096];
+    struct sg_mem_range hit;
+    uint64_t p = (uint64_t)(uintptr_t)buf;
+
+    (void)state;
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf, 1024, 0, false),
+                     CUDA_SUCCESS);
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf + 1023, 10, 0, true),
+                     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf + 1024, 10, 0, true),
+                     CUDA_SUCCESS);
+    assert_true(sg_mem_check(CTX(space_b), p, 1024, false, &hit));
+    assert_false(hit.writable);
+    assert_false(sg_mem_check(CTX(space_b), p, 4, true, &hit)); /* read-only */
+    assert_true(sg_mem_check(CTX(space_b), p + 1024, 10, true, &hit));
+    assert_false(sg_mem_check(CTX(space_b), p, 1025, false, &hit)); /* two allocations */
+    assert_true(sg_mem_release(p));
+    assert_true(sg_mem_release(p + 1024));
+}
+
+static void test_many_and_reuse(void **state)
+{
+    enum { N = 3000 };
+    static uint64_t a[N];
+    struct sg_mem_info info;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        a[i] = take(CTX(space_a), 100 + (uint64_t)i);
+    for (int i = 0; i < N; i += 2)
+        assert_true(sg_mem_release(a[i]));
+    for (int i = 1; i < N; i += 2) {
+        assert_true(sg_mem_find(a[i] + 99, &info));
+        assert_int_equal(info.base, a[i]);
+        assert_int_equal(info.size, 100 + i);
+    }
+    for (int i = 0; i < N; i += 2) {
+        a[i] = take(CTX(space_a), 100 + (uint64_t)i);
+        for (int k = 0; k < 100; k++)
+            assert_int_equal(((uint8_t *)a[i])[k], 0);
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(sg_mem_release(a[i]));
+}
+
+static _Atomic bool stop;
+static uint64_t steady;
+
+static void *reader(void *arg)
+{
+    uint64_t *bad = arg;
+    struct sg_mem_range hit;
+
+    while (!stop) {
+        if (!sg_mem_check(CTX(space_a), steady + 8, 8, true, &hit) || hit.base != steady)
+            (*bad)++;
+        if (sg_mem_check(CTX(space_a), steady - 1, 1, false, &hit) && hit.base <= steady &&
+            hit.end > steady)
+            (*bad)++;
+    }
+    return NULL;
+}
+
+static void test_readers_during_changes(void **state)
+{
+    pthread_t t[2];
+    uint64_t bad[2] = {0, 0}, a[16] = {0};
+
+    (void)state;
+    steady = take(CTX(space_a), 4096);
+    stop = false;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&t[i], NULL, reader, &bad[i]);
+    for (int i = 0; i < 20000; i++) {
+        if (a[i % 16])
+            sg_mem_release(a[i % 16]);
+        a[i % 16] = take(CTX(space_a), 64);
+    }
+    stop = true;
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], NULL);
+        assert_int_equal(bad[i], 0);
+    }
+    sg_mem_release_owned(CTX(space_a));
+}
+
+/* ---- grace periods: many readers that look up and use, and one that takes away ---- */
+
+static uint32_t *_Atomic shown; /* what may be used: a reader that finds a cell expects 1 in it */
+
+static void *user(void *arg)
+{
+    uint64_t *bad = arg;
+
+    sg_grace_enter();
+    for (uint32_t i = 0; !stop; i++) {
+        uint32_t *p = shown;
+
+        for (int k = 0; k < 20 && p; k++)
+            *bad += __atomic_load_n(p, __ATOMIC_RELAXED) != 1;
+        if (i % 3) {
+            sg_grace_pass();
+        } else {
+            sg_grace_leave();
+            sg_grace_enter();
+        }
+        if (i % 7 == 0) { /* pairs inside of pairs end nothing */
+            sg_grace_enter();
+            p = shown;
+            sg_grace_leave();
+            *bad += p && __atomic_load_n(p, __ATOMIC_RELAXED) != 1;
+        }
+    }
+    sg_grace_leave();
+    return NULL;
+}
+
+static void test_grace(void **state)
+{
+    enum { THREADS = 4, CELLS = 64 };
+    uint64_t bad[THREADS] = {0};
+    pthread_t t[THREADS];
+    uint32_t cells[CELLS];
+
+    (void)state;
+    for (int round = 0; round < 3; round++) { /* records of threads that ended are used again */
+        stop = false;
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&t[i], NULL, user, &bad[i]);
+        for (int i = 0; i < 5000; i++) {
+            uint32_t *c = &cells[i % CELLS];
+
+            __atomic_store_n(c, 1, __ATOMIC_RELAXED);
+            shown = c;
+            if (i % 2)
+                sg_grace_enter(); /* of the waiting thread itself nothing is waited for */
+            shown = NULL;
+            sg_grace_wait();
+            if (i % 2)
+                sg_grace_leave();
+            __atomic_store_n(c, 0, __ATOMIC_RELAXED);
+        }
+        stop = true;
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(t[i], NULL);
+            assert_int_equal(bad[i], 0);
+        }
+    }
+    sg_grace_wait(); /* nobody is there */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alignment_and_zero), cmocka_unit_test(test_bounds_are_exact),
+        cmocka_unit_test(test_contexts_are_apart), cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_quota),              cmocka_unit_test(test_host_ranges),
+        cmocka_unit_test(test_many_and_reuse),     cmocka_unit_test(test_readers_during_changes),
+        cmocka_unit_test(test_grace),
+    };
+
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

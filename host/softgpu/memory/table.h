@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of all memory that kernels and copies may access (memory/table.c), for memory/memory.c.
+ * It changes under sg_mem_lock only; all functions here are called with it held.
+ */
+#ifndef SG_MEM_INT_H
+#define SG_MEM_INT_H
+
+#include "memory/memory.h"
+
+struct sg_rec {
+    struct sg_mem_info info;
+    uint64_t block, block_len; /* what it takes in the arena, with its gap; 0: not there */
+};
+
+struct sg_entry {
+    uint64_t base, end;
+    uint32_t owner; /* context id, 0: every context */
+    uint32_t access; /* SG_ACCESS_*; 0: nobody, for now */
+    struct sg_rec *rec;
+};
+
+extern pthread_mutex_t sg_mem_lock;
+
+/* The entry around addr, or NULL; good until the table changes. NULL before the first insertion. */
+struct sg_entry *sg_table_find(uint64_t addr);
+/* The entry with that index in order of addresses, or NULL behind the last one. */
+struct sg_entry *sg_table_at(uint32_t i);
+/* Makes room for one entry more; false without memory. */
+bool sg_table_reserve(void);
+/* False when the range overlaps one that is there (*overlap), or without memory. */
+bool sg_table_insert(const struct sg_entry *e, bool *overlap);
+void sg_table_remove(struct sg_entry *e);
+/* Sets the access rights: SG_ACCESS_*. */
+void sg_table_set_access(struct sg_entry *e, uint32_t access);
+
+/* ---- addresses within the arena (memory/arena.c); the caller, memory/memory.c, serialises ---- */
+
+bool sg_arena_init(uint64_t start, uint64_t len);
+/* Takes len bytes aligned to align (a power of two) out of the first hole that has them. */
+bool sg_arena_take(uint64_t len, uint64_t align, uint64_t *out);
+void sg_arena_give(uint64_t start, uint64_t len);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernel launches. Everything that CUDA reports at once is checked before queueing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "module/module.h"
+
+struct launch_op {
+    struct sg_op op;
+    struct sg_func *func; /* a reference */
+    unsigned grid[3], block[3], dynamic;
+    bool cooperative;
+    struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
+    _Alignas(16) unsigned char params[];
+};
+
+static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
+{
+    struct launch_op *o = (struct launch_op *)op;
+    struct sg_fault fault = {0};
+    struct sg_texset textures;
+    struct sg_launch l = {
+        .kernel = o->func->kernel,
+        .grid = {o->grid[0], o->grid[1], o->grid[2]},
+        .block = {o->block[0], o->block[1], o->block[2]},
+        .dynamic_shared = o->dynamic,
+        .stack_bytes = (uint32_t)s->ctx->limits[CU_LIMIT_STACK_SIZE],
+        .params = o->params,
+        .mem = o->func->mod->ctx,
+        .cooperative = o->cooperative,
+        .sms = o->green ? &o->green->sms : NULL,
+        .max_instructions = sg_config.watchdog,
+        .abort_flag = &s->ctx->abort,
+        .print = sg_print,
+        .print_error = sg_print_error,
+        .texture = sg_texset_get,
+        .textures = &textures,
+        .set_conditional = sg_hooks->set_conditional,
+        .graphs = sg_hooks->device,
+        .graph = sg_genv_now,
+        .pending_launches =
+            (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
+    };
+    int r;
+
+    sg_texset_init(&textures, o->func->mod->ctx);
+    r = sg_exec_launch(&l, &fault);
+    sg_texset_clear(&textures);
+
+    if (r != CUDA_SUCCESS && s->ctx->abort && sg_stream_cut(s))
+        return (CUresult)r; /* ended with its context: no failure of the kernel's */
+    if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
+        sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);
+        sg_set_fault(s->ctx, (CUresult)r);
+    }
+    return (CUresult)r;
+}
+
+static void launch_drop(struct sg_op *op)
+{
+    sg_obj_put(&((struct launch_op *)op)->func->obj);
+    sg_obj_put((struct sg_obj *)((struct launch_op *)op)->green);
+    free(op);
+}
+
+/* ---- checks ---- */
+
+/* The attributes for x, y and z follow each other. */
+static unsigned dim_limit(CUdevice_attribute x, int axis)
+{
+    return (unsigned)sg_attr(0, (CUdevice_attribute)((int)x + axis)); /* the same on each */
+}
+
+static CUresult check_shape(const struct sg_launch_request *q, const struct sg_func *f)
+{
+    uint64_t threads = 1;
+
+    for (int i = 0; i < 3; i++) {
+        unsigned gmax = dim_limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, i);
+        unsigned bmax = dim_limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, i);
+
+        if (!q->grid[i] || q->grid[i] > gmax || !q->block[i] || q->block[i] > bmax)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "launch of %s: grid %u x %u x %u, block %u x %u x %u is out of range",
+                           f->info.name, q->grid[0], q->grid[1], q->grid[2], q->block[0],
+                           q->block[1], q->block[2]);
+        threads *= q->block[i];
+    }
+    if (threads > (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block",
+                       f->info.name, (unsigned long long)threads);
+    if (f->info.reqntid[0]) {
+        for (int i = 0; i < 3; i++) {
+            unsigned want = f->info.reqntid[i] ? f->info.reqntid[i] : 1;
+
+            if (q->block[i] != want)
+                return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                               "launch of %s: block is not the .reqntid of the kernel",
+                               f->info.name);
+        }
+    } else if (threads > f->info.max_threads) {
+        return sg_fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+                       "launch of %s: %llu threads in a block, .maxntid allows %u", f->info.name,
+                       (unsigned long long)threads, f->info.max_threads);
+    }
+    if (q->dynamic > (unsigned)sg_func_max_dynamic(&f->info, &f->set))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "launch of %s: %u bytes of dynamic shared memory, %d allowed "
+                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)", f->info.name, q->dynamic,
+                       sg_func_max_dynamic(&f->info, &f->set));
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_resident(const struct sg_launch_request *q, const struct sg_func *f,
+                               const struct sg_ctx *green)
+{
+    int block = (int)(q->block[0] * q->block[1] * q->block[2]);
+    uint64_t room = (uint64_t)sg_occupancy(f, block, q->dynamic) *
+                    (green ? green->sms.count
+                           : (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    uint64_t plane = (uint64_t)q->grid[0] * q->grid[1]; /* below 2^47 */
+
+    if (plane > room || plane * q->grid[2] > room)
+        return sg_fail(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+                       "cooperative launch of %s: more than %llu blocks", f->info.name,
+                       (unsigned long long)room);
+    return CUDA_SUCCESS;
+}
+
+/* Fills the parameter buffer out of kernelParams or the extra array. */
+static CUresult gather(const struct sg_launch_request *q, const struct sg_func *f, unsigned char *out)
+{
+    const void *buffer = NULL;
+    const size_t *size = NULL;
+
+    if (q->params && q->extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (q->extra) {
+        for (void **e = q->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+            if (*e == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = e[1];
+            else if (*e == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                size = e[1];
+            else
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (!size || (*size && !buffer) || *size > f->info.param_bytes)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "launch of %s: parameter buffer of %zu bytes, %u declared",
+                           f->info.name, size ? *size : 0, f->info.param_bytes);
+        if (*size)
+            memcpy(out, buffer, *size);
+        return CUDA_SUCCESS;
+    }
+    if (f->info.nparams && !q->params)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: no parameters", f->info.name);
+    for (uint32_t i = 0; i < f->info.nparams; i++) {
+        if (!q->params[i])
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: parameter %u is NULL",
+                           f->info.name, i);
+        memcpy(out + f->info.params[i].offset, q->params[i], f->info.params[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct sg_launch_request *q,
+                         struct sg_op **out)
+{
+    SG_AUTO struct sg_func *f = NULL;
+    struct launch_op *o;
+    CUresult r = sg_func_get(ctx, q->f, &f);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (f->mod->ctx != ctx)
+        return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch of %s: it belongs to another context",
+                       f->info.name);
+    r = check_shape(q, f);
+    if (r == CUDA_SUCCESS && q->cooperative)
+        r = check_resident(q, f, green);
+    if (r == CUDA_SUCCESS)
+        r = sg_func_prepare(f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = calloc(1, sizeof(*o) + f->info.param_bytes + 16);
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = gather(q, f, o->params);
+    if (r != CUDA_SUCCESS) {
+        free(o);
+        return r;
+    }
+    o->op.run = launch_run;
+    o->op.node_type = CU_GRAPH_NODE_TYPE_KERNEL;
+    o->op.drop = launch_drop;
+    memcpy(o->grid, q->grid, sizeof(o->grid));
+    memcpy(o->block, q->block, sizeof(o->block));
+    o->dynamic = q->dynamic;
+    o->cooperative = q->cooperative;
+    o->green = green;
+    if (green)
+        sg_obj_get(&green->obj);
+    sg_obj_get(&f->obj);
+    o->func = f;
+    *out = &o->op;
+    return CUDA_SUCCESS;
+}
+
+/* ---- for graph nodes ---- */
+
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
+{
+    struct sg_launch_request q = {p->func ? p->func : (CUfunction)p->kern,
+                        {p->gridDimX, p->gridDimY, p->gridDimZ},
+                        {p->blockDimX, p->blockDimY, p->blockDimZ},
+                        p->sharedMemBytes, NULL, false, p->kernelParams, p->extra};
+
+    return sg_launch_build(ctx->base, ctx == ctx->base ? NULL : ctx, &q, out);
+}
+
+CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
+{
+    const struct launch_op *o = (const struct launch_op *)op;
+    size_t bytes = sizeof(*o) + o->func->info.param_bytes + 16;
+    struct launch_op *again = malloc(bytes);
+
+    if (!again)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(again, o, bytes);
+    again->cooperative = cooperative;
+    if (again->green)
+        sg_obj_get(&again->green->obj);
+    sg_obj_get(&again->func->obj);
+    *out = &again->op;
+    return CUDA_SUCCESS;
+}
+
+bool sg_launch_nests(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->func->info.launches;
+}
+
+struct sg_ctx *sg_launch_ctx(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->func->mod->ctx;
+}
+
+bool sg_launch_cooperative(struct sg_op *op)
+{
+    return ((const struct launch_op *)op)->cooperative;
+}
+
+/* The parameters point into op; *storage is the array that holds the pointers. */
+CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage)
+{
+    struct launch_op *o = (struct launch_op *)op;
+    uint32_t n = o->func->info.nparams;
+    void **ptrs = realloc(*storage, (n + 1) * sizeof(*ptrs));
+
+    if (!ptrs)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *storage = ptrs;
+    for (uint32_t i = 0; i < n; i++)
+        ptrs[i] = o->params + o->func->info.params[i].offset;
+    memset(p, 0, sizeof(*p));
+    p->func = SG_HANDLE(CUfunction, o->func);
+    p->gridDimX = o->grid[0];
+    p->gridDimY = o->grid[1];
+    p->gridDimZ = o->grid[2];
+    p->blockDimX = o->block[0];
+    p->blockDimY = o->block[1];
+    p->blockDimZ = o->block[2];
+    p->sharedMemBytes = o->dynamic;
+    p->kernelParams = ptrs;
+    p->ctx = SG_HANDLE(CUcontext, o->green ? o->green : o->func->mod->ctx);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/* Modules and their functions: lifetime, variables, JIT options. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "module/module.h"
+
+/* ---- JIT options ---- */
+
+CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_jit *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (n && (!opts || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < n; i++) {
+        switch (opts[i]) {
+        case CU_JIT_WALL_TIME:
+            out->wall_time = &values[i];
+            break;
+        case CU_JIT_MAX_REGISTERS:
+            out->max_registers = (uint32_t)(uintptr_t)values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER:
+            out->info_log = values[i];
+            break;
+        case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+            out->info_size = (uint32_t)(uintptr_t)values[i];
+            out->info_size_out = &values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER:
+            out->error_log = values[i];
+            break;
+        case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+            out->error_size = (uint32_t)(uintptr_t)values[i];
+            out->error_size_out = &values[i];
+            break;
+        default: /* the others ask for code generation choices, which an interpreter has not */
+            if ((unsigned)opts[i] >= CU_JIT_NUM_OPTIONS)
+                return CUDA_ERROR_INVALID_VALUE;
+            break;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+void sg_jit_error(struct sg_jit *jit, const char *text)
+{
+    if (!jit || !jit->error_log || !jit->error_size)
+        return;
+    int n = snprintf(jit->error_log, jit->error_size, "%s", text);
+    size_t written = n < 0 ? 0 : (size_t)n;
+
+    if (written >= jit->error_size)
+        written = jit->error_size - 1;
+    if (jit->error_size_out)
+        *jit->error_size_out = (void *)(uintptr_t)written;
+    jit->error_size_out = NULL; /* sg_jit_done() leaves it */
+}
+
+void sg_jit_done(struct sg_jit *jit)
+{
+    if (jit->error_log && jit->error_size && jit->error_size_out) {
+        jit->error_log[0] = '\0';
+        *jit->error_size_out = NULL;
+    }
+    if (jit->info_log && jit->info_size) {
+        jit->info_log[0] = '\0';
+        if (jit->info_size_out)
+            *jit->info_size_out = NULL;
+    }
+    if (jit->wall_time) {
+        float ms = 0.0f; /* bodies are translated at first use, not here */
+
+        memcpy(jit->wall_time, &ms, sizeof(ms));
+    }
+}
+
+/* ---- loading ---- */
+
+/* Bodies are translated when a kernel is first used. Images up to this size are translated when
+ * they are loaded, so that an error in a body is reported where a compiler would (some 15 MB/s). */
+#define SG_EAGER_BYTES (256u << 10)
+
+static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
+{
+    struct sg_diag later;
+    CUresult r = (CUresult)(img->is_elf
+                                ? sg_sass_parse(img->text, img->len, img->has, out, diag)
+                                : sg_module_parse(img->text, img->len, out, diag));
+
+    if (img->is_elf && r == CUDA_SUCCESS)
+        sg_log("image has no PTX, which is all that this device runs; it has: %s. Its kernels can "
+               "be looked at, not launched", img->has);
+    if (img->is_elf || r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
+        return r;
+    for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
+        r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
+        /* An instruction that is missing here, or clusters, are no fault of the image: the launch says so. The
+         * message starts with the instruction. */
+        if (r == CUDA_ERROR_INVALID_PTX ||
+            (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message) &&
+             strncmp(later.message, SG_NO_CLUSTERS, sizeof(SG_NO_CLUSTERS) - 1))) {
+            *diag = later;
+            sg_module_free(*out);
+            *out = NULL;
+            return CUDA_ERROR_INVALID_PTX;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out)
+{
+    struct sg_diag diag = {0};
+    char text[SG_DIAG_MAX + 64];
+    CUresult r = parse(img, out, &diag);
+
+    if (r == CUDA_SUCCESS)
+        return r;
+    if (img->is_elf)
+        snprintf(text, sizeof(text), "%s", diag.message);
+    else
+        snprintf(text, sizeof(text), "PTX line %u, column %u: %s", diag.line, diag.column,
+             diag.message);
+    sg_jit_error(jit, text);
+    return sg_fail(r, "%s", text);
+}
+
+static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
+{
+    struct sg_global_info g;
+    struct sg_diag diag = {0};
+    uint32_t n = sg_module_global_count(mod->ptx);
+    CUresult r;
+
+    mod->globals = calloc(n ? n : 1, sizeof(*mod->globals));
+    if (!mod->globals)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (; mod->nglobals < n; mod->nglobals++) {
+        uint32_t i = mod->nglobals;
+
+        sg_module_get_global(mod->ptx, i, &g);
+        if (g.is_extern) {
+            snprintf(diag.message, sizeof(diag.message), "variable %s is extern and not defined",
+                     g.name);
+            sg_jit_error(jit, diag.message);
+            return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", diag.message);
+        }
+        r = sg_mem_alloc_internal(mod->ctx, g.is_managed ? SG_MEM_MANAGED : SG_MEM_DEVICE,
+                                  g.size ? g.size : 1, g.align, &mod->globals[i]);
+        if (r != CUDA_SUCCESS)
+            return r;
+        if (g.is_const)
+            mod->const_bytes += (uint32_t)g.size;
+        sg_module_set_global_address(mod->ptx, i, mod->globals[i]);
+    }
+    r = (CUresult)sg_module_init_globals(mod->ptx, &diag);
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(jit, diag.message);
+        return sg_fail(r, "PTX line %u: %s", diag.line, diag.message);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Each texture and surface variable is a reference; its handle is what kernels see. */
+static CUresult place_sampler(struct sg_mod *mod, uint32_t i, struct sg_texref *t,
+                              struct sg_jit *jit)
+{
+    struct sg_sampler_init s;
+    struct sg_diag diag = {0};
+    CUresult r = (CUresult)sg_module_get_sampler(mod->ptx, i, &s, &diag);
+
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(jit, diag.message);
+        return sg_fail(r, "PTX line %u: %s", diag.line, diag.message);
+    }
+    t->sampler = true;
+    for (int k = 0; k < 3; k++)
+        t->desc.addressMode[k] = (CUaddress_mode)s.address[k];
+    t->desc.filterMode = s.linear ? CU_TR_FILTER_MODE_LINEAR : CU_TR_FILTER_MODE_POINT;
+    t->desc.flags = s.unnormalized ? 0 : CU_TRSF_NORMALIZED_COORDINATES;
+    return CUDA_SUCCESS;
+}
+
+static CUresult place_texrefs(struct sg_mod *mod, struct sg_jit *jit)
+{
+    CUresult r = CUDA_SUCCESS;
+    uint32_t n = sg_module_opaque_count(mod->ptx);
+    enum sg_opaque_kind kind;
+
+    mod->texrefs = calloc(n ? n : 1, sizeof(*mod->texrefs));
+    if (!mod->texrefs)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (; mod->ntexrefs < n && r == CUDA_SUCCESS; mod->ntexrefs++) {
+        struct sg_texref **t = &mod->texrefs[mod->ntexrefs];
+
+        sg_module_get_opaque(mod->ptx, mod->ntexrefs, &kind);
+        *t = sg_texref_new(mod->ctx, kind == SG_OPAQUE_SURFREF);
+        if (!*t)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        (*t)->of_module = true;
+        sg_module_set_opaque_handle(mod->ptx, mod->ntexrefs, (*t)->obj.handle);
+        if (kind == SG_OPAQUE_SAMPLERREF)
+            r = place_sampler(mod, mod->ntexrefs, *t, jit);
+    }
+    return r;
+}
+
+static void release_texrefs(struct sg_mod *mod)
+{
+    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+        sg_obj_unregister(&mod->texrefs[i]->obj);
+        sg_obj_put(&mod->texrefs[i]->obj);
+    }
+    mod->ntexrefs = 0;
+}
+
+CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint64_t *handle)
+{
+    enum sg_opaque_kind kind;
+
+    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+        if (strcmp(sg_module_get_opaque(mod->ptx, i, &kind), name) ||
+            kind != (surface ? SG_OPAQUE_SURFREF : SG_OPAQUE_TEXREF))
+            continue;
+        *handle = mod->texrefs[i]->obj.handle;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static void release_globals(struct sg_mod *mod)
+{
+    /* Once the context's incarnation has ended its memory is gone, and may be someone else's. */
+    if (atomic_load(&mod->ctx->alive) && mod->ctx->id == mod->ctx_id) {
+        for (uint32_t i = 0; i < mod->nglobals; i++)
+            sg_mem_release(mod->globals[i]);
+    }
+    mod->nglobals = 0;
+}
+
+static void mod_free(struct sg_obj *obj)
+{
+    struct sg_mod *mod = (struct sg_mod *)obj;
+
+    release_globals(mod);
+    release_texrefs(mod);
+    free(mod->globals);
+    free(mod->texrefs);
+    if (mod->ptx && !mod->ptx_is_libs)
+        sg_module_free(mod->ptx);
+    pthread_mutex_destroy(&mod->lock);
+    sg_obj_put(&mod->ctx->obj);
+    if (mod->lib)
+        sg_obj_put(&mod->lib->obj);
+    free(mod);
+}
+
+CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
+                    struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out)
+{
+    struct sg_mod *mod = calloc(1, sizeof(*mod));
+    CUresult r = CUDA_SUCCESS;
+
+    if (!mod)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_obj_init(&mod->obj, SG_T_MODULE, ctx, mod_free);
+    pthread_mutex_init(&mod->lock, NULL);
+    sg_obj_get(&ctx->obj);
+    mod->ctx = ctx;
+    mod->ctx_id = ctx->id;
+    mod->lib = lib;
+    if (lib)
+        sg_obj_get(&lib->obj);
+    mod->ptx = ptx;
+    mod->ptx_is_libs = ptx != NULL;
+    if (!ptx)
+        r = sg_ptx_parse(img, jit, &mod->ptx);
+    if (r == CUDA_SUCCESS && jit && jit->max_registers)
+        sg_module_limit_registers(mod->ptx, jit->max_registers);
+    if (r == CUDA_SUCCESS)
+        r = place_globals(mod, jit);
+    if (r == CUDA_SUCCESS)
+        r = place_texrefs(mod, jit);
+    if (r == CUDA_SUCCESS && !sg_obj_register(&mod->obj))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        sg_obj_put(&mod->obj);
+        return r;
+    }
+    *out = mod;
+    return CUDA_SUCCESS;
+}
+
+/* ---- functions ---- */
+
+static void func_free(struct sg_obj *obj)
+{
+    struct sg_func *f = (struct sg_func *)obj;
+
+    pthread_mutex_lock(&f->mod->lock);
+    for (struct sg_func **pp = &f->mod->funcs; *pp; pp = &(*pp)->next) {
+        if (*pp == f) {
+            *pp = f->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&f->mod->lock);
+    sg_obj_put(&f->mod->obj);
+    free(f->old);
+    free(f);
+}
+
+/* A reference, unless the object is on its way out. */
+static bool try_get(struct sg_obj *obj)
+{
+    uint32_t n = atomic_load(&obj->refs);
+
+    while (n) {
+        if (atomic_compare_exchange_weak(&obj->refs, &n, n + 1))
+            return true;
+    }
+    return false;
+}
+
+CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **out)
+{
+    struct sg_func *f;
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+    pthread_mutex_lock(&mod->lock);
+    for (f = mod->funcs; f; f = f->next) {
+        if (f->kernel == k && f->obj.handle && try_get(&f->obj)) {
+            pthread_mutex_unlock(&mod->lock);
+            *out = f;
+            return CUDA_SUCCESS;
+        }
+    }
+    f = calloc(1, sizeof(*f));
+    if (f) {
+        sg_obj_init(&f->obj, SG_T_FUNC, mod->ctx, func_free);
+        sg_obj_get(&mod->obj);
+        f->mod = mod;
+        f->kernel = k;
+        sg_kernel_get_info(k, &f->info);
+        f->set = (struct sg_func_settings){-1, -1, 0, 0};
+        f->next = mod->funcs;
+        mod->funcs = f;
+        if (sg_obj_register(&f->obj))
+            r = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&mod->lock);
+    if (r == CUDA_SUCCESS)
+        *out = f;
+    else if (f)
+        sg_obj_put(&f->obj);
+    return r;
+}
+
+void sg_mod_unload(struct sg_mod *mod)
+{
+    sg_obj_unregister(&mod->obj);
+    for (;;) {
+        struct sg_func *f;
+
+        pthread_mutex_lock(&mod->lock);
+        for (f = mod->funcs; f && !(f->obj.handle && try_get(&f->obj)); f = f->next)
+            ;
+        pthread_mutex_unlock(&mod->lock);
+        if (!f)
+            break;
+        sg_obj_unregister(&f->obj);
+        sg_obj_put(&f->obj);
+    }
+    sg_ctx_drain(mod->ctx);
+    release_globals(mod);
+    release_texrefs(mod);
+}
+
+CUresult sg_func_prepare(struct sg_func *f)
+{
+    struct sg_diag diag = {0};
+    CUresult r;
+
+    if (atomic_load_explicit(&f->prepared, memory_order_acquire))
+        return CUDA_SUCCESS;
+    r = (CUresult)sg_kernel_prepare(f->kernel, &diag);
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return sg_fail(r, "kernel %s cannot be launched: %s", f->info.name, diag.message);
+    if (r != CUDA_SUCCESS)
+        return sg_fail(r, "kernel %s, PTX line %u: %s", f->info.name, diag.line, diag.message);
+    atomic_store_explicit(&f->prepared, true, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, CUdeviceptr *dptr,
+                       size_t *bytes)
+{
+    struct sg_global_info g;
+
+    for (uint32_t i = 0; i < mod->nglobals; i++) {
+        sg_module_get_global(mod->ptx, i, &g);
+        if (strcmp(g.name, name) || (managed_only && !g.is_managed))
+            continue;
+        if (dptr)
+            *dptr = mod->globals[i];
+        if (bytes)
+            *bytes = g.size;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* ---- attributes ---- */
+
+int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set)
+{
+    int base = sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) -
+               (int)info->static_shared;
+
+    return set->max_dynamic >= 0 ? set->max_dynamic : base > 0 ? base : 0;
+}
+
+CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,
+                           uint32_t const_bytes, int attrib, int *pi)
+{
+    switch (attrib) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *pi = (int)info->max_threads;
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *pi = (int)info->static_shared;
+        break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *pi = (int)const_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *pi = (int)info->local_bytes;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *pi = (int)info->num_regs;
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: /* CUB chooses its tuning by it: the PTX that runs */
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *pi = (int)info->ptx_target;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *pi = sg_func_max_dynamic(info, set);
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *pi = set->carveout;
+        break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        *pi = set->nonportable_cluster;
+        break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        *pi = set->cluster_policy;
+        break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        *pi = 0;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
+                               struct sg_func_settings *set, int attrib, int value)
+{
+    int optin = sg_attr(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+
+    switch (attrib) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        if (value < 0 || value > optin || (int)info->static_shared > optin - value)
+            return CUDA_ERROR_INVALID_VALUE;
+        set->max_dynamic = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        if (value < -1 || value > 100)
+            return CUDA_ERROR_INVALID_VALUE;
+        set->carveout = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        set->nonportable_cluster = value != 0;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+            return CUDA_ERROR_INVALID_VALUE;
+        set->cluster_policy = value;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE; /* the others are read-only */
+    }
+}

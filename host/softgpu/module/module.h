@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Modules, libraries and their functions; textures and surfaces as kernels see them. */
+#ifndef SG_MODULE_H
+#define SG_MODULE_H
+
+#include "image/image.h"
+#include "ptx/ptx.h"
+#include "runtime/runtime.h"
+
+/* ---- modules, functions (module/module.c), libraries (module/library.c) ---- */
+
+/* The attributes of a kernel that a program may set. */
+struct sg_func_settings {
+    int max_dynamic; /* bytes of dynamic shared memory, -1: not set */
+    int carveout;    /* percent, -1: default */
+    int nonportable_cluster, cluster_policy;
+};
+
+struct sg_func {
+    struct sg_obj obj;
+    struct sg_mod *mod; /* a reference */
+    struct sg_kernel *kernel;
+    struct sg_kernel_info info;
+    struct sg_func_settings set;
+    _Atomic bool prepared;
+    struct cua_old_launch *old; /* api/code/legacy_launch.c; NULL until first used */
+    struct sg_func *next; /* mod->funcs */
+};
+
+/* A loaded CUmodule, also the instance of a library in one context. */
+struct sg_mod {
+    struct sg_obj obj;
+    struct sg_ctx *ctx; /* a reference */
+    uint32_t ctx_id;    /* the incarnation of ctx that it belongs to */
+    struct sg_lib *lib; /* a reference, or NULL */
+    struct sg_module *ptx;
+    bool ptx_is_libs; /* ptx is lib->meta and freed with it */
+    uint64_t *globals; /* device addresses, one per module-level variable */
+    uint32_t nglobals;
+    struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
+    uint32_t ntexrefs;
+    uint32_t const_bytes;
+    pthread_mutex_t lock;  /* guards funcs */
+    struct sg_func *funcs; /* those with references; each unlinks itself at its end */
+};
+
+struct sg_lib_inst {
+    struct sg_lib_inst *next;
+    struct sg_mod *mod; /* a reference */
+};
+
+struct sg_kern {
+    struct sg_obj obj;
+    struct sg_lib *lib; /* a reference; lib_unload() undoes the cycle */
+    struct sg_kernel *kernel; /* of lib->meta */
+    struct sg_kernel_info info; /* name NULL: not asked for yet; guarded by lib->lock */
+    struct sg_func_settings set;
+    struct sg_func *cached; /* a reference: the function used last */
+};
+
+struct sg_lib {
+    struct sg_obj obj;
+    /* What each capability runs, by sg_same_cc(); kept to parse again for further contexts. */
+    struct sg_image image[SG_MAX_DEVICES];
+    struct sg_module *meta; /* device 0's, parsed once; also run by the first context that can */
+    bool meta_taken;
+    pthread_mutex_t lock; /* guards insts, meta_taken and each kernel's set and cached */
+    struct sg_lib_inst *insts;
+    struct sg_kern **kerns; /* one per kernel, each a reference; fixed after loading */
+    uint32_t nkerns;
+};
+
+/* JIT options of cuModuleLoadDataEx and friends that we act upon. */
+struct sg_jit {
+    char *error_log, *info_log;
+    size_t error_size, info_size;
+    void **error_size_out, **info_size_out; /* receive the number of bytes written */
+    void **wall_time;
+    uint32_t max_registers; /* what is reported of its kernels at most; 0: no limit */
+};
+CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_jit *out);
+void sg_jit_error(struct sg_jit *jit, const char *text);
+void sg_jit_done(struct sg_jit *jit);
+
+/* Parses text for ctx, places and initialises its variables. ptx: already parsed, or NULL. */
+CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
+                    struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
+/* Parses the PTX or the cubin's metadata. */
+CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
+/* Takes handles and variables away; waits for running kernels. */
+void sg_mod_unload(struct sg_mod *mod);
+/* The function of a kernel of mod, made at first use; with a reference. */
+CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **out);
+CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, CUdeviceptr *dptr,
+                       size_t *bytes);
+/* The library's module in a context, loaded at first use; with a reference. */
+CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **out);
+/* Registered, with a reference; jit gets the log. */
+CUresult sg_lib_new(const void *code, struct sg_jit *jit, struct sg_lib **out);
+/* Takes the handles and the modules in all contexts away. */
+void sg_lib_unload(struct sg_lib *lib);
+/* A kernel's attributes, computed at first use; _locked: under its library's lock. */
+const struct sg_kernel_info *sg_kern_info(struct sg_kern *k);
+const struct sg_kernel_info *sg_kern_info_locked(struct sg_kern *k);
+/* The function behind a CUfunction or CUkernel in ctx; with a reference. 400: neither. */
+CUresult sg_func_get(struct sg_ctx *ctx, CUfunction h, struct sg_func **out);
+CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **out);
+/* Decodes the function's body once; 218 or 801 with a detail line when it cannot be run. */
+CUresult sg_func_prepare(struct sg_func *f);
+CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,
+                           uint32_t const_bytes, int attrib, int *pi);
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
+                               struct sg_func_settings *set, int attrib, int value);
+/* Dynamic shared memory that a launch may ask for, in bytes. */
+int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
+
+/* ---- texture and surface objects (module/texture_object.c), references (module/texture_reference.c) ---- */
+
+struct sg_texobj {
+    struct sg_obj obj; /* SG_T_TEXOBJ or SG_T_SURFOBJ */
+    struct sg_ctx *ctx;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUDA_RESOURCE_VIEW_DESC view;
+    bool has_view;
+    _Atomic bool dying; /* destroyed, but launches that are queued may still look it up */
+    struct sg_array *array;   /* a reference, or NULL */
+    struct sg_mipmap *mipmap; /* a reference, or NULL */
+    struct sg_texture t;
+};
+/* Makes an object that is not registered. view may be NULL. 1, 801, 2. */
+CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
+                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view,
+                       struct sg_texobj **out);
+CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out);
+
+/* A texture or surface reference: of a module's .texref or .surfref, or of cuTexRefCreate. */
+struct sg_texref {
+    struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
+    struct sg_ctx *ctx;
+    bool of_module; /* constant: not of cuTexRefCreate */
+    pthread_mutex_t lock; /* guards the fields below */
+    bool bound, sampler; /* sampler: desc alone, nothing to bind */
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUarray_format format; /* as cuTexRefSetFormat said; of linear memory */
+    unsigned channels;
+    CUdeviceptr address;   /* as cuTexRefSetAddress got it */
+};
+/* An object that is a sampler alone: nothing can be fetched through it. */
+CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struct sg_texobj **out);
+struct sg_texref *sg_texref_new(struct sg_ctx *ctx, bool surface); /* registered, with a reference */
+/* The texture that a kernel launched now fetches through, with a reference; 1: nothing is bound. */
+CUresult sg_texref_object(struct sg_texref *t, struct sg_texobj **out);
+/* The handle of a module's variable; 500: no such. */
+CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint64_t *handle);
+
+/* The textures that one launch has looked up; valid until the launch has ended. */
+struct sg_texset {
+    struct sg_ctx *ctx;
+    pthread_mutex_t lock; /* guards the lists */
+    struct sg_texpin *pins[64];
+};
+void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx);
+const struct sg_texture *sg_texset_get(void *texset, uint64_t handle, bool surface);
+void sg_texset_clear(struct sg_texset *s);
+
+/* Resident blocks per multiprocessor for a function; 0 when one does not fit. */
+int sg_occupancy(const struct sg_func *f, int block, size_t dynamic);
+/* The same by everything but shared memory. */
+int sg_occupancy_threads(const struct sg_func *f, int block);
+#define SG_SHARED_UNIT 128 /* bytes, in which shared memory is given */
+
+/* ---- launches (module/launch.c) ---- */
+
+/* The parameters common to all forms of launch. */
+struct sg_launch_request {
+    CUfunction f;
+    unsigned grid[3], block[3], dynamic;
+    CUstream stream;
+    bool cooperative;
+    void **params, **extra;
+};
+/* Everything that is checked at once; then the operation. green: whose multiprocessors it uses, or NULL. */
+CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct sg_launch_request *q,
+                         struct sg_op **out);
+/* The operation of a kernel node. */
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);
+bool sg_launch_nests(struct sg_op *op); /* its kernel launches kernels */
+struct sg_ctx *sg_launch_ctx(struct sg_op *op);
+CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
+/* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
+CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
+bool sg_launch_cooperative(struct sg_op *op);
+
+#endif

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/* Statements of a function body: declarations, labels, scopes, instructions. */
+#define _GNU_SOURCE /* memmem */
+#include "ptx/decode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int syntax_here(struct sg_dec *d, const char *what)
+{
+    d->line = d->l.tok.line;
+    d->col = d->l.tok.col;
+    return sg_dec_syntax(d, "%s near '%.*s'", what,
+                         (int)(d->l.tok.len > 40 ? 40 : d->l.tok.len), d->l.tok.s);
+}
+
+static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint32_t index)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1];
+
+    if (sg_sym_find(&d->symtab, frame, x->name, x->name_len)) {
+        d->line = x->line;
+        d->col = x->col;
+        return sg_dec_syntax(d, "'%.*s' is defined twice", (int)x->name_len, x->name);
+    }
+    if (!sg_sym_add(&d->symtab, frame, x->name, x->name_len, kind, index))
+        return sg_dec_nomem(d);
+    return 0;
+}
+
+/* .reg .v2 .u32 %v; GCC writes it: %v.x and %v.y are registers, %v alone is {%v.x, %v.y}. */
+static int declare_vector(struct sg_dec *d, const struct sg_decl *x)
+{
+    struct sg_range v = {.count = x->vec, .first = d->nvregs, .type = (uint8_t)x->v.type};
+
+    for (uint32_t i = 0; i < x->vec; i++)
+        sg_new_vreg(d, x->v.type, false);
+    if (d->err || !sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
+        return d->err ? d->err : sg_dec_nomem(d);
+    d->ranges[d->nranges] = v;
+    return define(d, x, SG_K_VECTOR, d->nranges++);
+}
+
+static int declare_reg(struct sg_dec *d, const struct sg_decl *x)
+{
+    if (x->vec != 1 && !x->range && !x->v.ndims && sg_type_size(x->v.type) <= 8)
+        return declare_vector(d, x);
+    if (x->vec != 1 || x->v.ndims)
+        return syntax_here(d, "arrays and ranges of vector registers are not available");
+    if (!x->range)
+        return define(d, x, SG_K_REG, sg_new_vreg(d, x->v.type, false));
+    if (!sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
+        return sg_dec_nomem(d);
+    d->ranges[d->nranges] = (struct sg_range){.count = x->range, .type = (uint8_t)x->v.type};
+    return define(d, x, SG_K_RANGE, d->nranges++);
+}
+
+/* Local memory, call parameters (which live there too), or shared memory of the body. */
+static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
+{
+    uint32_t *top = space == 's' ? &d->shared_bytes : &d->local_bytes;
+    uint32_t limit = space == 's' ? SG_MAX_STATIC_SHARED : SG_MAX_LOCAL;
+    uint32_t align = x->v.align ? x->v.align : 1;
+
+    d->line = x->line;
+    d->col = x->col;
+    if (x->v.size > limit || *top + x->v.size + align > limit) {
+        strcpy(d->oc.full, space == 's' ? ".shared" : ".local");
+        return sg_dec_refuse(d, "too much memory");
+    }
+    if (align < 4 && space != 's')
+        align = 4; /* keeps words of local memory apart */
+    *top = (*top + align - 1) & ~(align - 1);
+    if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
+        return sg_dec_nomem(d);
+    d->lvars[d->nlvars] = (struct sg_lvar){*top, (uint32_t)x->v.size, space == 's', space == 'p'};
+    *top += (uint32_t)x->v.size;
+    return define(d, x, SG_K_LOCAL, d->nlvars++);
+}
+
+/* .param .u64 %P<2>; as GCC writes it: the variables %P0 and %P1. */
+static int declare_mems(struct sg_dec *d, const struct sg_decl *x, char space)
+{
+    struct sg_decl one = *x;
+    size_t room = x->name_len + 12;
+
+    if (!x->range)
+        return declare_mem(d, x, space);
+    if (x->range > SG_MAX_ARGS)
+        return syntax_here(d, "too many variables in one declaration");
+    for (uint32_t i = 0; i < x->range; i++) {
+        char *name = malloc(room);
+        int r;
+
+        if (!name || !sg_grow(&d->names, &d->cap_names, d->nnames, sizeof(*d->names))) {
+            free(name);
+            return sg_dec_nomem(d);
+        }
+        d->names[d->nnames++] = name;
+        one.name = name;
+        one.name_len = (uint32_t)snprintf(name, room, "%.*s%u", (int)x->name_len, x->name, i);
+        r = declare_mem(d, &one, space);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+static int parse_decl(struct sg_dec *d)
+{
+    struct sg_decl x = {0};
+    char space = d->l.tok.s[1]; /* r, l, p, s */
+    uint32_t align;
+    int r;
+
+    sg_lex_next(&d->l);
+    r = sg_decl_head(&d->l, &x, d->diag);
+    align = x.v.align;
+    for (;;) {
+        if (r)
+            return d->err = r;
+        x.v.align = align;
+        r = sg_decl_name(&d->l, &x, d->diag);
+        if (r)
+            return d->err = r;
+        r = space == 'r' ? declare_reg(d, &x) : declare_mems(d, &x, space);
+        if (r)
+            return r;
+        if (!sg_tok_is(&d->l, ','))
+            break;
+        sg_lex_next(&d->l);
+    }
+    if (!sg_tok_is(&d->l, ';'))
+        return syntax_here(d, "';' expected");
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+static int skip_to(struct sg_dec *d, char c)
+{
+    while (!sg_tok_is(&d->l, c)) {
+        if (d->l.tok.kind == SG_T_EOF)
+            return syntax_here(d, "unfinished statement");
+        sg_lex_next(&d->l);
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+static int skip_line(struct sg_dec *d)
+{
+    uint32_t line = d->l.tok.line;
+
+    while (d->l.tok.kind != SG_T_EOF && d->l.tok.line == line)
+        sg_lex_next(&d->l);
+    return 0;
+}
+
+/* name: .branchtargets a, b, c;  -> lists[]: count, labels */
+static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, at = d->nlists, n = 0;
+
+    if (sg_sym_find(&d->symtab, frame, name->s, name->len))
+        return syntax_here(d, "a list of branch targets has the name of a label or of another");
+    if (!sg_grow(&d->lists, &d->cap_lists, d->nlists, sizeof(*d->lists)))
+        return sg_dec_nomem(d);
+    d->nlists++;
+    do {
+        sg_lex_next(&d->l);
+        if (d->l.tok.kind != SG_T_ID)
+            return syntax_here(d, "a label expected");
+        if (!sg_grow(&d->lists, &d->cap_lists, d->nlists, sizeof(*d->lists)))
+            return sg_dec_nomem(d);
+        d->lists[d->nlists++] = sg_dec_label(d, d->l.tok.s, d->l.tok.len);
+        n++;
+        sg_lex_next(&d->l);
+    } while (sg_tok_is(&d->l, ','));
+    d->lists[at] = n;
+    if (!sg_sym_add(&d->symtab, frame, name->s, name->len, SG_K_TARGETS, at))
+        return sg_dec_nomem(d);
+    return skip_to(d, ';');
+}
+
+static int parse_label(struct sg_dec *d, const struct sg_tok *name)
+{
+    uint32_t l;
+
+    sg_lex_next(&d->l); /* ':' */
+    if (d->l.tok.kind == SG_T_DIR && sg_tok_eq(&d->l.tok, ".branchtargets"))
+        return parse_targets(d, name);
+    if (d->l.tok.kind == SG_T_DIR &&
+        (sg_tok_eq(&d->l.tok, ".callprototype") || sg_tok_eq(&d->l.tok, ".calltargets")))
+        return skip_to(d, ';');
+    d->line = name->line;
+    d->col = name->col;
+    l = sg_dec_label(d, name->s, name->len);
+    if (d->err)
+        return d->err;
+    if (d->labels[l].insn != UINT32_MAX)
+        return sg_dec_syntax(d, "label '%.*s' is defined twice", (int)name->len, name->s);
+    sg_place_label(d, l);
+    return d->err;
+}
+
+static const struct sg_family *find_family(const char *base)
+{
+    static const struct sg_family *const tabs[] = {sg_families_int, sg_families_flt,
+                                                   sg_families_mem, sg_families_warp,
+                                                   sg_families_ctl, sg_families_mma,
+                                                   sg_families_bulk, sg_families_video,
+                                                   sg_families_tex};
+
+    for (size_t i = 0; i < sizeof(tabs) / sizeof(tabs[0]); i++)
+        for (const struct sg_family *f = tabs[i]; f->base; f++)
+            if (f->base[0] == base[0] && !strcmp(f->base, base))
+                return f;
+    return NULL;
+}
+
+static int parse_operands(struct sg_dec *d)
+{
+    d->nops = 0;
+    while (!sg_tok_is(&d->l, ';')) {
+        int r;
+
+        if (d->nops == SG_MAX_OPERANDS)
+            return sg_dec_refuse(d, "too many operands");
+        r = sg_parse_operand(d, &d->ops[d->nops]);
+        if (r)
+            return r;
+        d->nops++;
+        if (sg_tok_is(&d->l, ','))
+            sg_lex_next(&d->l);
+        else if (!sg_tok_is(&d->l, ';'))
+            return sg_dec_syntax(d, "',' or ';' expected near '%.*s'", (int)d->l.tok.len,
+                                 d->l.tok.s);
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+/* Emits one instruction whose operands are parsed. */
+static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred p)
+{
+    uint32_t start = d->ninsns, label = 0;
+    bool around = p.reg != SG_OPND_NONE && (f->flags & SG_FAM_CTL);
+    bool span = p.reg != SG_OPND_NONE && !(f->flags & (SG_FAM_CTL | SG_FAM_PRED));
+
+    if (d->nops < f->min_ops || d->nops > f->max_ops)
+        return sg_dec_syntax(d, "%s: %u operands, %u%s expected", d->oc.full, d->nops, f->min_ops,
+                             f->max_ops != f->min_ops ? " or more" : "");
+    for (uint32_t i = 0; i < d->nops; i++)
+        if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
+            return sg_mod(d, "tensor") ? sg_dec_refuse(d, "tensor copies are not available")
+                                       : sg_dec_syntax(d, "%s: coordinates in an address",
+                                                       d->oc.full);
+    if (around) {
+        label = sg_new_label(d);
+        sg_emit_bra(d, label, p.reg, !p.neg);
+    } else if (span) {
+        sg_emit(d, p.neg ? "pred.not" : "pred.if", SG_OPND_NONE, p.reg, SG_OPND_NONE,
+                SG_OPND_NONE);
+        d->in_span = true;
+    }
+    d->pred = p;
+    f->emit(d);
+    d->in_span = false;
+    if (d->err)
+        return d->err;
+    if (span)
+        d->insns[start].aux = d->ninsns - start - 1;
+    if (around)
+        sg_place_label(d, label);
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        if (!d->oc.used[i])
+            return sg_dec_refuse(d, NULL);
+    return d->err;
+}
+
+static int parse_insn(struct sg_dec *d)
+{
+    struct sg_pred p = {SG_OPND_NONE, false};
+    const struct sg_family *f;
+    char text[96];
+
+    d->line = d->l.tok.line;
+    d->col = d->l.tok.col;
+    if (sg_tok_is(&d->l, '@')) {
+        struct sg_opnd o;
+
+        sg_lex_next(&d->l);
+        if (sg_tok_is(&d->l, '!')) {
+            p.neg = true;
+            sg_lex_next(&d->l);
+        }
+        if (sg_parse_operand(d, &o))
+            return d->err;
+        if (o.kind != SG_O_REG || d->vregs[o.v].cls != SG_C_PRED)
+            return sg_dec_syntax(d, "a predicate expected behind '@'");
+        p.reg = o.v;
+        d->line = d->l.tok.line;
+        d->col = d->l.tok.col;
+    }
+    if (d->l.tok.kind != SG_T_ID)
+        return syntax_here(d, "an instruction expected");
+    sg_lex_opcode(&d->l, text, sizeof(text));
+    if (sg_opcode_parse(&d->oc, text))
+        return sg_dec_refuse(d, NULL);
+    if (!strcmp(d->oc.base, "call"))
+        return sg_dec_call(d, p);
+    f = find_family(d->oc.base);
+    if (!f)
+        return sg_dec_refuse(d, NULL);
+    if (parse_operands(d))
+        return d->err;
+    return emit_one(d, f, p);
+}
+
+static int open_scope(struct sg_dec *d)
+{
+    if (d->nscopes == SG_MAX_SCOPES)
+        return syntax_here(d, "too many nested scopes");
+    d->scopes[d->nscopes++] = d->next_frame++;
+    return 0;
+}
+
+static int parse_directive(struct sg_dec *d)
+{
+    const struct sg_tok *t = &d->l.tok;
+
+    if (sg_tok_eq(t, ".reg") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param") ||
+        sg_tok_eq(t, ".shared"))
+        return parse_decl(d);
+    if (sg_tok_eq(t, ".loc") || sg_tok_eq(t, ".file"))
+        return skip_line(d);
+    if (sg_tok_eq(t, ".pragma"))
+        return skip_to(d, ';');
+    if (sg_tok_eq(t, ".section")) {
+        while (!sg_tok_is(&d->l, '{') && d->l.tok.kind != SG_T_EOF)
+            sg_lex_next(&d->l);
+        return d->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&d->l) ? 0
+                                                                     : syntax_here(d, "no '}'");
+    }
+    if (sg_tok_eq(t, ".maxnreg") || sg_tok_eq(t, ".maxntid") || sg_tok_eq(t, ".minnctapersm"))
+        return skip_line(d);
+    return syntax_here(d, "unknown directive");
+}
+
+/* Reads statements up to the end of the text; the scope of the function is already open. */
+int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
+{
+    uint32_t base = d->nscopes;
+
+    sg_lex_init(&d->l, p, end, line);
+    while (!d->err) {
+        const struct sg_tok *t = &d->l.tok;
+
+        if (t->kind == SG_T_EOF || (sg_tok_is(&d->l, '}') && d->nscopes == base))
+            break;
+        if (t->kind == SG_T_DIR) {
+            parse_directive(d);
+        } else if (sg_tok_is(&d->l, '{')) {
+            open_scope(d);
+            sg_lex_next(&d->l);
+        } else if (sg_tok_is(&d->l, '}')) {
+            sg_dec_close_labels(d, false);
+            d->nscopes--;
+            sg_lex_next(&d->l);
+        } else if (sg_tok_is(&d->l, ';')) {
+            sg_lex_next(&d->l);
+        } else if (t->kind == SG_T_ID) {
+            struct sg_tok name = *t;
+
+            sg_lex_skip_ws(&d->l);
+            if (d->l.p < d->l.end && *d->l.p == ':' &&
+                !(d->l.end - d->l.p > 1 && d->l.p[1] == ':')) {
+                sg_lex_next(&d->l);
+                parse_label(d, &name);
+            } else {
+                parse_insn(d);
+            }
+        } else if (sg_tok_is(&d->l, '@')) {
+            if (d->l.p < d->l.end && *d->l.p == '@')
+                skip_line(d); /* @@DWARF */
+            else
+                parse_insn(d);
+        } else if (t->kind == SG_T_BAD || t->kind == SG_T_PUNCT || t->kind == SG_T_INT) {
+            syntax_here(d, "a statement expected");
+        } else {
+            syntax_here(d, "a statement expected");
+        }
+    }
+    d->nscopes = base;
+    if (!d->err)
+        sg_dec_close_labels(d, true);
+    return d->err;
+}
+
+static void dec_free(struct sg_dec *d)
+{
+    free(d->vregs);
+    free(d->insns);
+    free(d->metas);
+    sg_sym_free(&d->symtab);
+    free(d->ranges);
+    for (uint32_t i = 0; i < d->nnames; i++)
+        free(d->names[i]);
+    free(d->names);
+    free(d->lvars);
+    free(d->labels);
+    free(d->pending);
+    free(d->lists);
+    free(d->procs);
+    free(d->sites);
+    free(d->shared_offset);
+    free(d->pool_hash);
+}
+
+static bool text_has(const char *p, const char *end, const char *what)
+{
+    return memmem(p, (size_t)(end - p), what, strlen(what)) != NULL;
+}
+
+static int decode(struct sg_dec *d, const struct sg_func *f)
+{
+    struct sg_code *c = d->code;
+
+    d->next_frame = 1;
+    d->scopes[d->nscopes++] = d->next_frame++;
+    d->ftz = text_has(f->body, f->body_end, ".ftz");
+    c->mxcsr = 0x1f80u | (d->ftz ? 0x8040u : 0);
+    d->shared_offset = malloc((d->m->nshared + 1) * sizeof(uint32_t));
+    if (!d->shared_offset)
+        return sg_dec_nomem(d);
+    memset(d->shared_offset, 0xff, (d->m->nshared + 1) * sizeof(uint32_t));
+    for (uint32_t i = 0; i < f->nparams; i++)
+        if (!sg_sym_add(&d->symtab, d->scopes[0], f->params[i].name, f->params[i].len,
+                        SG_K_PARAM, i))
+            return sg_dec_nomem(d);
+    d->call_stack[d->depth++] = d->k->func;
+    if (sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
+        return d->err;
+    sg_emit(d, "exit", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    if (d->err)
+        return d->err;
+    d->metas[d->ninsns - 1].ctl = SG_CT_EXIT;
+    if (sg_call_bodies(d))
+        return d->err;
+    c->static_shared = d->shared_bytes;
+    c->dynamic_base = (d->shared_bytes + 15) & ~15u;
+    for (uint32_t i = 0; i < d->m->nshared; i++)
+        if (d->m->shared[i].unsized && d->m->shared[i].align > 16 &&
+            d->m->shared[i].align <= 4096)
+            c->dynamic_base = (c->dynamic_base + d->m->shared[i].align - 1) &
+                              ~(d->m->shared[i].align - 1);
+    c->local_bytes = (d->local_bytes + 15) & ~15u;
+    sg_resolve_dyn(d);
+    return sg_dec_flow(d);
+}
+
+int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
+{
+    const struct sg_func *f = &k->module->funcs[k->func];
+    struct sg_dec *d = calloc(1, sizeof(*d));
+    int r;
+
+    if (!d)
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+    if (!sg_windows_init()) {
+        free(d);
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "no address space for the memory windows");
+    }
+    d->m = k->module;
+    d->k = k;
+    d->code = &k->code;
+    d->diag = diag;
+    d->code->name = f->name;
+    r = decode(d, f);
+    if (r) {
+        sg_code_free(d->code);
+    } else {
+        d->code->insns = d->insns;
+        d->code->ninsns = d->ninsns;
+        d->insns = NULL;
+    }
+    dec_free(d);
+    free(d);
+    return r;
+}

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cubins (SASS): loaded with what they say about themselves, never run.
+ *
+ * A program looks at its kernels before it launches them: names, parameters, attributes, occupancy,
+ * addresses of variables. All that is in the ELF file, so it is answered; the launch is refused with
+ * CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not document the format; what is
+ * relied upon was observed in files of CUDA 11 to 13 (the names are those that cuobjdump prints):
+ *
+ *   symbols       FUNC with st_other bit 4: a kernel; OBJECT in .nv.global, .nv.global.init or
+ *                 .nv.constant3: a variable, st_other bit 2: __managed__
+ *   .nv.info.K    records about kernel K; .nv.info: records that name a symbol. A record is
+ *                 u8 format, u8 attribute, then format 4: u16 size and data, else 2 bytes of value
+ *                   0x17 KPARAM_INFO     u32, u16 ordinal, u16 offset, u32 size << 18 | ...
+ *                   0x45 the same for kernels with many bytes: u32, u16, u16 offset, u16 size, ...
+ *                   0x19 CBANK_PARAM_SIZE  bytes of all parameters
+ *                   0x05 MAX_THREADS, 0x10 REQNTID  3 x u32
+ *                   0x2f REGCOUNT, 0x11 FRAME_SIZE, 0x12 MIN_STACK_SIZE  u32 symbol, u32 value
+ *   .nv.shared.K  NOBITS of the static shared memory; from sm_90 on with 1024 bytes of the system
+ *   relocations   types 2 and 4 put a 64-bit address into .nv.global.init
+ */
+#include "ptx/module.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    EM_CUDA_MACHINE = 190,
+    STO_ENTRY = 0x10,
+    STO_MANAGED = 0x04,
+    INFO_MAX_THREADS = 0x05,
+    INFO_REQNTID = 0x10,
+    INFO_FRAME_SIZE = 0x11,
+    INFO_MIN_STACK = 0x12,
+    INFO_KPARAM = 0x17,
+    INFO_CBANK_SIZE = 0x19,
+    INFO_REGCOUNT = 0x2f,
+    INFO_KPARAM2 = 0x45,
+    INFO_FORMAT_SIZED = 4,
+    REL_64 = 2,
+    REL_G64 = 4,
+    SYSTEM_SHARED = 1024
+};
+
+/* Bounds on what hostile files can make us do; the largest seen in NVIDIA's libraries are far below. */
+#define MAX_KERNELS 65536u
+#define MAX_VARS 65536u
+#define MAX_PARAMS 4096u
+#define MAX_DATA_SECTIONS 8u
+
+struct sass {
+    const uint8_t *p;
+    size_t len;
+    Elf64_Ehdr eh;
+    const char *names; /* section names */
+    uint64_t names_len;
+    Elf64_Shdr symtab;
+    const char *strings; /* symbol names */
+    uint64_t strings_len;
+    uint32_t nsyms;
+    uint32_t *sym_kernel, *sym_var; /* per symbol: index + 1, 0: none */
+    struct {
+        uint32_t section;
+        uint64_t at, size; /* copied to m->text + at */
+    } data[MAX_DATA_SECTIONS];
+    uint32_t ndata;
+    struct sg_module *m;
+    struct sg_diag *diag;
+};
+
+static int bad(struct sass *s, const char *what)
+{
+    return sg_diag_at(s->diag, SG_ERR_IMAGE, 0, 0, "cubin is malformed: %s", what);
+}
+
+static int nomem(struct sass *s)
+{
+    return sg_diag_at(s->diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+}
+
+static bool in_file(const struct sass *s, uint64_t off, uint64_t n)
+{
+    return off <= s->len && n <= s->len - off;
+}
+
+static uint16_t get16(const uint8_t *p)
+{
+    uint16_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* A string inside a table, or NULL when it has no end there. */
+static const char *string_at(const char *table, uint64_t len, uint64_t off)
+{
+    return off < len && memchr(table + off, 0, len - off) ? table + off : NULL;
+}
+
+/* Section header i, with its contents inside the file (NOBITS has none; an unused header is empty). */
+static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
+{
+    if (i >= s->eh.e_shnum)
+        return false;
+    memcpy(sh, s->p + s->eh.e_shoff + (uint64_t)i * sizeof(*sh), sizeof(*sh));
+    if (sh->sh_type == SHT_NULL)
+        sh->sh_offset = sh->sh_size = 0;
+    return sh->sh_type == SHT_NOBITS || in_file(s, sh->sh_offset, sh->sh_size);
+}
+
+/* NULL: it has none that ends. */
+static const char *section_name(const struct sass *s, const Elf64_Shdr *sh)
+{
+    return string_at(s->names, s->names_len, sh->sh_name);
+}
+
+static int read_header(struct sass *s)
+{
+    Elf64_Shdr sh;
+    bool found = false;
+
+    if (s->len < sizeof(s->eh))
+        return bad(s, "the header is cut short");
+    memcpy(&s->eh, s->p, sizeof(s->eh));
+    if (memcmp(s->eh.e_ident, ELFMAG, SELFMAG) || s->eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+        s->eh.e_ident[EI_DATA] != ELFDATA2LSB || s->eh.e_machine != EM_CUDA_MACHINE)
+        return bad(s, "it is no ELF file for CUDA");
+    if (!s->eh.e_shnum || s->eh.e_shentsize != sizeof(sh) ||
+        !in_file(s, s->eh.e_shoff, (uint64_t)s->eh.e_shnum * sizeof(sh)))
+        return bad(s, "the section table");
+    if (!section(s, s->eh.e_shstrndx, &sh) || sh.sh_type != SHT_STRTAB)
+        return bad(s, "the section names");
+    s->names = (const char *)s->p + sh.sh_offset;
+    s->names_len = sh.sh_size;
+    for (uint32_t i = 0; i < s->eh.e_shnum && !found; i++) {
+        if (!section(s, i, &s->symtab))
+            return bad(s, "a section lies outside the file");
+        found = s->symtab.sh_type == SHT_SYMTAB;
+    }
+    if (!found || s->symtab.sh_entsize != sizeof(Elf64_Sym) || !section(s, s->symtab.sh_link, &sh) ||
+        sh.sh_type != SHT_STRTAB || s->symtab.sh_size / sizeof(Elf64_Sym) > UINT32_MAX)
+        return bad(s, "the symbol table");
+    s->strings = (const char *)s->p + sh.sh_offset;
+    s->strings_len = sh.sh_size;
+    s->nsyms = (uint32_t)(s->symtab.sh_size / sizeof(Elf64_Sym));
+    return 0;
+}
+
+static void symbol(const struct sass *s, uint32_t i, Elf64_Sym *y)
+{
+    memcpy(y, s->p + s->symtab.sh_offset + (uint64_t)i * sizeof(*y), sizeof(*y));
+}
+
+/* ---- kernels ---- */
+
+static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char *has)
+{
+    struct sg_module *m = s->m;
+    struct sg_func *f;
+    struct sg_kernel *k;
+
+    if (m->nkernels >= MAX_KERNELS)
+        return bad(s, "too many kernels");
+    if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
+        return bad(s, "a name occurs twice");
+    if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
+        !sg_grow(&m->kernels, &m->cap_kernels, m->nkernels, sizeof(*m->kernels)))
+        return nomem(s);
+    f = &m->funcs[m->nfuncs];
+    memset(f, 0, sizeof(*f));
+    f->name = strdup(name);
+    if (!f->name)
+        return nomem(s);
+    f->is_entry = true;
+    f->alias = -1;
+    m->nfuncs++;
+    if (!sg_sym_add(&m->symtab, 0, f->name, (uint32_t)strlen(name), SG_K_ENTRY, m->nfuncs - 1))
+        return nomem(s);
+    k = calloc(1, sizeof(*k));
+    if (!k)
+        return nomem(s);
+    pthread_mutex_init(&k->lock, NULL);
+    m->kernels[m->nkernels++] = k;
+    f->kernel = m->nkernels;
+    s->sym_kernel[sym] = m->nkernels;
+    k->ops = &sg_kernel_ops;
+    k->module = m;
+    k->func = m->nfuncs - 1;
+    k->state = 2; /* refused: sg_kernel_prepare() says so */
+    k->result = SG_ERR_NO_BINARY;
+    snprintf(k->diag.message, sizeof(k->diag.message),
+             "the image has no PTX, which is all that this device runs; it has: %s. Needed: PTX, "
+             "as of nvcc -gencode arch=compute_80,code=compute_80", has);
+    return 0;
+}
+
+static struct sg_kernel *kernel_named(const struct sass *s, const char *name)
+{
+    const struct sg_sym *y = sg_sym_find(&s->m->symtab, 0, name, (uint32_t)strlen(name));
+
+    return y && y->kind == SG_K_ENTRY ? s->m->kernels[s->m->funcs[y->index].kernel - 1] : NULL;
+}
+
+static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint32_t offset,
+                     uint32_t size)
+{
+    struct sg_func *f = &s->m->funcs[k->func];
+
+    if (ordinal >= MAX_PARAMS || offset + size > SG_MAX_PARAM_BYTES) /* 16 bits each: no overflow */
+        return bad(s, "a kernel parameter");
+    if (ordinal >= f->nparams) {
+        struct sg_param *grown = realloc(k->params, (ordinal + 1) * sizeof(*grown));
+
+        if (!grown)
+            return nomem(s);
+        memset(grown + f->nparams, 0, (ordinal + 1 - f->nparams) * sizeof(*grown));
+        k->params = grown;
+        f->nparams = ordinal + 1;
+    }
+    k->params[ordinal].offset = offset;
+    k->params[ordinal].size = size;
+    if (offset + size > k->param_bytes)
+        k->param_bytes = offset + size;
+    return 0;
+}
+
+static void set_dims(uint32_t to[3], const uint8_t *d)
+{
+    for (int i = 0; i < 3; i++)
+        to[i] = get32(d + 4 * i);
+}
+
+static int kernel_record(struct sass *s, struct sg_kernel *k, unsigned attr, const uint8_t *d,
+                         uint32_t n)
+{
+    struct sg_func *f = &s->m->funcs[k->func];
+
+    if (attr == INFO_KPARAM && n >= 12)
+        return set_param(s, k, get16(d + 4), get16(d + 6), get32(d + 8) >> 18);
+    if (attr == INFO_KPARAM2 && n >= 12)
+        return set_param(s, k, get16(d + 4), get16(d + 6), get16(d + 8));
+    if (attr == INFO_MAX_THREADS && n >= 12)
+        set_dims(f->maxntid, d);
+    else if (attr == INFO_REQNTID && n >= 12)
+        set_dims(f->reqntid, d);
+    return 0;
+}
+
+/* A kernel's attributes by its symbol. */
+static void symbol_record(struct sass *s, unsigned attr, const uint8_t *d, uint32_t n)
+{
+    uint32_t sym = n >= 8 ? get32(d) : UINT32_MAX, v;
+    struct sg_code *c;
+
+    if (sym >= s->nsyms || !s->sym_kernel[sym])
+        return;
+    c = &s->m->kernels[s->sym_kernel[sym] - 1]->code;
+    v = get32(d + 4);
+    if (attr == INFO_REGCOUNT)
+        c->num_regs = v > 255 ? 255 : v;
+    else if ((attr == INFO_FRAME_SIZE || attr == INFO_MIN_STACK) && v < 512u << 10 &&
+             v > c->local_bytes) /* CUDA: at most 512 KiB per thread; all ones mean unknown */
+        c->local_bytes = v;
+}
+
+static int read_info(struct sass *s, const Elf64_Shdr *sh, struct sg_kernel *k)
+{
+    const uint8_t *p = s->p + sh->sh_offset, *end = p + sh->sh_size;
+
+    while (end - p >= 4) {
+        unsigned format = p[0], attr = p[1];
+        uint32_t n = format == INFO_FORMAT_SIZED ? get16(p + 2) : 0;
+        int r = 0;
+
+        p += 4;
+        if (n > (size_t)(end - p))
+            return bad(s, "a record of .nv.info");
+        if (k && format == INFO_FORMAT_SIZED)
+            r = kernel_record(s, k, attr, p, n);
+        else if (k && attr == INFO_CBANK_SIZE && get16(p - 2) > k->param_bytes &&
+                 get16(p - 2) <= SG_MAX_PARAM_BYTES)
+            k->param_bytes = get16(p - 2);
+        else if (!k)
+            symbol_record(s, attr, p, n);
+        if (r)
+            return r;
+        p += n;
+    }
+    return 0;
+}
+
+/* ---- variables ---- */
+
+/* Offset in m->text of the contents of a section, copied once; false: too many or no memory. */
+static bool data_of(struct sass *s, uint32_t i, const Elf64_Shdr *sh, uint64_t *at)
+{
+    char *grown;
+
+    for (uint32_t j = 0; j < s->ndata; j++) {
+        if (s->data[j].section == i) {
+            *at = s->data[j].at;
+            return true;
+        }
+    }
+    if (s->ndata == MAX_DATA_SECTIONS)
+        return false;
+    grown = realloc(s->m->text, s->m->len + sh->sh_size + 1);
+    if (!grown)
+        return false;
+    s->m->text = grown;
+    memcpy(grown + s->m->len, s->p + sh->sh_offset, sh->sh_size);
+    *at = s->m->len;
+    s->data[s->ndata].section = i;
+    s->data[s->ndata].at = *at;
+    s->data[s->ndata++].size = sh->sh_size;
+    s->m->len += sh->sh_size;
+    return true;
+}
+
+static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char *name)
+{
+    struct sg_module *m = s->m;
+    struct sg_var v = {.size = y->st_size, .type = SG_TY_B8};
+    Elf64_Shdr sh;
+    const char *sect;
+
+    if (!section(s, y->st_shndx, &sh))
+        return 0; /* undefined, or of another kind */
+    sect = section_name(s, &sh);
+    if (!sect)
+        return bad(s, "a section's name");
+    v.is_const = !strcmp(sect, ".nv.constant3");
+    if (!v.is_const && strcmp(sect, ".nv.global") && strcmp(sect, ".nv.global.init"))
+        return 0;
+    if (y->st_value > sh.sh_size || y->st_size > sh.sh_size - y->st_value ||
+        sh.sh_addralign > 65536 || (sh.sh_addralign & (sh.sh_addralign - 1)) ||
+        sh.sh_size > SG_MAX_GLOBAL || m->nvars >= MAX_VARS)
+        return bad(s, "a variable lies outside its section");
+    if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
+        return 0; /* local names may repeat; the first one is found by name */
+    v.align = sh.sh_addralign ? (uint32_t)sh.sh_addralign : 1;
+    v.is_managed = (y->st_other & STO_MANAGED) != 0;
+    if (sh.sh_type != SHT_NOBITS) {
+        if (!data_of(s, y->st_shndx, &sh, &v.data_at))
+            return nomem(s);
+        v.data_at += y->st_value;
+        v.has_data = true;
+    }
+    if (!sg_grow(&m->vars, &m->cap_vars, m->nvars, sizeof(*m->vars)))
+        return nomem(s);
+    v.name = strdup(name);
+    if (!v.name)
+        return nomem(s);
+    m->vars[m->nvars++] = v;
+    s->sym_var[sym] = m->nvars;
+    return sg_sym_add(&m->symtab, 0, v.name, (uint32_t)strlen(name), SG_K_GLOBAL, m->nvars - 1)
+               ? 0 : nomem(s);
+}
+
+static int read_symbols(struct sass *s, const char *has)
+{
+    s->sym_kernel = calloc((size_t)s->nsyms + 1, sizeof(*s->sym_kernel));
+    s->sym_var = calloc((size_t)s->nsyms + 1, sizeof(*s->sym_var));
+    if (!s->sym_kernel || !s->sym_var)
+        return nomem(s);
+    for (uint32_t i = 1; i < s->nsyms; i++) {
+        Elf64_Sym y;
+        const char *name;
+        int r = 0;
+
+        symbol(s, i, &y);
+        if (y.st_shndx == SHN_UNDEF || y.st_shndx >= s->eh.e_shnum)
+            continue;
+        name = string_at(s->strings, s->strings_len, y.st_name);
+        if (!name)
+            return bad(s, "a symbol's name");
+        if (ELF64_ST_TYPE(y.st_info) == STT_FUNC && (y.st_other & STO_ENTRY) && name[0])
+            r = add_kernel(s, i, name, has);
+        else if (ELF64_ST_TYPE(y.st_info) == STT_OBJECT && name[0])
+            r = add_var(s, i, &y, name);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* Addresses of variables in the initial values of others. Those of functions stay 0. */
+static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
+{
+    struct sg_module *m = s->m;
+    uint64_t n = sh->sh_size / sizeof(Elf64_Rela), at = 0, size = 0;
+
+    if (sh->sh_entsize != sizeof(Elf64_Rela))
+        return bad(s, "a relocation section");
+    for (uint32_t j = 0; j < s->ndata; j++) {
+        if (s->data[j].section == sh->sh_info) {
+            at = s->data[j].at;
+            size = s->data[j].size;
+        }
+    }
+    for (uint64_t i = 0; size >= 8 && i < n; i++) {
+        Elf64_Rela rel;
+        uint32_t sym;
+
+        memcpy(&rel, s->p + sh->sh_offset + i * sizeof(rel), sizeof(rel));
+        sym = (uint32_t)ELF64_R_SYM(rel.r_info);
+        if (ELF64_R_TYPE(rel.r_info) != REL_64 && ELF64_R_TYPE(rel.r_info) != REL_G64)
+            continue;
+        if (rel.r_offset > size - 8 || sym >= s->nsyms)
+            return bad(s, "a relocation");
+        if (!s->sym_var[sym])
+            continue;
+        if (!sg_grow(&m->data_relocs, &m->cap_data_relocs, m->ndata_relocs,
+                     sizeof(*m->data_relocs)))
+            return nomem(s);
+        m->data_relocs[m->ndata_relocs].at = at + rel.r_offset;
+        m->data_relocs[m->ndata_relocs].addend = rel.r_addend;
+        m->data_relocs[m->ndata_relocs++].var = s->sym_var[sym] - 1;
+    }
+    return 0;
+}
+
+static void set_shared(struct sass *s, struct sg_kernel *k, uint64_t size)
+{
+    if (s->m->target >= 90 && size >= SYSTEM_SHARED)
+        size -= SYSTEM_SHARED;
+    k->code.static_shared = size > SG_MAX_STATIC_SHARED ? SG_MAX_STATIC_SHARED : (uint32_t)size;
+}
+
+static int read_sections(struct sass *s)
+{
+    for (uint32_t i = 0; i < s->eh.e_shnum; i++) {
+        struct sg_kernel *k;
+        Elf64_Shdr sh;
+        const char *name;
+        int r = 0;
+
+        if (!section(s, i, &sh))
+            return bad(s, "a section lies outside the file");
+        name = section_name(s, &sh);
+        if (!name)
+            return bad(s, "a section's name");
+        if (sh.sh_type == SHT_RELA) {
+            r = read_relocations(s, &sh);
+        } else if (!strcmp(name, ".nv.info") && sh.sh_type != SHT_NOBITS) {
+            r = read_info(s, &sh, NULL);
+        } else if (!strncmp(name, ".nv.info.", 9) && sh.sh_type != SHT_NOBITS) {
+            k = kernel_named(s, name + 9);
+            r = k ? read_info(s, &sh, k) : 0;
+        } else if (!strncmp(name, ".nv.shared.", 11)) {
+            k = kernel_named(s, name + 11);
+            if (k)
+                set_shared(s, k, sh.sh_size);
+        }
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out,
+                  struct sg_diag *diag)
+{
+    struct sass s = {.p = elf, .len = len, .diag = diag};
+    int r;
+
+    *out = NULL;
+    if (diag)
+        memset(diag, 0, sizeof(*diag));
+    s.m = calloc(1, sizeof(*s.m));
+    if (!s.m)
+        return nomem(&s);
+    pthread_mutex_init(&s.m->lock, NULL);
+    s.m->is_sass = true;
+    s.m->taken_known = true;
+    r = read_header(&s);
+    if (!r) {
+        s.m->target = s.eh.e_ident[EI_ABIVERSION] >= 8 ? (s.eh.e_flags >> 8) & 0xff
+                                                       : s.eh.e_flags & 0xff;
+        r = read_symbols(&s, has);
+    }
+    if (!r)
+        r = read_sections(&s);
+    free(s.sym_kernel);
+    free(s.sym_var);
+    if (r) {
+        sg_module_free(s.m);
+        return r;
+    }
+    *out = s.m;
+    return 0;
+}
+
+void sg_sass_init_globals(struct sg_module *m)
+{
+    for (uint32_t i = 0; i < m->ndata_relocs; i++) {
+        const struct sg_data_reloc *rel = &m->data_relocs[i];
+        uint64_t v = m->vars[rel->var].address + (uint64_t)rel->addend;
+
+        memcpy(m->text + rel->at, &v, sizeof(v)); /* again for each place: absolute, not added */
+    }
+    for (uint32_t i = 0; i < m->nvars; i++) {
+        struct sg_var *v = &m->vars[i];
+
+        if (v->has_data && v->address)
+            memcpy((void *)(uintptr_t)v->address, m->text + v->data_at, v->size);
+    }
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* Declarations of variables and parameters, the symbol table, and growing arrays. */
+#include "ptx/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t sym_hash(uint32_t frame, const char *s, uint32_t len)
+{
+    uint32_t h = 2166136261u ^ frame * 0x9e3779b1u;
+
+    for (uint32_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)s[i]) * 16777619u;
+    h ^= h >> 15;
+    h *= 0x2c1b3c6du;
+    return h ^ h >> 13;
+}
+
+struct sg_sym *sg_sym_find(const struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len)
+{
+    uint32_t i;
+
+    if (!t->nbuckets)
+        return NULL;
+    for (i = t->buckets[sym_hash(frame, s, len) & (t->nbuckets - 1)]; i; i = t->syms[i - 1].next) {
+        struct sg_sym *y = &t->syms[i - 1];
+
+        if (y->frame == frame && y->len == len && !memcmp(y->name, s, len))
+            return y;
+    }
+    return NULL;
+}
+
+struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len,
+                          uint32_t kind, uint32_t index)
+{
+    struct sg_sym *y;
+    uint32_t h;
+
+    if (t->n >= t->nbuckets) {
+        uint32_t nb = t->nbuckets ? t->nbuckets * 2 : 64;
+        uint32_t *b = calloc(nb, sizeof(*b));
+
+        if (!b)
+            return NULL;
+        for (uint32_t i = 0; i < t->n; i++) {
+            h = sym_hash(t->syms[i].frame, t->syms[i].name, t->syms[i].len) & (nb - 1);
+            t->syms[i].next = b[h];
+            b[h] = i + 1;
+        }
+        free(t->buckets);
+        t->buckets = b;
+        t->nbuckets = nb;
+    }
+    if (!sg_grow(&t->syms, &t->cap, t->n, sizeof(*t->syms)))
+        return NULL;
+    h = sym_hash(frame, s, len) & (t->nbuckets - 1);
+    y = &t->syms[t->n++];
+    y->name = s;
+    y->len = len;
+    y->frame = frame;
+    y->kind = kind;
+    y->index = index;
+    y->next = t->buckets[h];
+    t->buckets[h] = t->n;
+    return y;
+}
+
+void sg_sym_free(struct sg_symtab *t)
+{
+    free(t->syms);
+    free(t->buckets);
+    memset(t, 0, sizeof(*t));
+}
+
+bool sg_is_builtin(const char *name)
+{
+    return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
+           !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
+           !strcmp(name, "cudaGraphLaunch") || !strcmp(name, "cudaGetParameterBufferV2") ||
+           !strcmp(name, "cudaLaunchDeviceV2") ||
+           !strncmp(name, "__cudaCDP2", 10);
+}
+
+static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
+{
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",
+                      what, (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+}
+
+/* .attribute(.managed) and .attribute(.unified(a, b)) */
+static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
+{
+    int depth = 0;
+
+    sg_lex_next(l);
+    if (!sg_tok_is(l, '('))
+        return bad(l, diag, "'(' expected");
+    do {
+        if (sg_tok_is(l, '('))
+            depth++;
+        else if (sg_tok_is(l, ')'))
+            depth--;
+        else if (l->tok.kind == SG_T_DIR && sg_tok_eq(&l->tok, ".managed"))
+            d->v.is_managed = true;
+        else if (l->tok.kind == SG_T_EOF)
+            return bad(l, diag, "unfinished .attribute");
+        sg_lex_next(l);
+    } while (depth);
+    return 0;
+}
+
+int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
+{
+    bool pointee = false; /* behind .ptr: an alignment is that of what it points to */
+
+    d->vec = 1;
+    while (l->tok.kind == SG_T_DIR) {
+        const struct sg_tok *t = &l->tok;
+        enum sg_type ty = sg_type_of(t->s + 1, t->len - 1);
+
+        if (sg_tok_eq(t, ".align")) {
+            sg_lex_next(l);
+            if (l->tok.kind != SG_T_INT || !l->tok.ival || l->tok.ival > 4096 ||
+                (l->tok.ival & (l->tok.ival - 1)))
+                return bad(l, diag, "an alignment that is a power of two expected");
+            if (!pointee)
+                d->v.align = (uint32_t)l->tok.ival;
+        } else if (sg_tok_eq(t, ".attribute")) {
+            int r = decl_attribute(l, d, diag);
+
+            if (r)
+                return r;
+            continue;
+        } else if (sg_tok_eq(t, ".v2") || sg_tok_eq(t, ".v4") || sg_tok_eq(t, ".v8")) {
+            d->vec = (uint32_t)(t->s[2] - '0');
+        } else if (sg_tok_eq(t, ".ptr")) {
+            pointee = true;
+        } else if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") ||
+                   sg_tok_eq(t, ".shared") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param")) {
+            /* .ptr .space of a kernel parameter: a hint */
+        } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") ||
+                   sg_tok_eq(t, ".samplerref")) {
+            d->opaque = true;
+            d->opaque_kind = sg_tok_eq(t, ".texref")    ? SG_OPAQUE_TEXREF
+                             : sg_tok_eq(t, ".surfref") ? SG_OPAQUE_SURFREF
+                                                        : SG_OPAQUE_SAMPLERREF;
+            d->v.type = SG_TY_B64;
+        } else if (ty != SG_TY_NONE) {
+            d->v.type = ty;
+        } else {
+            return bad(l, diag, "unknown word in a declaration");
+        }
+        sg_lex_next(l);
+    }
+    if (d->v.type == SG_TY_NONE)
+        return bad(l, diag, "a type expected");
+    return 0;
+}
+
+int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
+{
+    uint32_t esize = sg_type_size(d->v.type) * d->vec;
+    uint64_t n = 1;
+
+    if (l->tok.kind != SG_T_ID)
+        return bad(l, diag, "a name expected");
+    d->name = l->tok.s;
+    d->name_len = l->tok.len;
+    d->line = l->tok.line;
+    d->col = l->tok.col;
+    d->range = 0;
+    d->v.ndims = 0;
+    d->v.unsized = false;
+    sg_lex_next(l);
+    if (sg_tok_is(l, '<')) {
+        sg_lex_next(l);
+        if (l->tok.kind != SG_T_INT || l->tok.ival > UINT32_MAX - 1)
+            return bad(l, diag, "a register count expected");
+        d->range = (uint32_t)l->tok.ival;
+        sg_lex_next(l);
+        if (!sg_tok_is(l, '>'))
+            return bad(l, diag, "'>' expected");
+        sg_lex_next(l);
+        if (!d->range)
+            d->range = 1;
+    }
+    while (sg_tok_is(l, '[')) {
+        uint64_t dim = 0;
+
+        sg_lex_next(l);
+        if (l->tok.kind == SG_T_INT) {
+            dim = l->tok.ival;
+            sg_lex_next(l);
+        } else if (!d->v.ndims) {
+            d->v.unsized = true;
+        }
+        if (!sg_tok_is(l, ']'))
+            return bad(l, diag, "']' expected");
+        sg_lex_next(l);
+        if (d->v.ndims == 8 || dim > SG_MAX_GLOBAL || (dim && n > SG_MAX_GLOBAL / dim))
+            return bad(l, diag, "array too large");
+        if (dim > UINT32_MAX)
+            return bad(l, diag, "array dimension too large");
+        d->v.dims[d->v.ndims++] = (uint32_t)dim;
+        n *= dim;
+    }
+    if (n > SG_MAX_GLOBAL / (esize ? esize : 1))
+        return bad(l, diag, "array too large");
+    d->v.size = n * esize;
+    if (d->v.align < esize && (d->v.align == 0))
+        d->v.align = esize ? esize : 1;
+    return 0;
+}
+
+/* ( decl, decl ... ); current token is '(' */
+int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag)
+{
+    uint32_t cap = 0, offset = 0;
+
+    sg_lex_next(l);
+    while (!sg_tok_is(l, ')')) {
+        struct sg_decl d = {0};
+        struct sg_pdecl *p;
+        int r;
+
+        if (l->tok.kind != SG_T_DIR ||
+            (!sg_tok_eq(&l->tok, ".param") && !sg_tok_eq(&l->tok, ".reg")))
+            return bad(l, diag, ".param or .reg expected");
+        if (!sg_grow(out, &cap, *n, sizeof(**out)))
+            return SG_ERR_NOMEM;
+        p = &(*out)[*n];
+        p->is_reg = sg_tok_eq(&l->tok, ".reg");
+        sg_lex_next(l);
+        r = sg_decl_head(l, &d, diag);
+        if (r)
+            return r;
+        r = sg_decl_name(l, &d, diag);
+        if (r)
+            return r;
+        if (d.v.size > SG_MAX_PARAM_BYTES)
+            return bad(l, diag, "parameter too large");
+        p->name = d.name;
+        p->len = d.name_len;
+        p->type = d.v.type;
+        p->size = (uint32_t)d.v.size;
+        p->align = d.v.align ? d.v.align : 1;
+        offset = (offset + p->align - 1) & ~(p->align - 1);
+        p->offset = offset;
+        offset += p->size;
+        if (offset > SG_MAX_PARAM_BYTES)
+            return bad(l, diag, "parameters too large");
+        (*n)++;
+        if (sg_tok_is(l, ','))
+            sg_lex_next(l);
+        else if (!sg_tok_is(l, ')'))
+            return bad(l, diag, "',' or ')' expected");
+    }
+    sg_lex_next(l);
+    return 0;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* The working state of decoding one kernel: text -> bytecode on virtual registers -> slots. */
+#ifndef SG_PTX_DEC_H
+#define SG_PTX_DEC_H
+
+#include "ptx/module.h"
+
+/* Classes of registers. */
+enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_COUNT, SG_C_PAIR = SG_C_COUNT };
+/* SG_C_PAIR: a .b128 register has no slot; its halves are the next two, of class SG_C_64. */
+
+struct sg_vreg {
+    uint8_t cls;
+    uint8_t type; /* enum sg_type as declared */
+    bool temp;    /* made by the decoder: defined just before its uses */
+    uint32_t slot;
+};
+
+/* Fields of an instruction, as bits. */
+#define SG_F_D 1u
+#define SG_F_A 2u
+#define SG_F_B 4u
+#define SG_F_C 8u
+#define SG_F_E 16u
+
+enum { SG_CT_NONE, SG_CT_BRA, SG_CT_BRX, SG_CT_EXIT, SG_CT_LABEL, SG_CT_CALL };
+
+struct sg_meta {
+    uint8_t def, use; /* SG_F_* */
+    uint8_t ctl;      /* SG_CT_* */
+    bool partial;     /* under a predicate: a definition does not end the old value */
+};
+
+enum sg_opnd_kind {
+    SG_O_NONE, SG_O_REG, SG_O_IMM, SG_O_F32, SG_O_F64, SG_O_ADDR, SG_O_VEC, SG_O_SREG, SG_O_SYM,
+    SG_O_SINK, SG_O_NAME
+};
+
+/* Special registers whose value changes while a warp runs; behind those of enum sg_sreg. */
+enum { SG_SR_CLOCK = 100, SG_SR_CLOCK_HI, SG_SR_CLOCK64, SG_SR_GLOBALTIMER, SG_SR_GLOBALTIMER_LO,
+       SG_SR_GLOBALTIMER_HI, SG_SR_GRAPH_EXEC, SG_SR_ZERO64, SG_SR_FALSE };
+
+struct sg_opel {
+    uint8_t kind; /* REG, IMM, F32, F64, SINK, SREG */
+    uint32_t v;
+    uint64_t imm;
+};
+
+struct sg_opnd {
+    uint8_t kind;
+    uint8_t base;    /* ADDR: REG, SYM or NONE */
+    uint8_t symkind; /* SYM, or ADDR with base SYM: SG_K_* */
+    bool neg;        /* !p */
+    bool has_pq;
+    uint32_t v;      /* vreg, special register, or index of the symbol */
+    uint32_t pq;     /* second register of p|q */
+    uint64_t imm;    /* value; offset of an address */
+    bool coords;     /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
+    bool has_sampler; /* ADDR: b, in sampler */
+    bool sampler_sym; /* it is a symbol */
+    uint32_t sampler; /* register, or index of the symbol */
+    const char *name;
+    uint32_t name_len;
+    uint32_t nel;
+    struct sg_opel el[SG_MAX_VEC];
+};
+
+struct sg_range {
+    uint32_t count;
+    uint32_t first; /* of a vector: the register of its first element */
+    uint8_t type;
+};
+
+/* Memory of the body itself: local variables, call parameters (both in local memory), shared. */
+struct sg_lvar {
+    uint32_t offset, size;
+    bool shared, is_param;
+};
+
+struct sg_label {
+    uint32_t insn; /* UINT32_MAX: not yet seen */
+    uint32_t line;
+    uint32_t alias; /* label of an enclosing scope that is meant, + 1; 0: none */
+};
+
+/* A label that was named in a scope and may turn out to be one of the scope around it. */
+struct sg_pending {
+    const char *name;
+    uint32_t len, label, frame;
+};
+
+struct sg_opcode {
+    char full[96];
+    const char *base;
+    uint32_t ntypes, nmods;
+    uint8_t types[SG_MAX_TYPES];
+    const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, into text */
+    bool used[SG_MAX_MODS];
+    char text[96];
+};
+
+/* The predicate of an instruction; reg SG_OPND_NONE: none. */
+struct sg_pred {
+    uint32_t reg;
+    bool neg;
+};
+
+/* A function that is not expanded in place but called (ptx/calls.c). */
+struct sg_proc {
+    uint32_t func, label;
+    uint32_t frame_bytes; /* parameters, results, local variables */
+    bool done;
+};
+
+/* An instruction that is finished when the frames' sizes are known. */
+struct sg_site {
+    uint32_t insn;
+    uint32_t caller; /* procs[] index + 1, 0: the kernel */
+    uint32_t callee; /* procs[] index of a call; UINT32_MAX: an access to the callee's frame */
+    uint32_t room;   /* of a call: the instruction that asks for room */
+};
+
+#define SG_RET_CALL UINT32_MAX /* ret_label: return to the caller's stack */
+
+struct sg_dec {
+    struct sg_module *m;
+    struct sg_kernel *k;
+    struct sg_code *code;
+    struct sg_diag *diag;
+    struct sg_lex l;
+    int err; /* first error; later ones are not reported */
+
+    struct sg_vreg *vregs;
+    uint32_t nvregs, cap_vregs;
+    struct sg_insn *insns;
+    uint32_t ninsns, cap_insns;
+    struct sg_meta *metas;
+    uint32_t cap_metas;
+
+    struct sg_symtab symtab;
+    uint32_t next_frame;
+    uint32_t scopes[SG_MAX_SCOPES];
+    uint32_t nscopes, func_base;
+    struct sg_pending *pending; /* those of the innermost scope are at the end */
+    uint32_t npending, cap_pending;
+    struct sg_range *ranges;
+    uint32_t nranges, cap_ranges;
+    char **names; /* made here: of the variables that NAME<n> declares */
+    uint32_t nnames, cap_names;
+    struct sg_lvar *lvars;
+    uint32_t nlvars, cap_lvars;
+    struct sg_label *labels;
+    uint32_t nlabels, cap_labels;
+    uint32_t *lists; /* branch targets: count, then labels */
+    uint32_t nlists, cap_lists;
+
+    uint32_t local_bytes, shared_bytes, shared_align;
+    uint32_t *shared_offset; /* of module variables; UINT32_MAX: not used */
+
+    uint32_t cap_pool, cap_relocs;
+    uint32_t *pool_hash; /* offset + 1 */
+    uint32_t pool_hash_size, pool_count;
+
+    uint32_t nsregs;
+
+    /* the function being expanded */
+    uint32_t depth;
+    uint32_t call_stack[SG_MAX_CALL_DEPTH];
+    uint64_t parsed_bytes; /* of expanded functions */
+    uint32_t ret_label; /* 0: kernel (ret is exit); SG_RET_CALL; else label + 1 */
+    uint32_t indirect;  /* calls through pointers that are being expanded around here */
+    uint32_t proc;      /* procs[] index + 1 of the function being decoded, 0: the kernel */
+    struct sg_proc *procs;
+    uint32_t nprocs, cap_procs;
+    struct sg_site *sites;
+    uint32_t nsites, cap_sites;
+
+    /* the current instruction */
+    uint32_t line, col;
+    struct sg_opcode oc;
+    struct sg_opnd ops[SG_MAX_OPERANDS];
+    uint32_t nops;
+    bool in_span; /* under a predicate */
+    struct sg_pred pred; /* for the families that take it themselves */
+    bool ftz; /* default of the kernel */
+};
+
+/* ---- errors: all return the CUresult and remember it ---- */
+int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int sg_dec_refuse(struct sg_dec *d, const char *why); /* 801, names the opcode */
+int sg_dec_nomem(struct sg_dec *d);
+
+/* ---- building blocks (ptx/emit.c) ---- */
+uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp);
+static inline uint32_t sg_temp(struct sg_dec *d, enum sg_type type)
+{
+    return sg_new_vreg(d, type, true);
+}
+uint32_t sg_const32(struct sg_dec *d, uint32_t v);
+uint32_t sg_const64(struct sg_dec *d, uint64_t v);
+uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend);
+/* The handle of a .texref, .surfref or .samplerref: index in the module's opaques. */
+uint32_t sg_const_opaque(struct sg_dec *d, uint32_t opaque);
+uint32_t sg_sreg(struct sg_dec *d, uint32_t sr);
+/* Address of dynamic shared memory, filled in when the static part is known. */
+uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend);
+void sg_resolve_dyn(struct sg_dec *d);
+uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* places it at first use */
+/* One instruction. Unused fields are SG_OPND_NONE. Returns its index. */
+uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
+/* The same with fields said to be defined and used. */
+uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def,
+                   uint32_t use);
+uint32_t sg_new_label(struct sg_dec *d);
+void sg_place_label(struct sg_dec *d, uint32_t label);
+void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);
+
+/* ---- operands (ptx/operands.c) ---- */
+int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o);
+int sg_class_of(enum sg_type t);
+/* Operand code of a source of this type (checks the class); of a destination. */
+uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t);
+uint32_t sg_dst(struct sg_dec *d, uint32_t i, enum sg_type t);
+uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
+uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
+/* The two halves of operand i, which is a register of 128 bits or {low, high}. */
+int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
+uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
+struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
+/* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
+#define SG_LABEL_FRAME 0x80000000u /* labels have names of their own */
+uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);
+/* At the end of the innermost scope; is_function: nothing is around it. */
+void sg_dec_close_labels(struct sg_dec *d, bool is_function);
+static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
+{
+    return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;
+}
+/* Is the modifier there? Marks it as understood. */
+bool sg_mod(struct sg_dec *d, const char *name);
+int sg_opcode_parse(struct sg_opcode *oc, const char *text);
+
+/* ---- one emitter per family of opcodes ---- */
+typedef int (*sg_emit_fn)(struct sg_dec *d);
+struct sg_family {
+    const char *base;
+    sg_emit_fn emit;
+    uint8_t min_ops, max_ops;
+    uint8_t flags;
+};
+#define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
+#define SG_FAM_PRED 2u /* takes the predicate itself */
+#define SG_FAM_COORDS 4u /* takes coordinates in an address */
+extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
+    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[],
+    sg_families_video[], sg_families_tex[];
+int sg_dec_call(struct sg_dec *d, struct sg_pred p);
+#define SG_MAX_ARGS 64
+/* The operands of a call. */
+struct sg_call {
+    struct sg_opnd *rets, *args;
+    uint32_t nrets, nargs;
+};
+/* A function of the device runtime library (ptx/select/cdp.c); false: it is none that is there. */
+bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
+bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
+/* An argument as a register, wherever it is; what a result is put into (ptx/select/control.c). */
+uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
+int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
+/* Reads or writes a scalar of local memory at an offset in the frame; returns the instruction. */
+uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg,
+                       uint32_t offset);
+/* ---- functions that are called, not expanded (ptx/calls.c) ---- */
+int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
+/* The memory of alloca as it is now (a register), and given back to that. */
+uint32_t sg_stack_save(struct sg_dec *d);
+void sg_stack_restore(struct sg_dec *d, uint32_t saved);
+int sg_emit_alloca(struct sg_dec *d); /* alloca, stacksave, stackrestore */
+int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
+/* An address of the frame as an operand: offset is relative to it. */
+uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
+int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
+int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
+int sg_dec_hoist(struct sg_dec *d); /* what needs not be computed for each block (ptx/hoist.c) */
+/*
+ * Floating point mode of the instructions emitted between begin and end: rounding "rn" "rz" "rm"
+ * "rp" or NULL, flush denormals or not. Nothing is emitted when it is the mode of the kernel.
+ */
+uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz);
+void sg_fp_end(struct sg_dec *d, uint32_t begin);
+
+#endif

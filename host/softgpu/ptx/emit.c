@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* Building blocks of the decoder: virtual registers, constants, instructions, labels. */
+#include "jit/jit.h"
+#include "ptx/decode.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...)
+{
+    char buf[SG_DIAG_MAX - 64];
+    va_list ap;
+
+    if (d->err)
+        return d->err;
+    va_start(ap, fmt);
+    vsnprintf(buf, sizeof(buf), fmt, ap);
+    va_end(ap);
+    d->err = sg_diag_at(d->diag, SG_ERR_PTX, d->line, d->col, "syntax error: %s", buf);
+    return d->err;
+}
+
+int sg_dec_refuse(struct sg_dec *d, const char *why)
+{
+    if (d->err)
+        return d->err;
+    d->err = sg_diag_at(d->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
+                        "%s: %s (line %u, kernel %.200s)", d->oc.full,
+                        why ? why : "this instruction is not available", d->line, d->code->name);
+    return d->err;
+}
+
+int sg_dec_nomem(struct sg_dec *d)
+{
+    if (!d->err)
+        d->err = sg_diag_at(d->diag, SG_ERR_NOMEM, d->line, d->col, "out of memory");
+    return d->err;
+}
+
+int sg_class_of(enum sg_type t)
+{
+    if (t == SG_TY_PRED)
+        return SG_C_PRED;
+    return sg_type_size(t) == 8 ? SG_C_64 : SG_C_32;
+}
+
+uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp)
+{
+    struct sg_vreg *v;
+
+    if (d->nvregs >= SG_MAX_VREGS) {
+        sg_dec_refuse(d, "the kernel has too many registers");
+        return SG_OPND_NONE;
+    }
+    if (!sg_grow(&d->vregs, &d->cap_vregs, d->nvregs, sizeof(*d->vregs))) {
+        sg_dec_nomem(d);
+        return SG_OPND_NONE;
+    }
+    v = &d->vregs[d->nvregs];
+    v->cls = type == SG_TY_B128 ? SG_C_PAIR : (uint8_t)sg_class_of(type);
+    v->type = (uint8_t)type;
+    v->temp = temp;
+    d->nvregs++;
+    if (type != SG_TY_B128)
+        return d->nvregs - 1;
+    sg_new_vreg(d, SG_TY_B64, temp);
+    return sg_new_vreg(d, SG_TY_B64, temp) == SG_OPND_NONE ? SG_OPND_NONE : d->nvregs - 3;
+}
+
+/* ---- constants: one slot of equal lanes for each value ---- */
+
+static uint32_t pool_alloc(struct sg_dec *d, uint32_t bytes)
+{
+    uint32_t off = d->code->pool_bytes;
+
+    if (off + bytes > SG_MAX_POOL) {
+        sg_dec_refuse(d, "the kernel has too many constants");
+        return UINT32_MAX;
+    }
+    if (off + bytes > d->cap_pool) {
+        uint32_t cap = d->cap_pool ? d->cap_pool * 2 : 8192;
+        uint8_t *p = aligned_alloc(256, cap);
+
+        if (!p) {
+            sg_dec_nomem(d);
+            return UINT32_MAX;
+        }
+        if (off)
+            memcpy(p, d->code->pool, off);
+        free(d->code->pool);
+        d->code->pool = p;
+        d->cap_pool = cap;
+    }
+    d->code->pool_bytes = off + bytes;
+    return off;
+}
+
+static void pool_fill(struct sg_dec *d, uint32_t off, uint64_t v, bool wide)
+{
+    for (uint32_t i = 0; i < SG_LANES; i++)
+        memcpy(d->code->pool + off + i * (wide ? 8 : 4), &v, wide ? 8 : 4);
+}
+
+static uint64_t pool_key(uint64_t v, bool wide)
+{
+    v = (v ^ (wide ? 0x5bd1e9955bd1e995ull : 0)) * 0x9e3779b97f4a7c15ull;
+    return v ^ v >> 29;
+}
+
+/* hash entry: offset + 1, with bit 31 for a wide constant */
+static uint32_t pool_get(struct sg_dec *d, uint64_t v, bool wide)
+{
+    uint32_t off, i;
+
+    if (d->pool_count * 2 >= d->pool_hash_size) {
+        uint32_t n = d->pool_hash_size ? d->pool_hash_size * 2 : 256;
+        uint32_t *h = calloc(n, sizeof(*h));
+
+        if (!h) {
+            sg_dec_nomem(d);
+            return SG_OPND_CONST;
+        }
+        for (i = 0; i < d->pool_hash_size; i++) {
+            uint32_t x = d->pool_hash[i], j;
+            uint64_t old = 0;
+
+            if (!x)
+                continue;
+            memcpy(&old, d->code->pool + ((x & 0x7fffffffu) - 1), x >> 31 ? 8 : 4);
+            for (j = (uint32_t)pool_key(old, x >> 31) & (n - 1); h[j]; j = (j + 1) & (n - 1))
+                ;
+            h[j] = x;
+        }
+        free(d->pool_hash);
+        d->pool_hash = h;
+        d->pool_hash_size = n;
+    }
+    for (i = (uint32_t)pool_key(v, wide) & (d->pool_hash_size - 1); d->pool_hash[i];
+         i = (i + 1) & (d->pool_hash_size - 1)) {
+        uint32_t x = d->pool_hash[i];
+
+        if ((x >> 31) == wide &&
+            !memcmp(d->code->pool + ((x & 0x7fffffffu) - 1), &v, wide ? 8 : 4))
+            return SG_OPND_CONST | ((x & 0x7fffffffu) - 1);
+    }
+    off = pool_alloc(d, wide ? 256 : 128);
+    if (off == UINT32_MAX)
+        return SG_OPND_CONST;
+    pool_fill(d, off, v, wide);
+    d->pool_hash[i] = (off + 1) | (wide ? 0x80000000u : 0);
+    d->pool_count++;
+    return SG_OPND_CONST | off;
+}
+
+uint32_t sg_const32(struct sg_dec *d, uint32_t v)
+{
+    return pool_get(d, v, false);
+}
+
+uint32_t sg_const64(struct sg_dec *d, uint64_t v)
+{
+    return pool_get(d, v, true);
+}
+
+uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend)
+{
+    struct sg_code *c = d->code;
+    uint32_t off;
+
+    for (uint32_t i = c->nrelocs; i-- > 0 && i + 8 > c->nrelocs;) /* a few recent ones */
+        if (c->relocs[i].global == global && c->relocs[i].addend == addend)
+            return SG_OPND_CONST | c->relocs[i].offset;
+    off = pool_alloc(d, 256);
+    if (off == UINT32_MAX)
+        return SG_OPND_CONST;
+    if (!sg_grow(&c->relocs, &d->cap_relocs, c->nrelocs, sizeof(*c->relocs))) {
+        sg_dec_nomem(d);
+        return SG_OPND_CONST;
+    }
+    pool_fill(d, off, 0, true);
+    c->relocs[c->nrelocs++] = (struct sg_reloc){off, global, addend};
+    return SG_OPND_CONST | off;
+}
+
+uint32_t sg_const_opaque(struct sg_dec *d, uint32_t opaque)
+{
+    return sg_const_sym(d, SG_RELOC_OPAQUE | opaque, 0);
+}
+
+#define DYN32 UINT32_MAX /* as sg_reloc.global: not a variable */
+#define DYN64 (UINT32_MAX - 1)
+
+uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend)
+{
+    return sg_const_sym(d, wide ? DYN64 : DYN32, addend);
+}
+
+void sg_resolve_dyn(struct sg_dec *d)
+{
+    struct sg_code *c = d->code;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->nrelocs; i++) {
+        struct sg_reloc r = c->relocs[i];
+
+        if (r.global >= DYN64)
+            pool_fill(d, r.offset, c->dynamic_base + (uint64_t)r.addend, r.global == DYN64);
+        else
+            c->relocs[n++] = r;
+    }
+    c->nrelocs = n;
+}
+
+uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var)
+{
+    const struct sg_var *v = &d->m->shared[var];
+    uint32_t align = v->align ? v->align : 1;
+
+    if (d->shared_offset[var] == UINT32_MAX) {
+        if (v->size > SG_MAX_STATIC_SHARED) {
+            sg_dec_refuse(d, "too much shared memory");
+            return 0;
+        }
+        d->shared_bytes = (d->shared_bytes + align - 1) & ~(align - 1);
+        d->shared_offset[var] = d->shared_bytes;
+        d->shared_bytes += (uint32_t)v->size;
+        if (d->shared_bytes > SG_MAX_STATIC_SHARED)
+            sg_dec_refuse(d, "too much shared memory");
+    }
+    return d->shared_offset[var];
+}
+
+uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r)
+{
+    return r->global & SG_RELOC_OPAQUE ? m->opaques[r->global & ~SG_RELOC_OPAQUE].handle
+                                       : m->vars[r->global].address;
+}
+
+void sg_code_relocate(struct sg_module *m, struct sg_code *c)
+{
+    for (uint32_t i = 0; i < c->nrelocs; i++) {
+        const struct sg_reloc *r = &c->relocs[i];
+        uint64_t v = sg_reloc_value(m, r) + (uint64_t)r->addend;
+
+        for (uint32_t k = 0; k < SG_LANES; k++)
+            memcpy(c->pool + r->offset + k * 8, &v, 8);
+    }
+}
+
+uint32_t sg_sreg(struct sg_dec *d, uint32_t sr)
+{
+    struct sg_code *c = d->code;
+
+    if (!(c->sreg_used[sr / 32] >> (sr & 31) & 1)) {
+        c->sreg_used[sr / 32] |= 1u << (sr & 31);
+        c->sreg_offset[sr] = d->nsregs++ * 128;
+    }
+    return SG_OPND_FIXED | c->sreg_offset[sr];
+}
+
+/* ---- instructions ---- */
+
+uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def,
+                   uint32_t use)
+{
+    struct sg_insn *in;
+    sg_fn fn;
+
+    if (d->err)
+        return 0;
+    fn = sg_op_find(op);
+    if (!fn) {
+        sg_dec_refuse(d, NULL);
+        return 0;
+    }
+    if (d->ninsns >= SG_MAX_INSNS) {
+        sg_dec_refuse(d, "the kernel is too long");
+        return 0;
+    }
+    if (!sg_grow(&d->insns, &d->cap_insns, d->ninsns, sizeof(*d->insns)) ||
+        !sg_grow(&d->metas, &d->cap_metas, d->ninsns, sizeof(*d->metas))) {
+        sg_dec_nomem(d);
+        return 0;
+    }
+    in = &d->insns[d->ninsns];
+    memset(in, 0, sizeof(*in));
+    in->fn = fn;
+    in->d = f[0];
+    in->a = f[1];
+    in->b = f[2];
+    in->c = f[3];
+    in->e = f[4];
+    in->line = d->line;
+    d->metas[d->ninsns] = (struct sg_meta){(uint8_t)def, (uint8_t)use, SG_CT_NONE, d->in_span};
+    return d->ninsns++;
+}
+
+uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t f[5] = {dd, a, b, c, SG_OPND_NONE};
+
+    return sg_emit_x(d, op, f, dd == SG_OPND_NONE ? 0 : SG_F_D, SG_F_A | SG_F_B | SG_F_C);
+}
+
+uint32_t sg_new_label(struct sg_dec *d)
+{
+    if (!sg_grow(&d->labels, &d->cap_labels, d->nlabels, sizeof(*d->labels))) {
+        sg_dec_nomem(d);
+        return 0;
+    }
+    d->labels[d->nlabels] = (struct sg_label){UINT32_MAX, d->line, 0};
+    return d->nlabels++;
+}
+
+void sg_place_label(struct sg_dec *d, uint32_t label)
+{
+    uint32_t i = sg_emit(d, "join", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+
+    if (d->err)
+        return;
+    d->metas[i].ctl = SG_CT_LABEL;
+    d->labels[label].insn = i;
+}
+
+void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg)
+{
+    const char *op = pred == SG_OPND_NONE ? "bra" : neg ? "bra.not" : "bra.if";
+    uint32_t i = sg_emit(d, op, SG_OPND_NONE, pred, SG_OPND_NONE, SG_OPND_NONE);
+
+    if (d->err)
+        return;
+    d->metas[i].ctl = SG_CT_BRA;
+    d->insns[i].imm = label;
+}
+
+/* ---- floating point mode ---- */
+
+#define MXCSR_BASE 0x1f80u /* all exceptions masked */
+#define MXCSR_FLUSH 0x8040u /* FTZ and DAZ */
+
+uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz)
+{
+    uint32_t mode = MXCSR_BASE | (ftz ? MXCSR_FLUSH : 0), i;
+
+    if (round && !strcmp(round, "rm"))
+        mode |= 1u << 13;
+    else if (round && !strcmp(round, "rp"))
+        mode |= 2u << 13;
+    else if (round && !strcmp(round, "rz"))
+        mode |= 3u << 13;
+    d->code->mxcsr = MXCSR_BASE | (d->ftz ? MXCSR_FLUSH : 0);
+    if (mode == d->code->mxcsr)
+        return UINT32_MAX;
+    i = sg_emit(d, "fpmode", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    if (!d->err)
+        d->insns[i].imm = mode;
+    return i;
+}
+
+void sg_fp_end(struct sg_dec *d, uint32_t begin)
+{
+    if (!d->err && begin != UINT32_MAX)
+        d->insns[begin].aux = d->ninsns - begin - 1;
+}
+
+void sg_code_free(struct sg_code *c)
+{
+    free(c->insns);
+    free(c->pool);
+    free(c->relocs);
+    free(c->targets);
+    free(c->calls);
+    for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
+        free(c->ahead[k].insns);
+    free(c->flat);
+    sg_jit_free(c);
+    memset(c, 0, sizeof(*c));
+}

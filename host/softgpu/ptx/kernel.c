@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels: decoding at first use, and their attributes. */
+#include "jit/jit.h"
+#include "ptx/module.h"
+
+#include <string.h>
+
+int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
+{
+    struct sg_diag unused;
+    int r;
+
+    if (!diag)
+        diag = &unused;
+    memset(diag, 0, sizeof(*diag));
+    pthread_mutex_lock(&k->lock);
+    if (!k->state) {
+        const uint32_t line = k->module->funcs[k->func].cluster_line;
+
+        if (line)
+            k->result = sg_diag_at(&k->diag, SG_ERR_UNSUPPORTED, line, 1,
+                                   SG_NO_CLUSTERS " (.reqnctapercluster)");
+        else
+            k->result = sg_decode(k, &k->diag);
+        k->state = k->result ? 2 : 1;
+        if (k->result == SG_ERR_NOMEM)
+            k->state = 0; /* may be better next time */
+    }
+    if (k->state == 1) {
+        bool ready = true;
+
+        for (uint32_t i = 0; i < k->code.nrelocs; i++)
+            ready &= sg_reloc_value(k->module, &k->code.relocs[i]) != 0;
+        if (!k->relocated) { /* again until every variable has its address */
+            sg_code_relocate(k->module, &k->code);
+            k->relocated = ready;
+            if (ready)
+                sg_jit_compile(&k->code);
+        }
+    }
+    r = k->result;
+    *diag = k->diag;
+    pthread_mutex_unlock(&k->lock);
+    return r;
+}
+
+#define SG_REGS_LEAST 16u
+
+/* So many registers that a block of so many threads fits: warps come in fours, registers by 256. */
+static uint32_t register_limit(uint32_t threads)
+{
+    const uint32_t warps = (threads + 127) / 128 * 4, limit = 65536 / warps / 256 * 256 / SG_LANES;
+
+    return limit > 255 ? 255 : limit;
+}
+
+/* The smaller one; 0 is no limit. A GPU's compiler has some need even of the smallest kernel. */
+static uint32_t at_most(uint32_t limit, uint32_t other)
+{
+    return other && other < limit ? (other < SG_REGS_LEAST ? SG_REGS_LEAST : other) : limit;
+}
+
+void sg_module_limit_registers(struct sg_module *m, uint32_t most)
+{
+    m->max_registers = most;
+}
+
+void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
+{
+    const struct sg_func *f = &k->module->funcs[k->func];
+    struct sg_diag diag;
+    uint32_t regs, limit;
+    uint64_t threads;
+
+    memset(info, 0, sizeof(*info));
+    info->name = f->name;
+    info->nparams = f->nparams;
+    info->params = k->params;
+    info->param_bytes = k->param_bytes;
+    info->ptx_target = k->module->target;
+    info->ptx_version = k->module->version;
+    memcpy(info->reqntid, f->reqntid, sizeof(info->reqntid));
+    threads = f->reqntid[0] ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
+              : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2] : 1024;
+    info->max_threads = threads && threads < 1024 ? (uint32_t)threads : 1024;
+    limit = register_limit(info->max_threads);
+    limit = at_most(limit, f->maxnreg);
+    limit = at_most(limit, k->module->max_registers);
+    info->num_regs = SG_REGS_LEAST;
+    if (sg_kernel_prepare((struct sg_kernel *)(uintptr_t)k, &diag) && !k->module->is_sass)
+        return;
+    info->static_shared = k->code.static_shared;
+    info->local_bytes = k->code.local_bytes;
+    info->launches = k->code.launches;
+    regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST
+                                                                   : k->code.num_regs;
+    info->num_regs = regs > limit ? limit : regs;
+}
+
+static struct sg_kernel *kernel_at(const struct sg_kernel *k, uint64_t address)
+{
+    const struct sg_module *m = k->module;
+    uint64_t i = (address - sg_func_address(0)) / 16;
+
+    if (i >= m->nfuncs || sg_func_address((uint32_t)i) != address || !m->funcs[i].is_entry ||
+        !m->funcs[i].kernel)
+        return NULL;
+    return m->kernels[m->funcs[i].kernel - 1];
+}
+
+const struct sg_kernel_ops sg_kernel_ops = {sg_kernel_prepare, kernel_at};

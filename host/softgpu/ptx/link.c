@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The linker: several PTX texts become one (PTX ISA, section "Linking Directives"). Names with
+ * .visible and kernels are one namespace; .weak ones yield to others and are kept once; a name without
+ * linkage is local to its text and is renamed if another text has it, too. Nothing
+ * is decoded here: an undefined name is reported when a kernel that uses it is decoded.
+ */
+#include "ptx/module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum linkage { L_LOCAL, L_EXTERN, L_VISIBLE, L_WEAK, L_COMMON };
+
+/* One declaration of one name: head (up to the name, shared by all of a list), then its own text. */
+struct item {
+    uint32_t input;
+    enum linkage linkage;
+    bool defines, is_func, is_entry, dropped;
+    const char *head, *head_end, *text, *text_end;
+    const char *name; /* in the text; NULL: no name (.alias) */
+    uint32_t name_len, line;
+};
+
+/* A name of the module level, over all texts. */
+struct name {
+    uint32_t strong, weak; /* 1-based item that defines it */
+    uint32_t first_input;
+    bool several; /* more than one text has it */
+};
+
+struct link {
+    const struct sg_ptx_input *in;
+    uint32_t n;
+    struct sg_diag *diag;
+    struct sg_lex l;
+    uint32_t input; /* whose text l reads */
+    struct item *items;
+    uint32_t nitems, cap_items;
+    struct sg_symtab symtab; /* frame 0: index in names; frame 1 + input: renamed there */
+    struct name *names;
+    uint32_t nnames, cap_names;
+    uint32_t version, target;
+    char target_text[96];
+    char *out;
+    size_t len, cap;
+};
+
+static int bad(struct link *k, const char *what)
+{
+    const struct sg_tok *t = &k->l.tok;
+
+    return sg_diag_at(k->diag, SG_ERR_PTX, t->line, t->col, "syntax error: %s near '%.*s' (%s)", what,
+                      (int)(t->len > 40 ? 40 : t->len), t->s, k->in[k->input].name);
+}
+
+static int nomem(struct link *k)
+{
+    return sg_diag_at(k->diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+}
+
+static struct item *add_item(struct link *k, const struct item *it)
+{
+    if (!sg_grow(&k->items, &k->cap_items, k->nitems, sizeof(*k->items)))
+        return NULL;
+    k->items[k->nitems] = *it;
+    return &k->items[k->nitems++];
+}
+
+/* Skips attributes and a list of return values: to the name of a function. */
+static int to_function_name(struct link *k)
+{
+    uint32_t depth = 0;
+
+    while (k->l.tok.kind != SG_T_EOF) {
+        if (sg_tok_is(&k->l, '('))
+            depth++;
+        else if (sg_tok_is(&k->l, ')'))
+            depth--;
+        else if (!depth && k->l.tok.kind == SG_T_ID)
+            return 0;
+        else if (!depth && k->l.tok.kind != SG_T_DIR)
+            break;
+        sg_lex_next(&k->l);
+    }
+    return bad(k, "a function name expected");
+}
+
+/* Behind the end of a text that stops in front of the current token. */
+static const char *here(const struct link *k)
+{
+    return k->l.tok.s;
+}
+
+static int scan_func(struct link *k, struct item *it)
+{
+    int r;
+
+    it->is_func = true;
+    it->is_entry = sg_tok_eq(&k->l.tok, ".entry");
+    sg_lex_next(&k->l);
+    r = to_function_name(k);
+    if (r)
+        return r;
+    it->name = k->l.tok.s;
+    it->name_len = k->l.tok.len;
+    it->line = k->l.tok.line;
+    it->head_end = it->text = it->name;
+    while (!sg_tok_is(&k->l, ';') && !sg_tok_is(&k->l, '{') && k->l.tok.kind != SG_T_EOF)
+        sg_lex_next(&k->l);
+    if (sg_tok_is(&k->l, '{')) {
+        it->defines = true;
+        if (!sg_lex_skip_block(&k->l))
+            return bad(k, "a body has no end");
+    } else if (sg_tok_is(&k->l, ';')) {
+        sg_lex_next(&k->l);
+    } else {
+        return bad(k, "'{' or ';' expected");
+    }
+    it->text_end = here(k);
+    return add_item(k, it) ? 0 : nomem(k);
+}
+
+/* One name of a list of variables, with its dimensions and its initial value. */
+static int scan_declarator(struct link *k, struct item *it)
+{
+    if (k->l.tok.kind != SG_T_ID)
+        return bad(k, "a name expected");
+    it->name = it->text = k->l.tok.s;
+    it->name_len = k->l.tok.len;
+    it->line = k->l.tok.line;
+    while (!sg_tok_is(&k->l, ',') && !sg_tok_is(&k->l, ';')) {
+        if (k->l.tok.kind == SG_T_EOF)
+            return bad(k, "';' expected");
+        if (!sg_tok_is(&k->l, '{'))
+            sg_lex_next(&k->l);
+        else if (!sg_lex_skip_block(&k->l))
+            return bad(k, "'}' missing");
+    }
+    it->text_end = here(k);
+    return add_item(k, it) ? 0 : nomem(k);
+}
+
+static int scan_var(struct link *k, struct item *it)
+{
+    uint32_t depth = 0;
+    int r;
+
+    it->defines = it->linkage != L_EXTERN;
+    while (k->l.tok.kind != SG_T_EOF && (depth || k->l.tok.kind != SG_T_ID)) {
+        depth += sg_tok_is(&k->l, '(') ? 1 : 0;
+        depth -= depth && sg_tok_is(&k->l, ')') ? 1 : 0;
+        sg_lex_next(&k->l);
+    }
+    it->head_end = here(k);
+    for (;;) {
+        r = scan_declarator(k, it);
+        if (r)
+            return r;
+        if (!sg_tok_is(&k->l, ','))
+            break;
+        sg_lex_next(&k->l);
+    }
+    sg_lex_next(&k->l); /* ';' */
+    return 0;
+}
+
+/* .version and .target: the result has the highest of all. */
+static int scan_header(struct link *k)
+{
+    bool is_target = sg_tok_eq(&k->l.tok, ".target");
+    const char *start = here(k), *end = start;
+    uint32_t line = k->l.tok.line, v = 0;
+    double d;
+
+    sg_lex_next(&k->l);
+    if (!is_target && k->l.tok.kind == SG_T_F64) {
+        memcpy(&d, &k->l.tok.ival, 8);
+        if (d >= 1.0 && d < 100.0 && (uint32_t)(d * 10.0 + 0.5) > k->version)
+            k->version = (uint32_t)(d * 10.0 + 0.5);
+    }
+    if (is_target && k->l.tok.kind == SG_T_ID && k->l.tok.len > 3 && k->l.tok.len < 12)
+        v = (uint32_t)strtoul(k->l.tok.s + 3, NULL, 10);
+    while (k->l.tok.line == line && k->l.tok.kind != SG_T_EOF) {
+        end = k->l.tok.s + k->l.tok.len;
+        sg_lex_next(&k->l);
+    }
+    if (is_target && v >= k->target) {
+        size_t len = (size_t)(end - start);
+
+        if (len >= sizeof(k->target_text))
+            return bad(k, "a target that is too long");
+        memcpy(k->target_text, start, len);
+        k->target_text[len] = '\0';
+        k->target = v;
+    }
+    return 0;
+}
+
+/* .section NAME { ... }, .pragma "...";, and what ends with its line (.file, .loc, @@DWARF). */
+static int skip_rest(struct link *k)
+{
+    uint32_t line = k->l.tok.line;
+
+    if (sg_tok_eq(&k->l.tok, ".section")) {
+        while (!sg_tok_is(&k->l, '{') && k->l.tok.kind != SG_T_EOF)
+            sg_lex_next(&k->l);
+        return k->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&k->l) ? 0 : bad(k, "'}' missing");
+    }
+    while (k->l.tok.line == line && k->l.tok.kind != SG_T_EOF)
+        sg_lex_next(&k->l);
+    return 0;
+}
+
+static enum linkage linkage_of(const struct sg_tok *t)
+{
+    return sg_tok_eq(t, ".extern")    ? L_EXTERN
+           : sg_tok_eq(t, ".visible") ? L_VISIBLE
+           : sg_tok_eq(t, ".weak")    ? L_WEAK
+           : sg_tok_eq(t, ".common")  ? L_COMMON
+                                      : L_LOCAL;
+}
+
+static int scan_item(struct link *k)
+{
+    const struct sg_tok *t = &k->l.tok;
+    struct item it = {.input = k->input, .head = t->s};
+    enum linkage l;
+
+    while ((l = linkage_of(t)) != L_LOCAL) {
+        it.linkage = l;
+        sg_lex_next(&k->l);
+    }
+    if (sg_tok_eq(t, ".entry") || sg_tok_eq(t, ".func"))
+        return scan_func(k, &it);
+    if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared"))
+        return scan_var(k, &it);
+    if (sg_tok_eq(t, ".alias")) {
+        while (!sg_tok_is(&k->l, ';') && t->kind != SG_T_EOF)
+            sg_lex_next(&k->l);
+        sg_lex_next(&k->l);
+        it.head_end = it.text = it.head;
+        it.text_end = here(k);
+        return add_item(k, &it) ? 0 : nomem(k);
+    }
+    if (sg_tok_eq(t, ".version") || sg_tok_eq(t, ".target") || sg_tok_eq(t, ".address_size"))
+        return scan_header(k);
+    if (sg_tok_is(&k->l, ';')) {
+        sg_lex_next(&k->l);
+        return 0;
+    }
+    if (t->kind == SG_T_DIR || sg_tok_is(&k->l, '@'))
+        return skip_rest(k);
+    return bad(k, "unexpected text");
+}
+
+/* Enters an item's name; of two weak definitions the first stays. */
+static int enter(struct link *k, uint32_t i)
+{
+    struct item *it = &k->items[i];
+    struct sg_sym *y = sg_sym_find(&k->symtab, 0, it->name, it->name_len);
+    struct name *m;
+
+    if (!y) {
+        if (!sg_grow(&k->names, &k->cap_names, k->nnames, sizeof(*k->names)))
+            return nomem(k);
+        k->names[k->nnames] = (struct name){.first_input = it->input};
+        y = sg_sym_add(&k->symtab, 0, it->name, it->name_len, 0, k->nnames);
+        if (!y)
+            return nomem(k);
+        k->nnames++;
+    }
+    m = &k->names[y->index];
+    m->several |= m->first_input != it->input;
+    if (!it->defines || (it->linkage == L_LOCAL && !it->is_entry))
+        return 0;
+    if (it->linkage == L_WEAK || it->linkage == L_COMMON) {
+        it->dropped = m->strong || m->weak;
+        if (!it->dropped)
+            m->weak = i + 1;
+        return 0;
+    }
+    if (m->strong)
+        return sg_diag_at(k->diag, SG_ERR_PTX, it->line, 0, "'%.*s' is defined in %s and in %s",
+                          (int)it->name_len, it->name, k->in[k->items[m->strong - 1].input].name,
+                          k->in[it->input].name);
+    m->strong = i + 1;
+    if (m->weak)
+        k->items[m->weak - 1].dropped = true;
+    return 0;
+}
+
+/* True if this name is local to the text and also used by another. */
+static int mark_renamed(struct link *k)
+{
+    for (uint32_t i = 0; i < k->nitems; i++) {
+        const struct item *it = &k->items[i];
+        struct sg_sym *y;
+
+        if (!it->name || it->linkage != L_LOCAL || it->is_entry)
+            continue;
+        y = sg_sym_find(&k->symtab, 0, it->name, it->name_len);
+        if (!y || !k->names[y->index].several ||
+            sg_sym_find(&k->symtab, 1 + it->input, it->name, it->name_len))
+            continue;
+        if (!sg_sym_add(&k->symtab, 1 + it->input, it->name, it->name_len, 0, 0))
+            return nomem(k);
+    }
+    return 0;
+}
+
+static bool put(struct link *k, const char *s, size_t n)
+{
+    if (k->len + n + 1 > k->cap) {
+        size_t cap = (k->cap + n) * 2 + 4096;
+        char *p = k->len + n < SG_PTX_TEXT_MAX ? realloc(k->out, cap) : NULL;
+
+        if (!p)
+            return false;
+        k->out = p;
+        k->cap = cap;
+    }
+    memcpy(k->out + k->len, s, n);
+    k->len += n;
+    k->out[k->len] = '\0';
+    return true;
+}
+
+/* "$" is in no name that a C++ compiler makes of the source's own. */
+static bool put_renamed(struct link *k, const char *s, size_t n, uint32_t input)
+{
+    char tail[24];
+    int len = snprintf(tail, sizeof(tail), "$$%u", input);
+
+    return put(k, s, n) && put(k, tail, (size_t)len);
+}
+
+/*
+ * Copies text with the names of one input that are taken renamed. At the start of a statement of a
+ * function stands an instruction, whatever the names are.
+ */
+static bool put_text(struct link *k, const struct item *it, const char *s, const char *end)
+{
+    uint32_t input = it->input;
+    struct sg_lex l;
+    bool start = false;
+
+    sg_lex_init(&l, s, end, 1);
+    while (l.tok.kind != SG_T_EOF) {
+        const char *from = l.tok.s;
+        uint32_t len = l.tok.len;
+
+        if (!put(k, s, (size_t)(from - s)))
+            return false;
+        s = from + len;
+        if (l.tok.kind == SG_T_ID && !start &&
+            sg_sym_find(&k->symtab, 1 + input, from, len)) {
+            if (!put_renamed(k, from, len, input))
+                return false;
+        } else if (!put(k, from, len)) {
+            return false;
+        }
+        start = it->is_func && l.tok.kind == SG_T_PUNCT && strchr(";{}:", l.tok.ch);
+        sg_lex_next(&l);
+    }
+    return put(k, s, (size_t)(end - s));
+}
+
+static int emit(struct link *k)
+{
+    bool renames = false, ok;
+    char head[160];
+    int n = snprintf(head, sizeof(head), ".version %u.%u\n%s\n.address_size 64\n", k->version / 10,
+                     k->version % 10, k->target_text);
+
+    for (uint32_t i = 0; i < k->symtab.n; i++)
+        renames |= k->symtab.syms[i].frame != 0;
+    ok = put(k, head, (size_t)n);
+    for (uint32_t i = 0; i < k->nitems && ok; i++) {
+        const struct item *it = &k->items[i];
+
+        if (it->dropped)
+            continue;
+        if (renames)
+            ok = put_text(k, it, it->head, it->head_end) &&
+                 put_text(k, it, it->text, it->text_end);
+        else
+            ok = put(k, it->head, (size_t)(it->head_end - it->head)) &&
+                 put(k, it->text, (size_t)(it->text_end - it->text));
+        /* A variable's text ends before the "," or ";" of the list. */
+        ok = ok && put(k, ";\n", 2);
+    }
+    return ok ? 0 : nomem(k);
+}
+
+int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len,
+                struct sg_diag *diag)
+{
+    struct link k = {.in = in, .n = n, .diag = diag};
+    int r = 0;
+
+    if (diag)
+        memset(diag, 0, sizeof(*diag));
+    for (k.input = 0; k.input < n && !r; k.input++) {
+        sg_lex_init(&k.l, in[k.input].text, in[k.input].text + in[k.input].len, 1);
+        if (!sg_tok_eq(&k.l.tok, ".version"))
+            r = bad(&k, "the text must begin with .version");
+        while (!r && k.l.tok.kind != SG_T_EOF)
+            r = scan_item(&k);
+    }
+    for (uint32_t i = 0; i < k.nitems && !r; i++)
+        r = k.items[i].name ? enter(&k, i) : 0;
+    if (!r && !k.target)
+        r = sg_diag_at(diag, SG_ERR_PTX, 1, 1, "syntax error: no .target sm_NN");
+    if (!r)
+        r = mark_renamed(&k);
+    if (!r)
+        r = emit(&k);
+    if (r)
+        free(k.out);
+    else {
+        *text = k.out;
+        *len = k.len;
+    }
+    sg_sym_free(&k.symtab);
+    free(k.names);
+    free(k.items);
+    return r;
+}
+
+const char *sg_module_undefined(const struct sg_module *m)
+{
+    for (uint32_t i = 0; i < m->nfuncs; i++) {
+        const struct sg_func *f = &m->funcs[i];
+
+        if (!f->body && f->alias < 0 && !sg_is_builtin(f->name))
+            return f->name;
+    }
+    return NULL;
+}

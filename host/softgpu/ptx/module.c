@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: MIT */
+/* Module level of PTX: directives, variables, functions; bodies are only found, not read. */
+#include "ptx/module.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parse {
+    struct sg_lex l;
+    struct sg_module *m;
+    struct sg_diag *diag;
+};
+
+static int bad(struct parse *p, const char *what)
+{
+    const struct sg_tok *t = &p->l.tok;
+
+    return sg_diag_at(p->diag, SG_ERR_PTX, t->line, t->col, "syntax error: %s near '%.*s'", what,
+                      (int)(t->len > 40 ? 40 : t->len), t->s);
+}
+
+static int nomem(struct parse *p)
+{
+    return sg_diag_at(p->diag, SG_ERR_NOMEM, p->l.tok.line, 0, "out of memory");
+}
+
+static int parse_version(struct parse *p)
+{
+    double v;
+    const struct sg_tok *t;
+
+    sg_lex_next(&p->l);
+    t = &p->l.tok;
+    if (t->kind != SG_T_F64)
+        return bad(p, "a version number expected");
+    memcpy(&v, &t->ival, 8);
+    if (!(v >= 1.0 && v < 100.0))
+        return bad(p, "a version number expected");
+    p->m->version = (uint32_t)(v * 10.0 + 0.5);
+    if (p->m->version > SG_PTX_VERSION_MAX)
+        return sg_diag_at(p->diag, SG_ERR_PTX_VERSION, t->line, t->col,
+                          ".version %.1f is newer than the newest known (%d.%d)", v,
+                          SG_PTX_VERSION_MAX / 10, SG_PTX_VERSION_MAX % 10);
+    sg_lex_next(&p->l);
+    return 0;
+}
+
+static int parse_target(struct parse *p)
+{
+    do {
+        const struct sg_tok *t;
+
+        sg_lex_next(&p->l);
+        t = &p->l.tok;
+        if (t->kind != SG_T_ID)
+            return bad(p, "a target expected");
+        if (t->len > 3 && !memcmp(t->s, "sm_", 3)) {
+            uint32_t v = 0, i;
+
+            for (i = 3; i < t->len && isdigit((unsigned char)t->s[i]) && v < 10000; i++)
+                v = v * 10 + (uint32_t)(t->s[i] - '0');
+            p->m->target = v;
+            p->m->target_suffix = i < t->len;
+        } /* texmode_*, debug, map_f64_to_f32, ...: nothing to do */
+        sg_lex_next(&p->l);
+    } while (sg_tok_is(&p->l, ','));
+    return 0;
+}
+
+static char *name_dup(const char *s, uint32_t len)
+{
+    char *n = malloc(len + 1);
+
+    if (n) {
+        memcpy(n, s, len);
+        n[len] = 0;
+    }
+    return n;
+}
+
+static int add_opaque(struct parse *p, const struct sg_decl *d)
+{
+    struct sg_module *m = p->m;
+    char *name;
+
+    if (d->v.ndims || m->nopaques >= SG_RELOC_OPAQUE - 1)
+        return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
+                          "arrays of texture, surface and sampler variables");
+    if (!sg_grow(&m->opaques, &m->cap_opaques, m->nopaques, sizeof(*m->opaques)))
+        return nomem(p);
+    name = name_dup(d->name, d->name_len);
+    if (!name)
+        return nomem(p);
+    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0, d->v.init,
+                                                    d->v.init_line};
+    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0
+                                                                                        : nomem(p);
+}
+
+/* Copies of a declaration (.extern first, definition later) share one entry. */
+static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var *v)
+{
+    struct sg_module *m = p->m;
+    struct sg_sym *y = sg_sym_find(&m->symtab, 0, d->name, d->name_len);
+    struct sg_var **tab = v->is_shared ? &m->shared : &m->vars;
+    uint32_t *n = v->is_shared ? &m->nshared : &m->nvars;
+    uint32_t *cap = v->is_shared ? &m->cap_shared : &m->cap_vars;
+    uint32_t kind = d->opaque ? SG_K_OPAQUE : v->is_shared ? SG_K_SHARED : SG_K_GLOBAL;
+    struct sg_var *slot;
+    char *name;
+
+    if (y) {
+        if (y->kind != kind || (kind != SG_K_OPAQUE && !(*tab)[y->index].is_extern &&
+                                !v->is_extern))
+            return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "'%.*s' is defined twice",
+                              (int)d->name_len, d->name);
+        if (v->is_extern || kind == SG_K_OPAQUE)
+            return 0;
+        slot = &(*tab)[y->index];
+        name = slot->name;
+        *slot = *v;
+        slot->name = name;
+        return 0;
+    }
+    if (kind == SG_K_OPAQUE)
+        return add_opaque(p, d);
+    if (!sg_grow(tab, cap, *n, sizeof(**tab)))
+        return nomem(p);
+    name = name_dup(d->name, d->name_len);
+    if (!name)
+        return nomem(p);
+    slot = &(*tab)[*n];
+    *slot = *v;
+    slot->name = name;
+    if (!sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, (*n)++))
+        return nomem(p);
+    return 0;
+}
+
+/* Skips an initialiser; counts its elements when the array has no size of its own. */
+static int parse_init(struct parse *p, struct sg_decl *d)
+{
+    const char *text;
+
+    sg_lex_skip_ws(&p->l);
+    text = p->l.p;
+    d->v.init = text;
+    d->v.init_line = p->l.line;
+    sg_lex_next(&p->l);
+    if (d->v.unsized) {
+        struct sg_lex sub;
+        uint64_t n, inner = 1;
+        int r;
+
+        sg_lex_init(&sub, text, p->l.end, d->v.init_line);
+        r = sg_init_count(&sub, &n, p->diag);
+        if (r)
+            return r;
+        for (uint32_t i = 1; i < d->v.ndims; i++)
+            inner *= d->v.dims[i];
+        if (!inner || inner > SG_MAX_GLOBAL)
+            inner = 1;
+        d->v.dims[0] = (uint32_t)((n + inner - 1) / inner);
+        d->v.size = (uint64_t)d->v.dims[0] * inner * sg_type_size(d->v.type) * d->vec;
+        d->v.unsized = false;
+    }
+    if (sg_tok_is(&p->l, '{')) {
+        if (!sg_lex_skip_block(&p->l))
+            return bad(p, "'}' missing");
+    } else {
+        while (!sg_tok_is(&p->l, ';') && !sg_tok_is(&p->l, ',') && p->l.tok.kind != SG_T_EOF)
+            sg_lex_next(&p->l);
+    }
+    return 0;
+}
+
+static int parse_var(struct parse *p, bool is_extern)
+{
+    struct sg_decl d = {0};
+    bool is_const = sg_tok_eq(&p->l.tok, ".const");
+    bool is_shared = sg_tok_eq(&p->l.tok, ".shared");
+    uint32_t align;
+    int r;
+
+    sg_lex_next(&p->l);
+    if (is_const && sg_tok_is(&p->l, '['))
+        return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, p->l.tok.line, p->l.tok.col,
+                          "numbered constant banks are not available");
+    r = sg_decl_head(&p->l, &d, p->diag);
+    align = d.v.align;
+    for (;;) {
+        if (r)
+            return r;
+        d.v.align = align;
+        d.v.init = NULL;
+        r = sg_decl_name(&p->l, &d, p->diag);
+        if (r)
+            return r;
+        d.v.is_const = is_const;
+        d.v.is_shared = is_shared;
+        d.v.is_extern = is_extern;
+        if (sg_tok_is(&p->l, '=')) {
+            if (is_shared)
+                return bad(p, "shared memory has no initialiser");
+            r = parse_init(p, &d);
+            if (r)
+                return r;
+        }
+        r = add_var(p, &d, &d.v);
+        if (r)
+            return r;
+        if (!sg_tok_is(&p->l, ','))
+            break;
+        sg_lex_next(&p->l);
+    }
+    if (!sg_tok_is(&p->l, ';'))
+        return bad(p, "';' expected");
+    sg_lex_next(&p->l);
+    return 0;
+}
+
+static int parse_dims(struct parse *p, uint32_t v[3])
+{
+    sg_lex_next(&p->l);
+    v[0] = v[1] = v[2] = 1;
+    for (int i = 0; i < 3; i++) {
+        if (p->l.tok.kind != SG_T_INT || p->l.tok.ival > UINT32_MAX)
+            return bad(p, "a number expected");
+        v[i] = (uint32_t)p->l.tok.ival;
+        sg_lex_next(&p->l);
+        if (!sg_tok_is(&p->l, ','))
+            break;
+        sg_lex_next(&p->l);
+    }
+    return 0;
+}
+
+/* The size of the kernel's clusters: more than one block is refused when the kernel is to run. */
+static int parse_cluster(struct parse *p, struct sg_func *f)
+{
+    const uint32_t line = p->l.tok.line;
+    uint32_t v[3];
+    int r = parse_dims(p, v);
+
+    if (!r && (v[0] != 1 || v[1] != 1 || v[2] != 1))
+        f->cluster_line = line;
+    return r;
+}
+
+/* Directives between the parameters and the body. */
+static int parse_func_directives(struct parse *p, struct sg_func *f)
+{
+    while (p->l.tok.kind == SG_T_DIR) {
+        uint32_t v[3];
+        int r = 0;
+
+        if (sg_tok_eq(&p->l.tok, ".maxntid"))
+            r = parse_dims(p, f->maxntid);
+        else if (sg_tok_eq(&p->l.tok, ".reqntid"))
+            r = parse_dims(p, f->reqntid);
+        else if (sg_tok_eq(&p->l.tok, ".maxnreg")) {
+            r = parse_dims(p, v);
+            f->maxnreg = v[0];
+        } else if (sg_tok_eq(&p->l.tok, ".reqnctapercluster"))
+            r = parse_cluster(p, f);
+        else if (sg_tok_eq(&p->l.tok, ".pragma")) {
+            while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
+                sg_lex_next(&p->l);
+            sg_lex_next(&p->l);
+        } else { /* .minnctapersm .maxnctapersm .noreturn .abi_preserve ...: hints */
+            sg_lex_next(&p->l);
+            while (p->l.tok.kind == SG_T_INT || sg_tok_is(&p->l, ','))
+                sg_lex_next(&p->l);
+        }
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+static void func_clear(struct sg_func *f)
+{
+    free(f->name);
+    free(f->params);
+    free(f->rets);
+}
+
+static struct sg_func *func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *name)
+{
+    struct sg_module *m = p->m;
+    struct sg_sym *y = sg_sym_find(&m->symtab, 0, name->s, name->len);
+
+    if (y) {
+        struct sg_func *old = y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY ? &m->funcs[y->index]
+                                                                             : NULL;
+
+        if (!old || (old->body && f->body) || old->is_entry != f->is_entry) {
+            sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice",
+                       (int)name->len, name->s);
+            return NULL;
+        }
+        if (old->body) { /* a later declaration says nothing new */
+            func_clear(f);
+            return old;
+        }
+        func_clear(old);
+        *old = *f;
+        return old;
+    }
+    if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
+        !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC,
+                    m->nfuncs)) {
+        nomem(p);
+        return NULL;
+    }
+    m->funcs[m->nfuncs] = *f;
+    return &m->funcs[m->nfuncs++];
+}
+
+static int add_kernel(struct parse *p, struct sg_func *f)
+{
+    struct sg_module *m = p->m;
+    uint32_t index = (uint32_t)(f - m->funcs);
+    struct sg_kernel *k;
+
+    if (!sg_grow(&m->kernels, &m->cap_kernels, m->nkernels, sizeof(*m->kernels)))
+        return nomem(p);
+    k = calloc(1, sizeof(*k));
+    if (!k)
+        return nomem(p);
+    k->ops = &sg_kernel_ops;
+    k->module = m;
+    k->func = index;
+    pthread_mutex_init(&k->lock, NULL);
+    m->kernels[m->nkernels++] = k;
+    f->kernel = m->nkernels;
+    k->params = calloc(f->nparams ? f->nparams : 1, sizeof(*k->params));
+    if (!k->params)
+        return nomem(p);
+    for (uint32_t i = 0; i < f->nparams; i++) {
+        k->params[i].offset = f->params[i].offset;
+        k->params[i].size = f->params[i].size;
+        k->param_bytes = f->params[i].offset + f->params[i].size;
+    }
+    return 0;
+}
+
+static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *name)
+{
+    int r;
+
+    if (!f->is_entry && sg_tok_is(&p->l, '(')) {
+        r = sg_parse_params(&p->l, &f->rets, &f->nrets, p->diag);
+        if (r)
+            return r;
+    }
+    if (p->l.tok.kind != SG_T_ID)
+        return bad(p, "a function name expected");
+    *name = p->l.tok;
+    sg_lex_next(&p->l);
+    if (sg_tok_is(&p->l, '(')) {
+        r = sg_parse_params(&p->l, &f->params, &f->nparams, p->diag);
+        if (r)
+            return r;
+    }
+    r = parse_func_directives(p, f);
+    if (r)
+        return r;
+    if (sg_tok_is(&p->l, '{')) {
+        f->body = p->l.p;
+        f->body_line = p->l.line;
+        if (!sg_lex_skip_block(&p->l))
+            return sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col,
+                              "syntax error: the body of '%.*s' has no end", (int)name->len,
+                              name->s);
+        f->body_end = p->l.tok.kind == SG_T_EOF ? p->l.end : p->l.tok.s;
+        while (f->body_end > f->body && f->body_end[-1] != '}')
+            f->body_end--;
+    } else if (sg_tok_is(&p->l, ';')) {
+        sg_lex_next(&p->l);
+    } else {
+        return bad(p, "'{' or ';' expected");
+    }
+    return 0;
+}
+
+static int parse_func(struct parse *p, bool is_extern)
+{
+    struct sg_func f = {.alias = -1, .is_extern = is_extern}, *slot;
+    struct sg_tok name = {0};
+    bool body;
+    int r;
+
+    f.is_entry = sg_tok_eq(&p->l.tok, ".entry");
+    sg_lex_next(&p->l);
+    while (p->l.tok.kind == SG_T_DIR && sg_tok_eq(&p->l.tok, ".attribute")) {
+        struct sg_decl d = {0};
+
+        d.v.type = SG_TY_B32; /* only the attribute is wanted */
+        r = sg_decl_head(&p->l, &d, p->diag);
+        if (r)
+            return r;
+    }
+    r = parse_func_rest(p, &f, &name);
+    if (r) {
+        func_clear(&f);
+        return r;
+    }
+    f.name = name_dup(name.s, name.len);
+    if (!f.name) {
+        func_clear(&f);
+        return nomem(p);
+    }
+    body = f.body != NULL;
+    slot = func_slot(p, &f, &name);
+    if (!slot) {
+        func_clear(&f);
+        return p->diag && p->diag->line ? SG_ERR_PTX : SG_ERR_NOMEM;
+    }
+    return slot->is_entry && body ? add_kernel(p, slot) : 0;
+}
+
+static int parse_alias(struct parse *p)
+{
+    struct sg_sym *a, *b;
+    struct sg_tok ta, tb;
+
+    sg_lex_next(&p->l);
+    ta = p->l.tok;
+    sg_lex_next(&p->l);
+    if (ta.kind != SG_T_ID || !sg_tok_is(&p->l, ','))
+        return bad(p, "two names expected");
+    sg_lex_next(&p->l);
+    tb = p->l.tok;
+    a = sg_sym_find(&p->m->symtab, 0, ta.s, ta.len);
+    b = tb.kind == SG_T_ID ? sg_sym_find(&p->m->symtab, 0, tb.s, tb.len) : NULL;
+    if (!a || !b || a->kind != SG_K_FUNC || b->kind != SG_K_FUNC || a->index == b->index)
+        return bad(p, ".alias needs two functions");
+    p->m->funcs[a->index].alias = (int32_t)b->index;
+    sg_lex_next(&p->l);
+    if (!sg_tok_is(&p->l, ';'))
+        return bad(p, "';' expected");
+    sg_lex_next(&p->l);
+    return 0;
+}
+
+/* What cuLinkCreate was told about registers comes with the text that it linked (api/code/link.c). */
+static void pragma(struct parse *p)
+{
+    static const char key[] = SG_PRAGMA_REGISTERS;
+    const struct sg_tok *t = &p->l.tok;
+    const char *at = t->s, *end = t->s + t->len;
+    uint32_t n = 0;
+
+    if (at < end && *at == '"')
+        at++;
+    if ((size_t)(end - at) < sizeof(key) || memcmp(at, key, sizeof(key) - 1))
+        return;
+    for (at += sizeof(key) - 1; at < end && *at >= '0' && *at <= '9' && n < 1000; at++)
+        n = n * 10 + (uint32_t)(*at - '0');
+    p->m->max_registers = n;
+}
+
+/* .section NAME { ... }, .file N "..." [, t, s], .loc ..., .pragma "...";, @@DWARF ... */
+static int skip_debug(struct parse *p)
+{
+    uint32_t line = p->l.tok.line;
+
+    if (sg_tok_eq(&p->l.tok, ".section")) {
+        while (!sg_tok_is(&p->l, '{') && p->l.tok.kind != SG_T_EOF)
+            sg_lex_next(&p->l);
+        if (p->l.tok.kind == SG_T_EOF || !sg_lex_skip_block(&p->l))
+            return bad(p, "'}' missing");
+        return 0;
+    }
+    if (sg_tok_eq(&p->l.tok, ".pragma")) {
+        while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF) {
+            pragma(p);
+            sg_lex_next(&p->l);
+        }
+        sg_lex_next(&p->l);
+        return 0;
+    }
+    while (p->l.tok.line == line && p->l.tok.kind != SG_T_EOF)
+        sg_lex_next(&p->l);
+    return 0;
+}
+
+static int parse_item(struct parse *p)
+{
+    const struct sg_tok *t = &p->l.tok;
+    bool is_extern = false;
+
+    while (sg_tok_eq(t, ".extern") || sg_tok_eq(t, ".visible") || sg_tok_eq(t, ".weak") ||
+           sg_tok_eq(t, ".common")) {
+        is_extern |= sg_tok_eq(t, ".extern");
+        sg_lex_next(&p->l);
+    }
+    if (sg_tok_eq(t, ".entry") || sg_tok_eq(t, ".func"))
+        return parse_func(p, is_extern);
+    if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared"))
+        return parse_var(p, is_extern);
+    if (sg_tok_eq(t, ".version"))
+        return parse_version(p);
+    if (sg_tok_eq(t, ".target"))
+        return parse_target(p);
+    if (sg_tok_eq(t, ".alias"))
+        return parse_alias(p);
+    if (sg_tok_eq(t, ".address_size")) {
+        sg_lex_next(&p->l);
+        if (t->kind != SG_T_INT || (t->ival != 64 && t->ival != 32))
+            return bad(p, "32 or 64 expected");
+        if (t->ival == 32)
+            return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, t->line, t->col,
+                              ".address_size 32 is not available");
+        p->m->address_size = 64;
+        sg_lex_next(&p->l);
+        return 0;
+    }
+    if (sg_tok_eq(t, ".section") || sg_tok_eq(t, ".file") || sg_tok_eq(t, ".loc") ||
+        sg_tok_eq(t, ".pragma") || sg_tok_is(&p->l, '@'))
+        return skip_debug(p);
+    if (sg_tok_is(&p->l, ';')) {
+        sg_lex_next(&p->l);
+        return 0;
+    }
+    return bad(p, "unexpected text");
+}
+
+int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag)
+{
+    struct parse p = {.diag = diag};
+    int r = 0;
+
+    *out = NULL;
+    if (diag)
+        memset(diag, 0, sizeof(*diag));
+    if (len > SG_PTX_TEXT_MAX)
+        return sg_diag_at(diag, SG_ERR_PTX, 0, 0, "the text is larger than %u bytes",
+                          SG_PTX_TEXT_MAX);
+    p.m = calloc(1, sizeof(*p.m));
+    if (!p.m)
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+    p.m->text = malloc(len + 1);
+    if (!p.m->text) {
+        free(p.m);
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+    }
+    pthread_mutex_init(&p.m->lock, NULL);
+    memcpy(p.m->text, text, len);
+    while (len && !p.m->text[len - 1])
+        len--;
+    p.m->text[len] = 0;
+    p.m->len = len;
+    sg_lex_init(&p.l, p.m->text, p.m->text + len, 1);
+    if (!sg_tok_eq(&p.l.tok, ".version"))
+        r = bad(&p, "the text must begin with .version");
+    while (!r && p.l.tok.kind != SG_T_EOF)
+        r = parse_item(&p);
+    if (!r && !p.m->target)
+        r = sg_diag_at(diag, SG_ERR_PTX, 1, 1, "syntax error: no .target sm_NN");
+    if (r) {
+        sg_module_free(p.m);
+        return r;
+    }
+    *out = p.m;
+    return 0;
+}
+
+void sg_module_free(struct sg_module *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->nkernels; i++) {
+        sg_code_free(&m->kernels[i]->code);
+        pthread_mutex_destroy(&m->kernels[i]->lock);
+        free(m->kernels[i]->params);
+        free(m->kernels[i]);
+    }
+    for (uint32_t i = 0; i < m->nfuncs; i++)
+        func_clear(&m->funcs[i]);
+    for (uint32_t i = 0; i < m->nvars; i++)
+        free(m->vars[i].name);
+    for (uint32_t i = 0; i < m->nshared; i++)
+        free(m->shared[i].name);
+    for (uint32_t i = 0; i < m->nopaques; i++)
+        free(m->opaques[i].name);
+    free(m->opaques);
+    free(m->kernels);
+    free(m->funcs);
+    free(m->vars);
+    free(m->shared);
+    free(m->data_relocs);
+    sg_sym_free(&m->symtab);
+    pthread_mutex_destroy(&m->lock);
+    free(m->text);
+    free(m);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside the PTX front end: tokens, module symbols, and the decoder's working state.
+ *
+ * A module keeps a copy of its text. Parsing it finds kernels, functions and variables; a body is
+ * decoded at first use, calls are expanded in place (so a return address needs no stack and the
+ * lowest-instruction-first order of lanes stays right), registers are allocated to slots.
+ */
+#ifndef SG_PTX_MODULE_H
+#define SG_PTX_MODULE_H
+
+#include "base/grow.h"
+#include "exec/bytecode.h"
+#include "ptx/ptx.h"
+
+/* Bounds on what hostile text can make us do. */
+#define SG_MAX_VREGS (4u << 20)
+#define SG_MAX_INSNS (2u << 20)     /* decoded instructions of one kernel, calls expanded */
+#define SG_MAX_CALL_DEPTH 48
+#define SG_MAX_SCOPES 256
+#define SG_MAX_POOL (64u << 20)     /* bytes of the constant pool of one kernel */
+#define SG_MAX_REGFILE (16u << 20)  /* bytes of registers of one warp */
+#define SG_MAX_STATIC_SHARED (4u << 20)
+#define SG_MAX_GLOBAL (1ull << 40)
+#define SG_MAX_OPERANDS 8
+#define SG_MAX_VEC 8
+#define SG_MAX_MODS 16
+#define SG_MAX_TYPES 6
+/* Within a major version, PTX only grows: what is known here means the same in every 9.x, and what a newer one has added
+ * is refused by its name where it is used. */
+#define SG_PTX_VERSION_MAX 99
+
+/* ---- tokens ---- */
+enum sg_tok_kind {
+    SG_T_EOF,
+    SG_T_ID,    /* identifier, with a leading %, $ or _ if written so */
+    SG_T_DIR,   /* .name */
+    SG_T_INT,   /* ival */
+    SG_T_F32,   /* 0f........: bits in ival */
+    SG_T_F64,   /* 0d................ or decimal: bits in ival */
+    SG_T_STR,
+    SG_T_PUNCT, /* one character, in ch */
+    SG_T_BAD
+};
+
+struct sg_tok {
+    enum sg_tok_kind kind;
+    const char *s;
+    uint32_t len;
+    uint32_t line, col;
+    uint64_t ival;
+    char ch;
+};
+
+struct sg_lex {
+    const char *p, *end;
+    const char *line_start;
+    uint32_t line;
+    struct sg_tok tok; /* the current token */
+};
+
+void sg_lex_init(struct sg_lex *l, const char *p, const char *end, uint32_t line);
+void sg_lex_next(struct sg_lex *l);
+/* Reads an opcode with its modifiers, starting at the current identifier; then moves on. */
+void sg_lex_opcode(struct sg_lex *l, char *buf, size_t size);
+/* Current token must be '{': skips to behind the matching '}'. False: end of text. */
+bool sg_lex_skip_block(struct sg_lex *l);
+void sg_lex_skip_ws(struct sg_lex *l);
+static inline bool sg_tok_is(const struct sg_lex *l, char c)
+{
+    return l->tok.kind == SG_T_PUNCT && l->tok.ch == c;
+}
+bool sg_tok_eq(const struct sg_tok *t, const char *s);
+
+/* Fills diag from a token: always returns result. */
+int sg_diag_at(struct sg_diag *diag, int result, uint32_t line, uint32_t col, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* ---- symbols ---- */
+struct sg_sym {
+    const char *name; /* in the text */
+    uint32_t len;
+    uint32_t frame;   /* 0: module; else one per function body or scope */
+    uint32_t kind;
+    uint32_t index;
+    uint32_t next;    /* hash chain, 1-based */
+};
+
+struct sg_symtab {
+    struct sg_sym *syms;
+    uint32_t n, cap;
+    uint32_t *buckets;
+    uint32_t nbuckets;
+};
+struct sg_sym *sg_sym_find(const struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len);
+struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len,
+                          uint32_t kind, uint32_t index); /* NULL: out of memory */
+void sg_sym_free(struct sg_symtab *t);
+
+enum sg_sym_kind { /* at module level and in bodies */
+    SG_K_GLOBAL = 1, /* index: globals[] (.global and .const) */
+    SG_K_SHARED,     /* index: shared variable table */
+    SG_K_FUNC,       /* index: funcs[] */
+    SG_K_ENTRY,
+    SG_K_OPAQUE,     /* texture, surface, sampler; index: opaques[] */
+    SG_K_REG,        /* bodies: virtual register */
+    SG_K_RANGE,      /* bodies: %r<n>; index: ranges[] */
+    SG_K_VECTOR,     /* bodies: .reg .v2 or .v4; index: ranges[], whose registers follow each other */
+    SG_K_LOCAL,      /* bodies: local or call parameter; index: lvars[] */
+    SG_K_PARAM,      /* bodies: kernel parameter; index */
+    SG_K_LABEL,
+    SG_K_TARGETS     /* bodies: .branchtargets; index: list */
+};
+
+struct sg_var {
+    char *name;
+    uint64_t size;
+    uint32_t align;
+    enum sg_type type;
+    uint32_t dims[8], ndims;
+    bool is_const, is_managed, is_extern, is_shared;
+    bool unsized;
+    uint64_t address;    /* global: where the driver put it */
+    const char *init;    /* text of the initialiser or NULL */
+    uint32_t init_line;
+    bool has_data;       /* of a cubin: its initial value lies at m->text + data_at */
+    uint64_t data_at;
+};
+
+/* A module-level texture, surface or sampler variable. */
+struct sg_opaque {
+    char *name;
+    enum sg_opaque_kind kind;
+    uint64_t handle;
+    const char *init; /* text of the initialiser or NULL */
+    uint32_t init_line;
+};
+
+/* A parameter as declared. */
+struct sg_pdecl {
+    const char *name;
+    uint32_t len;
+    enum sg_type type;
+    uint32_t size, align, offset;
+    bool is_reg;
+};
+
+struct sg_func {
+    char *name;
+    bool is_entry, is_extern;
+    struct sg_pdecl *params;
+    uint32_t nparams;
+    struct sg_pdecl *rets;
+    uint32_t nrets;
+    const char *body; /* behind the '{', NULL: declaration only */
+    const char *body_end;
+    uint32_t body_line;
+    uint32_t maxntid[3], reqntid[3];
+    uint32_t maxnreg; /* 0: not said */
+    uint32_t cluster_line; /* of the text: it has clusters of more than one block; 0: it has not */
+    int32_t alias; /* funcs[] index or -1 */
+    uint32_t kernel; /* kernels[] index + 1, 0: none */
+    bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
+};
+
+/* A place in the initial values of a cubin (m->text) that holds the address of a variable. */
+struct sg_data_reloc {
+    uint64_t at;
+    int64_t addend;
+    uint32_t var;
+};
+
+struct sg_module {
+    char *text;
+    size_t len;
+    pthread_mutex_t lock;
+    bool taken_known;
+    uint32_t version, target; /* 90, 80 */
+    bool target_suffix;
+    uint32_t address_size;
+    uint32_t max_registers; /* of every kernel; 0: no limit */
+    struct sg_symtab symtab;
+    struct sg_var *vars; /* globals and constants */
+    uint32_t nvars, cap_vars;
+    struct sg_opaque *opaques;
+    uint32_t nopaques, cap_opaques;
+    struct sg_var *shared; /* .shared at module level */
+    uint32_t nshared, cap_shared;
+    struct sg_func *funcs;
+    uint32_t nfuncs, cap_funcs;
+    struct sg_kernel **kernels;
+    uint32_t nkernels, cap_kernels;
+    bool is_sass; /* of a cubin: text holds initial values, kernels cannot be decoded */
+    struct sg_data_reloc *data_relocs;
+    uint32_t ndata_relocs, cap_data_relocs;
+};
+
+/* Finds the functions whose address is taken, by an initialiser or a mov (ptx/initialisers.c). */
+void sg_module_find_taken(struct sg_module *m);
+
+/* Writes the initial values of a cubin's variables (ptx/cubin.c). */
+void sg_sass_init_globals(struct sg_module *m);
+
+/* ---- declarations, shared by module and bodies (ptx/declarations.c) ---- */
+
+/* True if CUDA itself provides this function to device code. */
+bool sg_is_builtin(const char *name);
+struct sg_decl {
+    struct sg_var v;
+    const char *name;
+    uint32_t name_len, line, col;
+    uint32_t range; /* %r<range>; 0: none */
+    uint32_t vec;   /* .v2 .v4: 2, 4; else 1 */
+    bool opaque;
+    enum sg_opaque_kind opaque_kind;
+};
+/* Parses qualifiers and type up to the first name; then one name with its dimensions. */
+int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
+int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
+int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
+int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
+
+extern const struct sg_kernel_ops sg_kernel_ops;
+/* Decodes the body of a kernel into k->code (ptx/body.c). */
+int sg_decode(struct sg_kernel *k, struct sg_diag *diag);
+void sg_code_free(struct sg_code *c);
+/* The address or handle that a place needs, without the addend; 0: not known yet. */
+uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r);
+void sg_code_relocate(struct sg_module *m, struct sg_code *c);
+
+#endif

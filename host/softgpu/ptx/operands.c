@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT */
+/* Parses one instruction: its opcode, operands and names. ptx/code.c resolves them. */
+#include "ptx/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    uint8_t sr;
+} sregs[] = {
+    {"%tid.x", SG_SR_TID_X},       {"%tid.y", SG_SR_TID_Y},       {"%tid.z", SG_SR_TID_Z},
+    {"%tid.w", SG_SR_ZERO},        {"%ntid.x", SG_SR_NTID_X},     {"%ntid.y", SG_SR_NTID_Y},
+    {"%ntid.z", SG_SR_NTID_Z},     {"%ntid.w", SG_SR_ONE},        {"%ctaid.x", SG_SR_CTAID_X},
+    {"%ctaid.y", SG_SR_CTAID_Y},   {"%ctaid.z", SG_SR_CTAID_Z},   {"%ctaid.w", SG_SR_ZERO},
+    {"%nctaid.x", SG_SR_NCTAID_X}, {"%nctaid.y", SG_SR_NCTAID_Y}, {"%nctaid.z", SG_SR_NCTAID_Z},
+    {"%nctaid.w", SG_SR_ONE},      {"%laneid", SG_SR_LANEID},     {"%warpid", SG_SR_WARPID},
+    {"%nwarpid", SG_SR_NWARPID},   {"%smid", SG_SR_SMID},         {"%nsmid", SG_SR_NSMID},
+    {"%gridid", SG_SR_GRIDID},     {"%lanemask_eq", SG_SR_LANEMASK_EQ},
+    {"%lanemask_le", SG_SR_LANEMASK_LE}, {"%lanemask_lt", SG_SR_LANEMASK_LT},
+    {"%lanemask_ge", SG_SR_LANEMASK_GE}, {"%lanemask_gt", SG_SR_LANEMASK_GT},
+    {"%dynamic_smem_size", SG_SR_DYN_SMEM}, {"%total_smem_size", SG_SR_TOTAL_SMEM},
+    {"%aggr_smem_size", SG_SR_TOTAL_SMEM},
+    {"%clusterid.x", SG_SR_CTAID_X}, {"%clusterid.y", SG_SR_CTAID_Y},
+    {"%clusterid.z", SG_SR_CTAID_Z}, {"%nclusterid.x", SG_SR_NCTAID_X},
+    {"%nclusterid.y", SG_SR_NCTAID_Y}, {"%nclusterid.z", SG_SR_NCTAID_Z},
+    {"%cluster_ctaid.x", SG_SR_ZERO}, {"%cluster_ctaid.y", SG_SR_ZERO},
+    {"%cluster_ctaid.z", SG_SR_ZERO}, {"%cluster_nctaid.x", SG_SR_ONE},
+    {"%cluster_nctaid.y", SG_SR_ONE}, {"%cluster_nctaid.z", SG_SR_ONE},
+    {"%cluster_ctarank", SG_SR_ZERO}, {"%cluster_nctarank", SG_SR_ONE},
+    {"%is_explicit_cluster", SG_SR_FALSE},
+    {"%clock", SG_SR_CLOCK},       {"%clock_hi", SG_SR_CLOCK_HI}, {"%clock64", SG_SR_CLOCK64},
+    {"%globaltimer", SG_SR_GLOBALTIMER}, {"%globaltimer_lo", SG_SR_GLOBALTIMER_LO},
+    {"%globaltimer_hi", SG_SR_GLOBALTIMER_HI}, {"%current_graph_exec", SG_SR_GRAPH_EXEC},
+};
+
+/* A special register by its full name; -1: none such. */
+static int find_sreg(const char *s, uint32_t len)
+{
+    for (size_t i = 0; i < sizeof(sregs) / sizeof(sregs[0]); i++)
+        if (strlen(sregs[i].name) == len && !memcmp(sregs[i].name, s, len))
+            return sregs[i].sr;
+    if (len > 21 && !memcmp(s, "%reserved_smem_offset", 21))
+        return SG_SR_ZERO; /* nothing is reserved */
+    if (len >= 8 && !memcmp(s, "%envreg", 7)) {
+        if (len == 8 && s[7] == '1')
+            return SG_SR_ENVREG1;
+        if (len == 8 && s[7] == '2')
+            return SG_SR_ENVREG2;
+        return SG_SR_ZERO;
+    }
+    if (len >= 4 && !memcmp(s, "%pm", 3) && s[3] >= '0' && s[3] <= '9')
+        return len > 6 && !memcmp(s + len - 3, "_64", 3) ? SG_SR_ZERO64 : SG_SR_ZERO;
+    return -1;
+}
+
+struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
+{
+    uint32_t digits = len;
+
+    while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
+        digits--;
+    for (uint32_t i = d->nscopes; i-- > d->func_base;) {
+        struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[i], s, len);
+        uint64_t n = 0;
+
+        if (y && y->kind != SG_K_RANGE)
+            return y;
+        if (digits == len || len - digits > 9 || (s[digits] == '0' && len - digits > 1))
+            continue;
+        y = sg_sym_find(&d->symtab, d->scopes[i], s, digits);
+        if (!y || y->kind != SG_K_RANGE)
+            continue;
+        for (uint32_t k = digits; k < len; k++)
+            n = n * 10 + (uint64_t)(s[k] - '0');
+        if (n >= d->ranges[y->index].count)
+            continue;
+        y = sg_sym_add(&d->symtab, d->scopes[i], s, len, SG_K_REG,
+                       sg_new_vreg(d, (enum sg_type)d->ranges[y->index].type, false));
+        if (!y)
+            sg_dec_nomem(d);
+        return y;
+    }
+    return sg_sym_find(&d->m->symtab, 0, s, len);
+}
+
+uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, l;
+    struct sg_sym *y = sg_sym_find(&d->symtab, frame, s, len);
+
+    if (y && y->kind == SG_K_LABEL)
+        return y->index;
+    l = sg_new_label(d);
+    if (y) {
+        sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)len, s);
+        return l;
+    }
+    if (!sg_sym_add(&d->symtab, frame, s, len, SG_K_LABEL, l) ||
+        !sg_grow(&d->pending, &d->cap_pending, d->npending, sizeof(*d->pending))) {
+        sg_dec_nomem(d);
+        return l;
+    }
+    d->pending[d->npending++] = (struct sg_pending){s, len, l, frame};
+    return l;
+}
+
+void sg_dec_close_labels(struct sg_dec *d, bool is_function)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, parent, first, n;
+
+    for (first = d->npending; first && d->pending[first - 1].frame == frame; first--)
+        ;
+    n = first;
+    parent = is_function ? 0 : d->scopes[d->nscopes - 2] | SG_LABEL_FRAME;
+    for (uint32_t i = first; i < d->npending && !is_function; i++) {
+        struct sg_pending p = d->pending[i];
+        struct sg_sym *y;
+
+        if (d->labels[p.label].insn != UINT32_MAX)
+            continue;
+        y = sg_sym_find(&d->symtab, parent, p.name, p.len);
+        if (y && y->kind != SG_K_LABEL)
+            sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)p.len,
+                          p.name);
+        if (y) {
+            d->labels[p.label].alias = y->index + 1;
+            continue;
+        }
+        if (!sg_sym_add(&d->symtab, parent, p.name, p.len, SG_K_LABEL, p.label))
+            sg_dec_nomem(d);
+        p.frame = parent;
+        d->pending[n++] = p;
+    }
+    d->npending = n;
+}
+
+/* An optional + or - and a number behind a symbol or register. */
+static int parse_offset(struct sg_dec *d, uint64_t *off)
+{
+    while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
+        bool neg = false;
+
+        while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
+            neg ^= sg_tok_is(&d->l, '-');
+            sg_lex_next(&d->l);
+        }
+        if (d->l.tok.kind != SG_T_INT)
+            return sg_dec_syntax(d, "a number expected in an address");
+        *off += neg ? 0 - d->l.tok.ival : d->l.tok.ival;
+        sg_lex_next(&d->l);
+    }
+    return 0;
+}
+
+/* A vector register, or, with .x .y .z .w (.r .g .b .a) behind it, one of its elements. */
+static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, struct sg_opnd *o)
+{
+    static const char names[] = "xyzwrgba";
+    const struct sg_tok *t = &d->l.tok;
+    const char *c = t->kind == SG_T_DIR && t->len == 2 ? strchr(names, t->s[1]) : NULL;
+
+    if (c && *c) {
+        const uint32_t i = (uint32_t)(c - names) % 4;
+
+        if (i >= v->count)
+            return sg_dec_syntax(d, "'.%c': the vector has %u elements", *c, v->count);
+        o->kind = SG_O_REG;
+        o->v = v->first + i;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    o->kind = SG_O_VEC;
+    o->nel = v->count;
+    for (uint32_t i = 0; i < v->count; i++)
+        o->el[i] = (struct sg_opel){.kind = SG_O_REG, .v = v->first + i};
+    return 0;
+}
+
+/* The meaning of an identifier: register, special register, symbol, or just a name. */
+static int parse_name(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_tok t = d->l.tok;
+    struct sg_sym *y;
+    char full[48];
+    int sr;
+
+    o->name = t.s;
+    o->name_len = t.len;
+    if (t.len == 1 && t.s[0] == '_') {
+        o->kind = SG_O_SINK;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    if (t.len == 7 && !memcmp(t.s, "WARP_SZ", 7)) {
+        o->kind = SG_O_IMM;
+        o->imm = SG_LANES;
+        sg_lex_next(&d->l);
+        return 0;
+    }
+    y = sg_dec_find(d, t.s, t.len);
+    sg_lex_next(&d->l);
+    if (y && y->kind == SG_K_REG) {
+        o->kind = SG_O_REG;
+        o->v = y->index;
+        return 0;
+    }
+    if (y && y->kind == SG_K_VECTOR)
+        return parse_register_vector(d, &d->ranges[y->index], o);
+    if (y && y->kind != SG_K_LABEL && y->kind != SG_K_RANGE) {
+        o->kind = SG_O_SYM;
+        o->symkind = (uint8_t)y->kind;
+        o->v = y->index;
+        return 0;
+    }
+    if (t.s[0] == '%' && t.len < 40) {
+        uint32_t n = t.len;
+
+        memcpy(full, t.s, n);
+        if (d->l.tok.kind == SG_T_DIR && d->l.tok.len == 2) {
+            memcpy(full + n, d->l.tok.s, 2);
+            n += 2;
+        }
+        sr = find_sreg(full, n);
+        if (sr >= 0) {
+            o->kind = SG_O_SREG;
+            o->v = (uint32_t)sr;
+            if (n != t.len)
+                sg_lex_next(&d->l);
+            return 0;
+        }
+        return sg_dec_syntax(d, "unknown register '%.*s'", (int)t.len, t.s);
+    }
+    o->kind = SG_O_NAME;
+    return 0;
+}
+
+static int parse_number(struct sg_dec *d, struct sg_opnd *o)
+{
+    bool neg = false, inv = false;
+
+    for (;; sg_lex_next(&d->l)) {
+        if (sg_tok_is(&d->l, '-'))
+            neg = !neg;
+        else if (sg_tok_is(&d->l, '~'))
+            inv = !inv;
+        else if (!sg_tok_is(&d->l, '+'))
+            break;
+    }
+    o->imm = d->l.tok.ival;
+    if (d->l.tok.kind == SG_T_INT) {
+        o->kind = SG_O_IMM;
+        o->imm = neg ? 0 - o->imm : o->imm;
+        o->imm = inv ? ~o->imm : o->imm;
+    } else if (d->l.tok.kind == SG_T_F32 && !inv) {
+        o->kind = SG_O_F32;
+        o->imm ^= neg ? 0x80000000u : 0;
+    } else if (d->l.tok.kind == SG_T_F64 && !inv) {
+        o->kind = SG_O_F64;
+        o->imm ^= neg ? 1ull << 63 : 0;
+    } else {
+        return sg_dec_syntax(d, "an operand expected near '%.*s'", (int)d->l.tok.len, d->l.tok.s);
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
+{
+    o->kind = SG_O_VEC;
+    o->nel = 0;
+    sg_lex_next(&d->l);
+    while (!sg_tok_is(&d->l, '}')) {
+        struct sg_opnd x = {0};
+        int r = d->l.tok.kind == SG_T_ID ? parse_name(d, &x) : parse_number(d, &x);
+
+        if (r)
+            return r;
+        if (o->nel == SG_MAX_VEC)
+            return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
+        if (x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC)
+            return sg_dec_syntax(d, "a register expected in a vector");
+        o->el[o->nel++] = (struct sg_opel){x.kind, x.v, x.imm};
+        if (sg_tok_is(&d->l, ','))
+            sg_lex_next(&d->l);
+        else if (!sg_tok_is(&d->l, '}'))
+            return sg_dec_syntax(d, "',' or '}' expected");
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+/* Behind the texture or surface in an address: {sampler,} coordinates. */
+static int parse_coords(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_opnd x = {0};
+    int r;
+
+    sg_lex_next(&d->l);
+    o->coords = true;
+    if (d->l.tok.kind == SG_T_ID) {
+        r = parse_name(d, &x);
+        if (r)
+            return r;
+        if (!sg_tok_is(&d->l, ',')) { /* one coordinate, without braces */
+            o->nel = 1;
+            o->el[0] = (struct sg_opel){x.kind, x.v, x.imm};
+            return x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC
+                       ? sg_dec_syntax(d, "a coordinate expected")
+                       : 0;
+        }
+        if (x.kind != SG_O_REG && (x.kind != SG_O_SYM || x.symkind != SG_K_OPAQUE))
+            return sg_dec_syntax(d, "a sampler expected");
+        o->has_sampler = true;
+        o->sampler_sym = x.kind == SG_O_SYM;
+        o->sampler = x.v;
+        sg_lex_next(&d->l);
+    }
+    if (!sg_tok_is(&d->l, '{'))
+        return sg_dec_syntax(d, "coordinates expected");
+    r = parse_vector(d, &x);
+    if (r)
+        return r;
+    o->nel = x.nel;
+    memcpy(o->el, x.el, sizeof(o->el));
+    return 0;
+}
+
+static int parse_address(struct sg_dec *d, struct sg_opnd *o)
+{
+    int r;
+
+    sg_lex_next(&d->l);
+    if (d->l.tok.kind == SG_T_ID) {
+        r = parse_name(d, o);
+        if (r)
+            return r;
+        if (o->kind != SG_O_REG && o->kind != SG_O_SYM)
+            return sg_dec_syntax(d, "unknown symbol '%.*s'", (int)o->name_len, o->name);
+        o->base = o->kind;
+    } else {
+        r = parse_number(d, o);
+        if (r)
+            return r;
+        if (o->kind != SG_O_IMM)
+            return sg_dec_syntax(d, "an address expected");
+        o->base = SG_O_NONE;
+    }
+    o->kind = SG_O_ADDR;
+    r = parse_offset(d, &o->imm);
+    if (r)
+        return r;
+    if (sg_tok_is(&d->l, ',')) {
+        r = parse_coords(d, o);
+        if (r)
+            return r;
+    }
+    if (!sg_tok_is(&d->l, ']'))
+        return sg_dec_syntax(d, "']' expected");
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+/* |q behind p or a vector */
+static int parse_second(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_opnd q = {0};
+    int r;
+
+    if (!sg_tok_is(&d->l, '|'))
+        return 0;
+    sg_lex_next(&d->l);
+    if (d->l.tok.kind != SG_T_ID)
+        return sg_dec_syntax(d, "a predicate expected behind '|'");
+    r = parse_name(d, &q);
+    if (r)
+        return r;
+    if (q.kind == SG_O_SINK)
+        q.v = sg_temp(d, SG_TY_PRED);
+    else if (q.kind != SG_O_REG || d->vregs[q.v].cls != SG_C_PRED)
+        return sg_dec_syntax(d, "a predicate expected behind '|'");
+    o->has_pq = true;
+    o->pq = q.v;
+    return 0;
+}
+
+int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
+{
+    int r;
+
+    memset(o, 0, offsetof(struct sg_opnd, el));
+    if (sg_tok_is(&d->l, '{')) {
+        r = parse_vector(d, o);
+        return r ? r : parse_second(d, o);
+    }
+    if (sg_tok_is(&d->l, '['))
+        return parse_address(d, o);
+    if (sg_tok_is(&d->l, '!')) {
+        o->neg = true;
+        sg_lex_next(&d->l);
+    }
+    if (d->l.tok.kind != SG_T_ID)
+        return parse_number(d, o);
+    if (sg_tok_eq(&d->l.tok, "generic")) { /* generic(symbol) */
+        sg_lex_next(&d->l);
+        if (!sg_tok_is(&d->l, '('))
+            return sg_dec_syntax(d, "'(' expected");
+        sg_lex_next(&d->l);
+        r = parse_name(d, o);
+        if (!r && !sg_tok_is(&d->l, ')'))
+            return sg_dec_syntax(d, "')' expected");
+        sg_lex_next(&d->l);
+        return r;
+    }
+    r = parse_name(d, o);
+    if (r)
+        return r;
+    if (o->kind == SG_O_SYM)
+        return parse_offset(d, &o->imm);
+    return parse_second(d, o);
+}
+
+int sg_opcode_parse(struct sg_opcode *oc, const char *text)
+{
+    char *p;
+
+    oc->ntypes = oc->nmods = 0;
+    strncpy(oc->full, text, sizeof(oc->full) - 1);
+    oc->full[sizeof(oc->full) - 1] = 0;
+    memcpy(oc->text, oc->full, sizeof(oc->text));
+    p = oc->text;
+    oc->base = p;
+    while (*p) {
+        enum sg_type t;
+        char *q;
+
+        while (*p && *p != '.')
+            p++;
+        if (!*p)
+            break;
+        *p++ = 0;
+        for (q = p; *q && *q != '.'; q++)
+            ;
+        t = sg_type_of(p, (size_t)(q - p));
+        if (t != SG_TY_NONE) {
+            if (oc->ntypes == SG_MAX_TYPES)
+                return -1;
+            oc->types[oc->ntypes++] = (uint8_t)t;
+        } else {
+            if (oc->nmods == SG_MAX_MODS)
+                return -1;
+            oc->used[oc->nmods] = false;
+            oc->mods[oc->nmods++] = p;
+        }
+        p = q;
+    }
+    return 0;
+}
+
+bool sg_mod(struct sg_dec *d, const char *name)
+{
+    bool r = false;
+
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        if (!strcmp(d->oc.mods[i], name))
+            r = d->oc.used[i] = true;
+    return r;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Emitters: bulk copies, their byte counts, and clusters, which have one block here (PTX ISA
+ * 9.7.9.25, 9.7.13). A copy completes when it is issued: its bytes are counted at the barrier
+ * object at once, and waiting for a group of copies does nothing. shared::cluster is the block's
+ * own memory.
+ */
+#include "ptx/select/select.h"
+
+static enum sg_space shared_or_global(struct sg_dec *d)
+{
+    if (sg_mod(d, "global"))
+        return SG_SP_GLOBAL;
+    return sg_mod(d, "shared::cluster") || sg_mod(d, "shared::cta") || sg_mod(d, "shared")
+               ? SG_SP_SHARED : SG_SP_GENERIC;
+}
+
+static bool takes_barrier(struct sg_dec *d)
+{
+    return sg_mod(d, "mbarrier::complete_tx::bytes");
+}
+
+static bool any_mod(struct sg_dec *d, const char *const *names, size_t n, int *which)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sg_mod(d, names[i])) {
+            *which = (int)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The spaces as written, destination first: each word may stand once or twice. */
+static bool two_spaces(struct sg_dec *d, enum sg_space *to, enum sg_space *from)
+{
+    enum sg_space sp[2];
+    int n = 0;
+
+    for (uint32_t i = 0; i < d->oc.nmods; i++) {
+        const char *m = d->oc.mods[i];
+        bool shared = !strcmp(m, "shared::cluster") || !strcmp(m, "shared::cta");
+
+        if (!shared && strcmp(m, "global"))
+            continue;
+        if (n == 2)
+            return false;
+        sp[n++] = shared ? SG_SP_SHARED : SG_SP_GLOBAL;
+        d->oc.used[i] = true;
+    }
+    if (n != 2)
+        return false;
+    *to = sp[0];
+    *from = sp[1];
+    return true;
+}
+
+/* cp{.reduce}.async.bulk.dst.src.completion [d], [a], size{, [mbar]}{, cache policy} */
+int sg_emit_bulk(struct sg_dec *d)
+{
+    static const char *const groups[] = {"commit_group", "wait_group"};
+    static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
+    bool reduce = sg_mod(d, "reduce"), barrier;
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
+    enum sg_space to, from;
+    int op = 0, unused;
+
+    sg_mod(d, "async");
+    sg_mod(d, "bulk");
+    if (sg_mod(d, "prefetch")) {
+        sg_mod(d, "L2");
+        shared_or_global(d);
+        sg_mod(d, "L2::cache_hint");
+        return d->err;
+    }
+    if (any_mod(d, groups, 2, &unused)) {
+        sg_mod(d, "read");
+        sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+        return d->err;
+    }
+    sg_mod(d, "noftz");
+    sg_mod(d, "L2::cache_hint"); /* one more operand, without effect */
+    barrier = takes_barrier(d);
+    if (!two_spaces(d, &to, &from) || (!barrier && !sg_mod(d, "bulk_group")) ||
+        (reduce && !any_mod(d, ops, 8, &op)))
+        return sg_dec_refuse(d, NULL);
+    if (d->nops < (barrier ? 4u : 3u) || (to == SG_SP_GLOBAL && from == SG_SP_GLOBAL) ||
+        barrier != (to == SG_SP_SHARED))
+        return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
+    f[0] = sg_flat_address(d, 0, to);
+    f[1] = sg_flat_address(d, 1, from);
+    f[2] = sg_src(d, 2, SG_TY_U32);
+    f[3] = barrier ? sg_flat_address(d, 3, SG_SP_SHARED) : sg_const32(d, 0);
+    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0,
+                  SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = (to == SG_SP_SHARED ? SG_BULK_TO_SHARED : 0) |
+                      (from == SG_SP_SHARED ? SG_BULK_FROM_SHARED : 0) |
+                      (barrier ? SG_BULK_BARRIER : 0);
+    if (reduce) {
+        enum sg_type t = sg_ty(d, 0);
+
+        if (sg_type_size(t) < 2 || sg_type_size(t) > 8 || (sg_type_float(t) && op > 2))
+            return sg_dec_refuse(d, NULL);
+        if (sg_type_float(t) && op == 0 && to == SG_SP_GLOBAL)
+            d->code->ordered = true;
+        d->insns[i].aux = (uint32_t)op | (uint32_t)t << 8;
+    }
+    return d->err;
+}
+
+/* st.async [a], b, [mbar]: a store whose bytes are counted */
+int sg_emit_st_async(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    uint32_t vec = sg_mod(d, "v2") ? 2 : sg_mod(d, "v4") ? 4 : 1, bytes = sg_type_size(t) * vec;
+
+    sg_mod(d, "async");
+    sg_mod(d, "weak");
+    sg_mod(d, "shared::cluster");
+    if (!takes_barrier(d) || d->nops != 3 || !bytes || bytes > 16)
+        return sg_dec_refuse(d, NULL);
+    if (sg_store_shared(d, 0, 1, t, vec))
+        return d->err;
+    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, bytes), SG_SP_SHARED);
+}
+
+/* red [a], b and red.async [a], b, [mbar]: the same, and its bytes are counted */
+int sg_emit_red(struct sg_dec *d)
+{
+    static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
+    enum sg_type t = sg_ty(d, 0);
+    int unused;
+
+    if (!sg_mod(d, "async"))
+        return sg_emit_atom(d);
+    if (!takes_barrier(d) || !sg_mod(d, "shared::cluster") || d->nops != 3 ||
+        !any_mod(d, ops, 8, &unused) || sg_type_float(t) ||
+        (sg_type_size(t) != 4 && sg_type_size(t) != 8))
+        return sg_dec_refuse(d, NULL);
+    d->nops = 2;
+    if (sg_emit_atom(d))
+        return d->err;
+    d->nops = 3;
+    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, sg_type_size(t)), SG_SP_SHARED);
+}
+
+/* barrier.cluster.arrive and .wait */
+int sg_emit_cluster_barrier(struct sg_dec *d)
+{
+    static const char *const order[] = {"release", "acquire", "relaxed", "aligned"};
+    bool arrive = sg_mod(d, "arrive");
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+        sg_mod(d, order[i]);
+    if (d->nops || (!arrive && !sg_mod(d, "wait")))
+        return sg_dec_syntax(d, "%s: .arrive or .wait expected", d->oc.full);
+    sg_emit(d, arrive ? "cluster.arrive" : "cluster.wait", NONE, NONE, NONE, NONE);
+    return d->err;
+}
+
+/* mapa d, a, rank: the address of a in that block: the only one there is */
+static int emit_mapa(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    uint32_t a;
+
+    sg_mod(d, "shared::cluster");
+    if (t != SG_TY_U32 && t != SG_TY_U64)
+        return sg_dec_refuse(d, NULL);
+    a = sg_src(d, 1, t);
+    sg_src(d, 2, SG_TY_U32);
+    sg_emit(d, t == SG_TY_U64 ? "mov.b64" : "mov.b32", sg_dst(d, 0, t), a, NONE, NONE);
+    return d->err;
+}
+
+static int emit_getctarank(struct sg_dec *d)
+{
+    sg_mod(d, "shared::cluster");
+    sg_src(d, 1, sg_ty(d, 0));
+    if (!d->err)
+        sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_U32), sg_const32(d, 0), NONE, NONE);
+    return d->err;
+}
+
+const struct sg_family sg_families_bulk[] = {
+    {"mapa", emit_mapa, 3, 3, 0},
+    {"getctarank", emit_getctarank, 2, 2, 0},
+    {NULL, NULL, 0, 0, 0},
+};

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels that launch kernels (CUDA C++ Programming Guide, CUDA Dynamic Parallelism, "Device Runtime"): the
+ * functions that nvcc 12 and later call for it. NVIDIA's own are in libcudadevrt, as machine code.
+ */
+#include "ptx/decode.h"
+
+#include <string.h>
+
+#define NONE SG_OPND_NONE
+
+static uint32_t pack(struct sg_dec *d, uint32_t lo, uint32_t hi)
+{
+    uint32_t r = sg_temp(d, SG_TY_U64);
+
+    sg_emit(d, "mov.pack.2x32", r, lo, hi, NONE);
+    return r;
+}
+
+/* The three numbers of a dim3, which is passed by value. */
+static void load_dim3(struct sg_dec *d, const struct sg_opnd *o, uint32_t out[3])
+{
+    if (o->kind != SG_O_SYM || o->symkind != SG_K_LOCAL || d->lvars[o->v].size < 12) {
+        sg_dec_syntax(d, "call: a dim3 expected");
+        return;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        out[i] = sg_temp(d, SG_TY_U32);
+        sg_ldst_local(d, false, SG_TY_U32, out[i], d->lvars[o->v].offset + 4 * i);
+    }
+}
+
+/* cudaGetParameterBufferV2(kernel, grid, block, bytes of shared memory) */
+static int get_buffer(struct sg_dec *d, const struct sg_call *c)
+{
+    uint32_t grid[3] = {NONE, NONE, NONE}, block[3] = {NONE, NONE, NONE};
+    uint32_t f[5];
+
+    load_dim3(d, &c->args[1], grid);
+    load_dim3(d, &c->args[2], block);
+    if (d->err)
+        return d->err;
+    f[0] = sg_temp(d, SG_TY_U64);
+    f[1] = sg_call_arg(d, &c->args[0], SG_TY_U64);
+    f[2] = pack(d, grid[0], grid[1]);
+    f[3] = pack(d, grid[2], block[0]);
+    f[4] = pack(d, block[1], block[2]);
+    sg_emit_x(d, "cdp.buffer", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    /* One operand more than an instruction has: the size is said in a second one. */
+    sg_emit(d, "cdp.shared", NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
+}
+
+/*
+ * cudaMemcpyAsync(to, from, bytes, kind, stream): all memory is one here, so the kind says nothing;
+ * cudaMemsetAsync(to, value, bytes, stream)
+ */
+static int queue_memory(struct sg_dec *d, const struct sg_call *c, bool copy)
+{
+    uint32_t f[5];
+
+    f[0] = sg_temp(d, SG_TY_U32);
+    f[1] = sg_call_arg(d, &c->args[0], SG_TY_U64);
+    f[2] = sg_call_arg(d, &c->args[1], copy ? SG_TY_U64 : SG_TY_U32);
+    f[3] = sg_call_arg(d, &c->args[2], SG_TY_U64);
+    f[4] = sg_call_arg(d, &c->args[copy ? 4 : 3], SG_TY_U64);
+    sg_emit_x(d, copy ? "cdp.memcpy" : "cdp.memset", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
+}
+
+/* NAME([64 bits[, BITS]]) that returns a cudaError_t */
+static int call_2(struct sg_dec *d, const char *op, const struct sg_call *c, enum sg_type second)
+{
+    uint32_t r = sg_temp(d, SG_TY_U32), a, b;
+
+    a = c->nargs > 0 ? sg_call_arg(d, &c->args[0], SG_TY_U64) : NONE;
+    b = c->nargs > 1 ? sg_call_arg(d, &c->args[1], second) : NONE;
+    sg_emit(d, op, r, a, b, NONE);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
+}
+
+static const struct {
+    const char *name, *op;
+    uint32_t nargs;
+    enum sg_type second;
+} calls[] = {
+    {"LaunchDeviceV2", "cdp.launch", 2, SG_TY_U64},
+    {"Malloc", "cdp.malloc", 2, SG_TY_U64},
+    {"Free", "cdp.free", 1, SG_TY_NONE},
+    {"StreamCreateWithFlags", "cdp.stream", 2, SG_TY_U32},
+    {"StreamDestroy", "cdp.stream.end", 1, SG_TY_NONE},
+    {"GetLastError", "cdp.error", 0, SG_TY_NONE},
+    {"PeekAtLastError", "cdp.error.peek", 0, SG_TY_NONE},
+};
+#define PREFIX "__cudaCDP2"
+
+bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
+{
+    if (c->nrets != 1)
+        return false;
+    if (!strncmp(name, PREFIX, strlen(PREFIX)))
+        name += strlen(PREFIX);
+    /* What the guide says of "Device-Side Launch from PTX"; compilers put the prefix before it. */
+    else if (!strcmp(name, "cudaGetParameterBufferV2") || !strcmp(name, "cudaLaunchDeviceV2"))
+        name += strlen("cuda");
+    else
+        return false;
+    d->code->launches = true;
+    if (!strcmp(name, "GetParameterBufferV2") && c->nargs == 4) {
+        get_buffer(d, c);
+        return true;
+    }
+    if ((!strcmp(name, "MemcpyAsync") && c->nargs == 5) ||
+        (!strcmp(name, "MemsetAsync") && c->nargs == 4)) {
+        queue_memory(d, c, name[3] == 'c');
+        return true;
+    }
+    if (!strcmp(name, "GetErrorString") && c->nargs == 1) {
+        uint32_t r = sg_temp(d, SG_TY_U64);
+
+        sg_emit(d, "cdp.error.string", r, sg_call_arg(d, &c->args[0], SG_TY_U32), NONE, NONE);
+        if (!d->err)
+            sg_call_ret(d, &c->rets[0], SG_TY_U64, r);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        if (!strcmp(name, calls[i].name) && c->nargs == calls[i].nargs) {
+            call_2(d, calls[i].op, c, calls[i].second);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: control flow, barriers, calls (PTX ISA 9.7.12, 9.7.13.1). */
+#define _GNU_SOURCE /* memmem */
+#include "ptx/select/select.h"
+
+#define MAX_INLINE_TEXT (256u << 20) /* bytes of function text read while expanding calls */
+
+static int emit_bra(struct sg_dec *d)
+{
+    sg_mod(d, "uni");
+    if (d->ops[0].kind != SG_O_NAME && d->ops[0].kind != SG_O_SYM)
+        return sg_dec_syntax(d, "bra: a label expected");
+    sg_emit_bra(d, sg_dec_label(d, d->ops[0].name, d->ops[0].name_len), d->pred.reg, d->pred.neg);
+    return d->err;
+}
+
+static int emit_brx(struct sg_dec *d)
+{
+    struct sg_sym *y = NULL;
+    uint32_t i;
+
+    sg_mod(d, "uni");
+    if (!sg_mod(d, "idx") || d->ops[1].kind != SG_O_NAME)
+        return sg_dec_syntax(d, "brx.idx: a list of targets expected");
+    for (i = d->nscopes; i-- > d->func_base && !y;)
+        y = sg_sym_find(&d->symtab, d->scopes[i] | SG_LABEL_FRAME, d->ops[1].name,
+                        d->ops[1].name_len);
+    if (!y || y->kind != SG_K_TARGETS)
+        return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'",
+                             (int)d->ops[1].name_len, d->ops[1].name);
+    i = sg_emit(d, "brx", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = y->index;
+    d->metas[i].ctl = SG_CT_BRX;
+    return 0;
+}
+
+static int emit_exit(struct sg_dec *d)
+{
+    bool none = d->pred.reg == NONE;
+    uint32_t i = sg_emit(d, none ? "exit" : d->pred.neg ? "exit.not" : "exit.if", NONE,
+                         d->pred.reg, NONE, NONE);
+
+    if (!d->err)
+        d->metas[i].ctl = SG_CT_EXIT;
+    return d->err;
+}
+
+static int emit_ret(struct sg_dec *d)
+{
+    sg_mod(d, "uni");
+    if (!d->ret_label)
+        return emit_exit(d);
+    if (d->ret_label == SG_RET_CALL) {
+        struct sg_pred p = d->pred;
+        uint32_t around = 0;
+
+        if (p.reg != NONE) {
+            around = sg_new_label(d);
+            sg_emit_bra(d, around, p.reg, !p.neg);
+        }
+        uint32_t i = sg_emit(d, "return", NONE, NONE, NONE, NONE);
+
+        if (!d->err)
+            d->metas[i].ctl = SG_CT_EXIT;
+        if (p.reg != NONE)
+            sg_place_label(d, around);
+        return d->err;
+    }
+    sg_emit_bra(d, d->ret_label - 1, d->pred.reg, d->pred.neg);
+    return d->err;
+}
+
+static int emit_trap(struct sg_dec *d)
+{
+    sg_emit(d, d->oc.base[0] == 't' ? "trap" : "fence", NONE, NONE, NONE, NONE);
+    return d->err;
+}
+
+/* bar{.cta}.sync a{, b}; .arrive a, b; .red.op p, a{, b}, {!}c; bar.warp.sync m; barrier ... */
+static int emit_bar(struct sg_dec *d)
+{
+    bool red = sg_mod(d, "red");
+    uint32_t id, count, c, n = d->nops, k;
+    const char *op;
+
+    if (sg_mod(d, "warp")) {
+        sg_mod(d, "sync");
+        if (n != 1)
+            return sg_dec_syntax(d, "bar.warp.sync: 1 operand expected");
+        sg_emit(d, "wsync", NONE, sg_src(d, 0, SG_TY_B32), NONE, NONE);
+        return d->err;
+    }
+    if (sg_mod(d, "cluster"))
+        return sg_emit_cluster_barrier(d);
+    sg_mod(d, "cta");
+    sg_mod(d, "aligned");
+    if (!red) {
+        bool arrive = sg_mod(d, "arrive");
+
+        if (!arrive && !sg_mod(d, "sync"))
+            return sg_dec_syntax(d, "%s: .sync, .arrive or .red expected", d->oc.full);
+        if (n < 1 || n > 2 || (arrive && n != 2))
+            return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
+        id = sg_src(d, 0, SG_TY_U32);
+        count = n == 2 ? sg_src(d, 1, SG_TY_U32) : sg_const32(d, 0);
+        sg_emit(d, arrive ? "bar.arrive" : "bar.sync", NONE, id, count, NONE);
+        return d->err;
+    }
+    if (n < 3 || n > 4)
+        return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
+    op = sg_mod(d, "popc") ? "bar.red.popc" : sg_mod(d, "and") ? "bar.red.and"
+         : sg_mod(d, "or") ? "bar.red.or" : NULL;
+    if (!op)
+        return sg_dec_syntax(d, "%s: .popc, .and or .or expected", d->oc.full);
+    k = n - 1;
+    id = sg_src(d, 1, SG_TY_U32);
+    count = n == 4 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, 0);
+    c = sg_src(d, k, SG_TY_PRED);
+    sg_emit(d, op, sg_dst(d, 0, op[8] == 'p' ? SG_TY_U32 : SG_TY_PRED), id, count, c);
+    return d->err;
+}
+
+static int emit_fence(struct sg_dec *d)
+{
+    static const char *const known[] = {
+        "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "level",
+        "proxy", "alias", "async", "global", "shared::cta", "generic", "sync_restrict",
+        "shared::cluster", "mbarrier_init", "tensormap::generic"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        sg_mod(d, known[i]);
+    sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+    return d->err;
+}
+
+static int emit_nanosleep(struct sg_dec *d)
+{
+    sg_emit(d, "nanosleep", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    return d->err;
+}
+
+/* griddepcontrol: launches of one stream already run one after the other */
+static int emit_nothing(struct sg_dec *d)
+{
+    static const char *const known[] = {"launch_dependents", "wait", "inc", "dec", "sync",
+                                        "aligned", "mask"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        sg_mod(d, known[i]);
+    return d->err;
+}
+
+const struct sg_family sg_families_ctl[] = {
+    {"bra", emit_bra, 1, 1, SG_FAM_PRED},     {"brx", emit_brx, 2, 2, SG_FAM_CTL},
+    {"ret", emit_ret, 0, 0, SG_FAM_PRED},     {"exit", emit_exit, 0, 0, SG_FAM_PRED},
+    {"trap", emit_trap, 0, 0, SG_FAM_CTL},    {"brkpt", emit_trap, 0, 0, 0},
+    {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
+    {"membar", emit_fence, 0, 0, 0},          {"fence", emit_fence, 0, 1, 0},
+    {"nanosleep", emit_nanosleep, 1, 1, 0},   {"griddepcontrol", emit_nothing, 0, 0, 0},
+    {"alloca", sg_emit_alloca, 2, 3, 0},      {"stacksave", sg_emit_alloca, 1, 1, 0},
+    {"stackrestore", sg_emit_alloca, 1, 1, 0},
+    {"pmevent", emit_nothing, 1, 1, 0},       {"setmaxnreg", emit_nothing, 1, 1, 0},
+    {NULL, NULL, 0, 0, 0},
+};
+
+/* ---- calls ---- */
+
+/* ( a, b, ... ) into ops; current token is '(' */
+static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32_t *n)
+{
+    *n = 0;
+    sg_lex_next(&d->l);
+    while (!sg_tok_is(&d->l, ')')) {
+        if (*n == max)
+            return sg_dec_refuse(d, "too many arguments");
+        if (sg_parse_operand(d, &ops[*n]))
+            return d->err;
+        ++*n;
+        if (sg_tok_is(&d->l, ','))
+            sg_lex_next(&d->l);
+        else if (!sg_tok_is(&d->l, ')'))
+            return sg_dec_syntax(d, "',' or ')' expected");
+    }
+    sg_lex_next(&d->l);
+    return 0;
+}
+
+#define MAX_INDIRECT 64 /* functions that one call through a pointer may reach */
+
+uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset)
+{
+    uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
+    bool framed = d->proc != 0;
+    uint32_t base = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
+    uint32_t f[5] = {reg, base, NONE, NONE, NONE}, i;
+    char op[32];
+
+    snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
+             size == 8 ? "b64" : size == 4 ? "b32" : size == 2 ? "u16" : "u8");
+    i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
+    if (!d->err && framed)
+        d->insns[i].imm = offset;
+    if (!d->err)
+        d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) |
+                          SG_AUX_ADDR32;
+    return i;
+}
+
+/* An argument as a register, wherever it is. */
+uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+{
+    struct sg_opel el = {o->kind, o->v, o->imm};
+    uint32_t r;
+
+    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < sg_type_size(t)) {
+            sg_dec_syntax(d, "call: argument '%.*s' is too small", (int)o->name_len, o->name);
+            return SG_OPND_CONST;
+        }
+        r = sg_temp(d, t);
+        sg_ldst_local(d, false, t, r, d->lvars[o->v].offset);
+        return r;
+    }
+    if (o->kind == SG_O_SYM)
+        return sg_sym_address(d, o, t);
+    if (o->kind != SG_O_REG && o->kind != SG_O_IMM && o->kind != SG_O_F32 && o->kind != SG_O_F64) {
+        sg_dec_syntax(d, "call: bad argument");
+        return SG_OPND_CONST;
+    }
+    return sg_src_el(d, &el, t);
+}
+
+int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
+{
+    struct sg_opel el = {o->kind, o->v, o->imm};
+
+    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < sg_type_size(t))
+            return sg_dec_syntax(d, "call: return value does not fit");
+        sg_ldst_local(d, true, t, reg, d->lvars[o->v].offset);
+    } else {
+        sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg,
+                NONE, NONE);
+    }
+    return d->err;
+}
+
+/* The functions that CUDA itself offers to device code: those of sg_is_builtin(). */
+static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call *c)
+{
+    uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};
+
+    if (!strcmp(name, "vprintf") && c->nargs == 2 && c->nrets <= 1) {
+        for (int i = 0; i < 2; i++)
+            a[i] = sg_call_arg(d, &c->args[i], SG_TY_U64);
+        f[0] = sg_temp(d, SG_TY_S32);
+        f[1] = a[0];
+        f[2] = a[1];
+        sg_emit_x(d, "vprintf", f, SG_F_D, SG_F_A | SG_F_B);
+        if (c->nrets && !d->err)
+            return sg_call_ret(d, &c->rets[0], SG_TY_S32, f[0]);
+        return d->err;
+    }
+    if (!strcmp(name, "malloc") && c->nargs == 1 && c->nrets == 1) {
+        f[0] = sg_temp(d, SG_TY_U64);
+        sg_emit(d, "malloc", f[0], sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
+    }
+    if (!strcmp(name, "free") && c->nargs == 1 && !c->nrets) {
+        sg_emit(d, "free", NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        return d->err;
+    }
+    if (!strcmp(name, "cudaGraphSetConditional") && c->nargs == 2 && !c->nrets) {
+        a[0] = sg_call_arg(d, &c->args[0], SG_TY_U64);
+        a[1] = sg_call_arg(d, &c->args[1], SG_TY_U32);
+        sg_emit(d, "setcond", NONE, a[0], a[1], NONE);
+        return d->err;
+    }
+    if (!strcmp(name, "__assertfail") && c->nargs == 5) {
+        for (int i = 0; i < 5; i++)
+            a[i] = sg_call_arg(d, &c->args[i], i == 2 ? SG_TY_U32 : SG_TY_U64);
+        f[0] = a[0];
+        f[1] = a[1];
+        f[2] = a[2];
+        f[3] = a[3];
+        sg_emit_x(d, "assertfail", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+        return d->err;
+    }
+    if (sg_call_cdp(d, name, c) || sg_call_graph(d, name, c))
+        return d->err;
+    snprintf(d->oc.full, sizeof(d->oc.full), "call %.80s", name);
+    return sg_dec_refuse(d, "the function has no body in this module");
+}
+
+/* Ties the names of the callee's parameters to the caller's arguments. */
+static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
+                uint32_t *reg)
+{
+    uint32_t frame = d->scopes[d->nscopes - 1], kind = SG_K_LOCAL, index;
+
+    *reg = NONE;
+    if (p->is_reg) {
+        kind = SG_K_REG;
+        index = *reg = sg_new_vreg(d, p->type, false);
+    } else if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
+        if (d->lvars[o->v].size < p->size)
+            return sg_dec_syntax(d, "call: argument '%.*s' is smaller than parameter '%.*s'",
+                                 (int)o->name_len, o->name, (int)p->len, p->name);
+        index = o->v;
+    } else if (!is_ret || o->kind == SG_O_REG) {
+        d->local_bytes = (d->local_bytes + 15) & ~15u;
+        if (d->local_bytes + p->size > SG_MAX_LOCAL)
+            return sg_dec_refuse(d, "too much local memory");
+        if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
+            return sg_dec_nomem(d);
+        d->lvars[d->nlvars] = (struct sg_lvar){d->local_bytes, p->size, false, true};
+        d->local_bytes += p->size;
+        index = d->nlvars++;
+        if (!is_ret) {
+            uint32_t v = sg_call_arg(d, o, p->type);
+
+            sg_ldst_local(d, true, p->type, v, d->lvars[index].offset);
+        }
+    } else {
+        return sg_dec_syntax(d, "call: bad argument for '%.*s'", (int)p->len, p->name);
+    }
+    if (!sg_sym_add(&d->symtab, frame, p->name, p->len, kind, index))
+        return sg_dec_nomem(d);
+    return d->err;
+}
+
+static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
+{
+    const struct sg_func *f = &d->m->funcs[func];
+    uint32_t save_base = d->func_base, save_ret = d->ret_label;
+    uint32_t label, ret_regs[SG_MAX_ARGS], reg, stack = NONE;
+    struct sg_lex save = d->l;
+
+    for (uint32_t i = 0; i < d->depth; i++)
+        if (d->call_stack[i] == func)
+            return sg_call_real(d, func, c);
+    if (d->depth == SG_MAX_CALL_DEPTH)
+        return sg_call_real(d, func, c);
+    if (d->nscopes == SG_MAX_SCOPES)
+        return sg_dec_refuse(d, "scopes are nested too deeply");
+    d->parsed_bytes += (uint64_t)(f->body_end - f->body);
+    if (d->parsed_bytes > MAX_INLINE_TEXT)
+        return sg_dec_refuse(d, "the called functions are too large");
+    if (c->nargs != f->nparams || c->nrets != f->nrets)
+        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name,
+                             f->nparams, f->nrets);
+    d->call_stack[d->depth++] = func;
+    d->scopes[d->nscopes++] = d->next_frame++;
+    for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
+        bind(d, &f->params[i], &c->args[i], false, &reg);
+        if (reg != NONE && !d->err)
+            sg_emit(d, sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
+                       : f->params[i].type == SG_TY_PRED ? "mov.pred" : "mov.b32",
+                    reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE, NONE);
+    }
+    for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
+        bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i]);
+        if (ret_regs[i] == NONE && c->rets[i].kind == SG_O_REG)
+            ret_regs[i] = SG_OPND_FIXED; /* to be loaded from its place afterwards */
+    }
+    d->func_base = d->nscopes - 1;
+    label = sg_new_label(d);
+    d->ret_label = label + 1;
+    if (memmem(f->body, (size_t)(f->body_end - f->body), "alloca", 6))
+        stack = sg_stack_save(d); /* what it allocates ends with it */
+    if (!d->err)
+        sg_dec_body(d, f->body, f->body_end - 1, f->body_line);
+    if (!d->err)
+        sg_place_label(d, label);
+    if (stack != NONE)
+        sg_stack_restore(d, stack);
+    for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
+        if (ret_regs[i] == SG_OPND_FIXED) {
+            struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name,
+                                           f->rets[i].len);
+
+            ret_regs[i] = sg_temp(d, f->rets[i].type);
+            sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
+        }
+        if (ret_regs[i] != NONE)
+            sg_call_ret(d, &c->rets[i], f->rets[i].type, ret_regs[i]);
+    }
+    d->nscopes--;
+    d->depth--;
+    d->func_base = save_base;
+    d->ret_label = save_ret;
+    d->l = save;
+    return d->err;
+}
+
+/* True if a call through a pointer with these arguments may target this function. */
+static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, const struct sg_call *c)
+{
+    const struct sg_pdecl *p[2] = {f->params, f->rets};
+    const struct sg_opnd *o[2] = {c->args, c->rets};
+    const uint32_t n[2] = {c->nargs, c->nrets};
+
+    if (f->is_entry || !f->body || !f->taken || f->nparams != c->nargs || f->nrets != c->nrets)
+        return false;
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < n[k]; i++)
+            if (p[k][i].is_reg || o[k][i].kind != SG_O_SYM || o[k][i].symkind != SG_K_LOCAL ||
+                d->lvars[o[k][i].v].size != p[k][i].size)
+                return false;
+    return true;
+}
+
+/* call through a pointer: compared with each function that has this signature, in turn */
+static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
+{
+    uint32_t end = sg_new_label(d), n = 0, p;
+
+    if (d->vregs[reg].cls != SG_C_64)
+        return sg_dec_syntax(d, "call: a function pointer needs 64 bits");
+    sg_module_find_taken(d->m);
+    for (uint32_t i = 0; i < d->m->nfuncs && !d->err; i++) {
+        uint32_t next;
+
+        if (!signature_fits(d, &d->m->funcs[i], c))
+            continue;
+        if (++n > MAX_INDIRECT)
+            return sg_dec_refuse(d, "too many functions fit this indirect call");
+        next = sg_new_label(d);
+        p = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "setp.eq.b64", p, reg, sg_const64(d, sg_func_address(i)), NONE);
+        sg_emit_bra(d, next, p, true);
+        /* Expanding what is reached through pointers from there too would multiply the code. */
+        if (d->indirect) {
+            sg_call_real(d, i, c);
+        } else {
+            d->indirect++;
+            expand(d, i, c);
+            d->indirect--;
+        }
+        sg_emit_bra(d, end, NONE, false);
+        sg_place_label(d, next);
+    }
+    sg_emit(d, "badcall", NONE, NONE, NONE, NONE);
+    sg_place_label(d, end);
+    return d->err;
+}
+
+static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct sg_call *c)
+{
+    struct sg_sym *y = sg_dec_find(d, t->s, t->len);
+    const struct sg_func *f;
+    char name[128];
+    uint32_t index;
+
+    if (!y) {
+        snprintf(name, sizeof(name), "%.*s", (int)t->len, t->s);
+        return call_builtin(d, name, c);
+    }
+    if (y->kind == SG_K_REG)
+        return call_indirect(d, y->index, c);
+    if (y->kind != SG_K_FUNC)
+        return sg_dec_syntax(d, "call: '%.*s' is not a function", (int)t->len, t->s);
+    index = y->index;
+    f = &d->m->funcs[index];
+    for (int hops = 0; f->alias >= 0 && hops < 16; hops++) {
+        index = (uint32_t)f->alias;
+        f = &d->m->funcs[index];
+    }
+    return f->body ? expand(d, index, c) : call_builtin(d, f->name, c);
+}
+
+/* call{.uni} (ret), name, (args){, prototype}; the lexer stands behind the opcode */
+int sg_dec_call(struct sg_dec *d, struct sg_pred p)
+{
+    struct sg_call c = {0};
+    struct sg_tok name;
+    uint32_t label = 0, line = d->line;
+
+    c.rets = calloc(2 * SG_MAX_ARGS, sizeof(*c.rets));
+    if (!c.rets)
+        return sg_dec_nomem(d);
+    c.args = c.rets + SG_MAX_ARGS;
+    if (sg_tok_is(&d->l, '(')) {
+        if (call_args(d, c.rets, SG_MAX_ARGS, &c.nrets))
+            goto out;
+        if (!sg_tok_is(&d->l, ',')) {
+            sg_dec_syntax(d, "call: ',' expected");
+            goto out;
+        }
+        sg_lex_next(&d->l);
+    }
+    name = d->l.tok;
+    if (name.kind != SG_T_ID) {
+        sg_dec_syntax(d, "call: a function expected");
+        goto out;
+    }
+    sg_lex_next(&d->l);
+    if (sg_tok_is(&d->l, ',')) {
+        sg_lex_next(&d->l);
+        if (sg_tok_is(&d->l, '(') && call_args(d, c.args, SG_MAX_ARGS, &c.nargs))
+            goto out;
+        if (sg_tok_is(&d->l, ',')) { /* prototype or list of targets */
+            sg_lex_next(&d->l);
+            sg_lex_next(&d->l);
+        } else if (d->l.tok.kind == SG_T_ID) {
+            sg_lex_next(&d->l);
+        }
+    }
+    if (!sg_tok_is(&d->l, ';')) {
+        sg_dec_syntax(d, "call: ';' expected");
+        goto out;
+    }
+    sg_lex_next(&d->l);
+    if (p.reg != NONE) {
+        label = sg_new_label(d);
+        sg_emit_bra(d, label, p.reg, !p.neg);
+    }
+    call_parsed(d, &name, &c);
+    d->line = line;
+    if (p.reg != NONE && !d->err)
+        sg_place_label(d, label);
+out:
+    free(c.rets);
+    return d->err;
+}

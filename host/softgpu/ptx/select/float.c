@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: floating point arithmetic and conversion (PTX ISA 9.7.3 - 9.7.5, cvt 9.7.9). */
+#include "ptx/select/select.h"
+
+/* imm of f16 and bf16 operations and of conversions to them */
+#define H_FTZ 1
+#define H_SAT 2
+#define H_RELU 4
+#define H_RZ 8
+#define H_RM 16
+#define H_RP 32
+#define H_SATFINITE 64
+#define H_RNA 128
+
+static const char *round_mod(struct sg_dec *d)
+{
+    static const char *const r[] = {"rn", "rz", "rm", "rp"};
+
+    for (int i = 0; i < 4; i++)
+        if (sg_mod(d, r[i]))
+            return r[i];
+    return NULL;
+}
+
+static bool is_half(enum sg_type t)
+{
+    return t == SG_TY_F16 || t == SG_TY_BF16 || t == SG_TY_F16X2 || t == SG_TY_BF16X2;
+}
+
+/* One operation on f16, bf16 or pairs of them; the flags go to imm. */
+static int half_arith(struct sg_dec *d, enum sg_type t)
+{
+    const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base;
+    uint32_t a, b = NONE, c = NONE, i, s;
+    int64_t flags = 0;
+    char op[40];
+
+    sg_mod(d, "rn");
+    sg_mod(d, "approx");
+    flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
+    flags |= sg_mod(d, "sat") ? H_SAT : 0;
+    flags |= sg_mod(d, "relu") ? H_RELU : 0;
+    if (sg_mod(d, "xorsign") || sg_mod(d, "abs"))
+        return sg_dec_refuse(d, NULL);
+    snprintf(op, sizeof(op), "%s.%s%s", base, sg_mod(d, "NaN") ? "nan." : "", sg_type_name(t));
+    a = sg_src(d, 1, t);
+    if (d->nops > 2)
+        b = sg_src(d, 2, t);
+    if (d->nops > 3)
+        c = sg_src(d, 3, t);
+    /* bf16 is computed as f32, whose denormals are bf16's: they count, whatever the kernel's mode. */
+    s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
+    i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
+    if (!d->err)
+        d->insns[i].imm = flags;
+    sg_fp_end(d, s);
+    return d->err;
+}
+
+static int minmax(struct sg_dec *d, enum sg_type t)
+{
+    bool ftz = sg_mod(d, "ftz"), nan = sg_mod(d, "NaN"), x = sg_mod(d, "xorsign");
+    uint32_t a = sg_src(d, 1, t), b = sg_src(d, 2, t), dst = sg_dst(d, 0, t), s;
+    char op[40];
+
+    sg_mod(d, "abs");
+    if (d->nops == 4)
+        return sg_dec_refuse(d, NULL);
+    if (x && t != SG_TY_F32)
+        return sg_dec_refuse(d, NULL);
+    snprintf(op, sizeof(op), "%s.%s%s%s", d->oc.base, nan ? "nan." : "", x ? "xorsign." : "",
+             sg_type_name(t));
+    s = sg_fp_begin(d, NULL, ftz);
+    sg_emit(d, op, dst, a, b, NONE);
+    sg_fp_end(d, s);
+    if (ftz)
+        sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+    return d->err;
+}
+
+int sg_flt_arith(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base, *rnd;
+    bool ftz, sat;
+    uint32_t s, a, b = NONE, c = NONE, dst;
+    char op[40];
+
+    if (is_half(t))
+        return half_arith(d, t);
+    if (t != SG_TY_F32 && t != SG_TY_F64)
+        return sg_dec_refuse(d, NULL);
+    if (!strcmp(base, "min") || !strcmp(base, "max"))
+        return minmax(d, t);
+    rnd = round_mod(d);
+    ftz = sg_mod(d, "ftz") && t == SG_TY_F32;
+    sat = sg_mod(d, "sat");
+    sg_mod(d, "approx");
+    sg_mod(d, "full");
+    snprintf(op, sizeof(op), "%s.%s", base, sg_type_name(t));
+    a = sg_src(d, 1, t);
+    if (d->nops > 2)
+        b = sg_src(d, 2, t);
+    if (d->nops > 3)
+        c = sg_src(d, 3, t);
+    dst = sg_dst(d, 0, t);
+    if (!strcmp(base, "neg") || !strcmp(base, "abs") || !strcmp(base, "copysign")) {
+        sg_emit(d, op, dst, a, b, NONE);
+        if (ftz)
+            sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+        return d->err;
+    }
+    s = sg_fp_begin(d, rnd, ftz);
+    sg_emit(d, op, dst, a, b, c);
+    if (sat)
+        sg_emit(d, t == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
+    sg_fp_end(d, s);
+    return d->err;
+}
+
+static int emit_testp(struct sg_dec *d)
+{
+    static const char *const k[] = {"finite", "infinite", "number", "notanumber", "normal",
+                                    "subnormal"};
+    char op[40] = "testp";
+
+    for (int i = 0; i < 6; i++)
+        if (sg_mod(d, k[i]))
+            snprintf(op, sizeof(op), "testp.%s.%s", k[i], sg_type_name(sg_ty(d, 0)));
+    return sg_op1(d, op, SG_TY_PRED, sg_ty(d, 0));
+}
+
+/* ---- cvt ---- */
+
+/* A source as a register of the class of type t, whatever register it comes from. */
+static uint32_t cvt_src(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    const struct sg_opnd *o = &d->ops[i];
+    uint32_t x;
+
+    if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_64 && sg_class_of(t) == SG_C_32) {
+        x = sg_temp(d, SG_TY_U32);
+        sg_emit(d, "cvt.u32.u64", x, o->v, NONE, NONE);
+        return x;
+    }
+    return sg_src(d, i, t);
+}
+
+/* A destination; when the register is wider, a temporary that cvt_dst_end() widens. */
+static uint32_t cvt_dst(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    const struct sg_opnd *o = &d->ops[i];
+
+    if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_64 && sg_class_of(t) == SG_C_32)
+        return sg_temp(d, t);
+    return sg_dst(d, i, t);
+}
+
+static int cvt_dst_end(struct sg_dec *d, uint32_t i, enum sg_type t, uint32_t dst)
+{
+    const struct sg_opnd *o = &d->ops[i];
+    char op[32];
+
+    if (!d->err && o->kind == SG_O_REG && o->v != dst) {
+        snprintf(op, sizeof(op), "cvt.u64.%s", sg_type_float(t) ? "u32" : sg_su(t));
+        sg_emit(d, op, o->v, dst, NONE, NONE);
+    }
+    return d->err;
+}
+
+/* the name of an integer destination: sign only matters below 32 bits */
+static const char *int_dst(enum sg_type t)
+{
+    return sg_type_size(t) == 4 ? "u32" : sg_type_size(t) == 8 ? "u64" : sg_su(t);
+}
+
+/* to f32, from f16 or bf16, exactly */
+static uint32_t half_to_f32(struct sg_dec *d, uint32_t a, enum sg_type ts)
+{
+    uint32_t x = sg_temp(d, SG_TY_F32);
+
+    sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", x, a, NONE, NONE);
+    return x;
+}
+
+static int64_t half_flags(struct sg_dec *d, const char *rnd)
+{
+    int64_t f = 0;
+
+    f |= sg_mod(d, "relu") ? H_RELU : 0;
+    f |= sg_mod(d, "satfinite") ? H_SATFINITE : 0;
+    f |= sg_mod(d, "rna") ? H_RNA : 0;
+    if (rnd)
+        f |= !strcmp(rnd, "rz") ? H_RZ : !strcmp(rnd, "rm") ? H_RM : !strcmp(rnd, "rp") ? H_RP : 0;
+    return f;
+}
+
+static void set_imm(struct sg_dec *d, uint32_t i, int64_t v)
+{
+    if (!d->err)
+        d->insns[i].imm = v;
+}
+
+/* cvt.rn.f16x2.f32 d, hi, lo and the like */
+static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    char op[40];
+    int64_t flags = half_flags(d, round_mod(d));
+    uint32_t a, b = NONE, i, s;
+
+    flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
+    snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
+    a = sg_src(d, 1, ts);
+    if (d->nops == 3)
+        b = sg_src(d, 2, ts);
+    /* By rounding to nearest alone it is done with integers; otherwise denormals of f32 count. */
+    s = flags & ~(int64_t)H_FTZ ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
+    i = sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
+    set_imm(d, i, flags);
+    sg_fp_end(d, s);
+    return d->err;
+}
+
+static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    const char *rnd = round_mod(d), *irnd = NULL;
+    static const char *const im[] = {"rni", "rzi", "rmi", "rpi"};
+    int64_t flags = half_flags(d, rnd) | (sg_mod(d, "sat") ? H_SAT : 0);
+    bool ftz = sg_mod(d, "ftz");
+    uint32_t a = cvt_src(d, 1, ts), x, i, dst, s;
+    char op[40];
+
+    for (int k = 0; k < 4; k++)
+        if (sg_mod(d, im[k]))
+            irnd = im[k];
+    if (is_half(ts)) {
+        if (irnd || ts != td) {
+            a = half_to_f32(d, a, ts);
+            ts = SG_TY_F32;
+        }
+        if (irnd) {
+            x = sg_temp(d, SG_TY_F32);
+            snprintf(op, sizeof(op), "cvt.%s.f32.f32", irnd);
+            sg_emit(d, op, x, a, NONE, NONE);
+            a = x;
+        }
+    }
+    dst = cvt_dst(d, 0, td);
+    if (ts == td && !irnd) {
+        if (flags || ftz)
+            return sg_dec_refuse(d, NULL);
+        sg_emit(d, "mov.b32", dst, a, NONE, NONE);
+        return cvt_dst_end(d, 0, td, dst);
+    }
+    if (!sg_type_float(ts)) { /* an integer: exact as f64 up to 53 bits */
+        x = sg_temp(d, SG_TY_F64);
+        snprintf(op, sizeof(op), "cvt.f64.%s", sg_su(ts));
+        sg_emit(d, op, x, a, NONE, NONE);
+        a = x;
+        ts = SG_TY_F64;
+    }
+    if (ftz && ts == SG_TY_F32) {
+        x = sg_temp(d, SG_TY_F32);
+        sg_emit(d, "flush.f32", x, a, NONE, NONE);
+        a = x;
+    }
+    snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
+    s = td == SG_TY_BF16 && flags ? sg_fp_begin(d, NULL, false) : UINT32_MAX; /* as in cvt_packed */
+    i = sg_emit(d, op, dst, a, NONE, NONE);
+    set_imm(d, i, flags);
+    sg_fp_end(d, s);
+    return cvt_dst_end(d, 0, td, dst);
+}
+
+static int cvt_float_to_int(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    static const char *const m[] = {"rni", "rzi", "rmi", "rpi"};
+    const char *mode = "rzi";
+    bool ftz = sg_mod(d, "ftz");
+    uint32_t a = cvt_src(d, 1, ts), dst = cvt_dst(d, 0, td), s;
+    char op[40];
+
+    for (int k = 0; k < 4; k++)
+        if (sg_mod(d, m[k]))
+            mode = m[k];
+    sg_mod(d, "sat"); /* the clamp is always there */
+    if (is_half(ts)) {
+        a = half_to_f32(d, a, ts);
+        ts = SG_TY_F32;
+    }
+    snprintf(op, sizeof(op), "cvt.%s.%s.%s", mode, sg_su(td), sg_type_name(ts));
+    s = sg_fp_begin(d, NULL, ftz);
+    sg_emit(d, op, dst, a, NONE, NONE);
+    sg_fp_end(d, s);
+    return cvt_dst_end(d, 0, td, dst);
+}
+
+/* to f32 or f64 */
+static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    static const char *const m[] = {"rni", "rzi", "rmi", "rpi"};
+    const char *rnd = round_mod(d), *mode = NULL;
+    bool ftz = sg_mod(d, "ftz"), sat = sg_mod(d, "sat");
+    uint32_t a = cvt_src(d, 1, ts), dst = cvt_dst(d, 0, td), s;
+    char op[40];
+
+    for (int k = 0; k < 4; k++)
+        if (sg_mod(d, m[k]))
+            mode = m[k];
+    if (is_half(ts)) {
+        if (td == SG_TY_F32 && !mode) {
+            sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", dst, a, NONE, NONE);
+            goto finish;
+        }
+        a = half_to_f32(d, a, ts);
+        ts = SG_TY_F32;
+    }
+    if (mode)
+        snprintf(op, sizeof(op), "cvt.%s.%s.%s", mode, sg_type_name(td), sg_type_name(ts));
+    else if (td == ts)
+        snprintf(op, sizeof(op), "mov.%s", sg_bt(td));
+    else
+        snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td),
+                 sg_type_float(ts) ? sg_type_name(ts) : sg_su(ts));
+    if (mode && td != ts)
+        return sg_dec_refuse(d, NULL);
+    s = sg_fp_begin(d, rnd, ftz);
+    sg_emit(d, op, dst, a, NONE, NONE);
+    sg_fp_end(d, s);
+    if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
+        sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+finish:
+    if (sat) { /* a denormal stays one unless it says .ftz */
+        s = sg_fp_begin(d, NULL, ftz);
+        sg_emit(d, td == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
+        sg_fp_end(d, s);
+    }
+    return cvt_dst_end(d, 0, td, dst);
+}
+
+static int cvt_pack(struct sg_dec *d)
+{
+    char op[48];
+    uint32_t a = sg_src(d, 1, SG_TY_B32), b = sg_src(d, 2, SG_TY_B32), c;
+
+    sg_mod(d, "sat");
+    if (d->oc.ntypes < 2)
+        return sg_dec_syntax(d, "%s: types expected", d->oc.full);
+    c = d->nops == 4 ? sg_src(d, 3, SG_TY_B32) : sg_const32(d, 0);
+    snprintf(op, sizeof(op), "cvt.pack.%s.%s", sg_type_name(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
+    sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), a, b, c);
+    return d->err;
+}
+
+static bool is_packed(enum sg_type t)
+{
+    return t == SG_TY_F16X2 || t == SG_TY_BF16X2 || t == SG_TY_E4M3X2 || t == SG_TY_E5M2X2 ||
+           t == SG_TY_TF32;
+}
+
+static int emit_cvt(struct sg_dec *d)
+{
+    enum sg_type td = sg_ty(d, 0), ts = sg_ty(d, 1);
+    uint32_t a, dst;
+    char op[40];
+
+    if (sg_mod(d, "pack"))
+        return cvt_pack(d);
+    if (d->oc.ntypes != 2 || d->nops < 2)
+        return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
+    if (is_packed(td) || is_packed(ts))
+        return cvt_packed(d, td, ts);
+    if (d->nops != 2)
+        return sg_dec_syntax(d, "%s: 2 operands expected", d->oc.full);
+    if (td == SG_TY_F16 || td == SG_TY_BF16)
+        return cvt_to_half(d, td, ts);
+    if (sg_type_float(td))
+        return cvt_to_float(d, td, ts);
+    if (sg_type_float(ts))
+        return cvt_float_to_int(d, td, ts);
+    a = cvt_src(d, 1, ts);
+    dst = cvt_dst(d, 0, td);
+    if (sg_mod(d, "sat"))
+        snprintf(op, sizeof(op), "cvt.sat.%s.%s", sg_su(td), sg_su(ts));
+    else
+        snprintf(op, sizeof(op), "cvt.%s.%s", int_dst(td), sg_su(ts));
+    sg_emit(d, op, dst, a, NONE, NONE);
+    return cvt_dst_end(d, 0, td, dst);
+}
+
+const struct sg_family sg_families_flt[] = {
+    {"fma", sg_flt_arith, 4, 4, 0},   {"rcp", sg_flt_arith, 2, 2, 0},
+    {"sqrt", sg_flt_arith, 2, 2, 0},  {"rsqrt", sg_flt_arith, 2, 2, 0},
+    {"ex2", sg_flt_arith, 2, 2, 0},   {"lg2", sg_flt_arith, 2, 2, 0},
+    {"sin", sg_flt_arith, 2, 2, 0},   {"cos", sg_flt_arith, 2, 2, 0},
+    {"tanh", sg_flt_arith, 2, 2, 0},  {"copysign", sg_flt_arith, 3, 3, 0},
+    {"testp", emit_testp, 2, 2, 0},   {"cvt", emit_cvt, 2, 4, 0},
+    {NULL, NULL, 0, 0, 0},
+};

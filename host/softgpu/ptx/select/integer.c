@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: integer, logic, shift, compare, select, move (PTX ISA 9.7.1, 9.7.2, 9.7.6 - 9.7.9). */
+#include "ptx/select/select.h"
+
+static int need_type(struct sg_dec *d)
+{
+    if (sg_ty(d, 0) == SG_TY_NONE)
+        return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
+    return 0;
+}
+
+static int emit_addsub(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool c = d->oc.base[strlen(d->oc.base) - 1] == 'c' && strlen(d->oc.base) == 4; /* addc subc */
+    bool cc = sg_mod(d, "cc");
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    if (sg_type_float(t))
+        return sg_flt_arith(d);
+    if (t == SG_TY_U16X2 || t == SG_TY_S16X2)
+        snprintf(op, sizeof(op), "%s.u16x2", d->oc.base);
+    else if (c || cc)
+        snprintf(op, sizeof(op), "%s%s.%s", d->oc.base, cc ? ".cc" : "", sg_bt(t));
+    else if (sg_mod(d, "sat"))
+        snprintf(op, sizeof(op), "%s.sat.%s", d->oc.base, sg_su(t));
+    else
+        snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt32(t));
+    return sg_op2(d, op, t, t, t);
+}
+
+static int emit_mul(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    if (sg_type_float(t))
+        return sg_flt_arith(d);
+    if (sg_mod(d, "wide")) {
+        if (sg_wider(t) == SG_TY_NONE)
+            return sg_dec_syntax(d, "%s: no such type", d->oc.full);
+        snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
+        return sg_op2(d, op, sg_wider(t), t, t);
+    }
+    if (sg_mod(d, "hi"))
+        snprintf(op, sizeof(op), "%s.hi.%s", d->oc.base, sg_su(t));
+    else if (sg_mod(d, "lo"))
+        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base,
+                 d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+    else
+        return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
+    return sg_op2(d, op, t, t, t);
+}
+
+static int emit_mad(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool c = !strcmp(d->oc.base, "madc"), cc = sg_mod(d, "cc");
+    char op[40];
+
+    if (need_type(d))
+        return d->err;
+    if (sg_type_float(t))
+        return sg_flt_arith(d);
+    if (sg_mod(d, "wide")) {
+        if (sg_wider(t) == SG_TY_NONE || c || cc)
+            return sg_dec_syntax(d, "%s: no such form", d->oc.full);
+        snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
+        return sg_op3(d, op, sg_wider(t), t, t, sg_wider(t));
+    }
+    if (c || cc) {
+        if (sg_mod(d, "hi"))
+            snprintf(op, sizeof(op), "mad%s.hi%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_su(t));
+        else
+            snprintf(op, sizeof(op), "mad%s.lo%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_bt(t));
+        sg_mod(d, "lo");
+    } else if (sg_mod(d, "hi")) {
+        snprintf(op, sizeof(op), "%s.hi.%s%s", d->oc.base, sg_mod(d, "sat") ? "sat." : "",
+                 sg_su(t));
+    } else if (sg_mod(d, "lo")) {
+        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base,
+                 d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+    } else {
+        return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
+    }
+    return sg_op3(d, op, t, t, t, t);
+}
+
+/* div rem min max abs neg sad: sign matters, one type */
+static int emit_typed(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    if (sg_type_float(t))
+        return sg_flt_arith(d);
+    snprintf(op, sizeof(op), "%s.%s%s", d->oc.base, sg_mod(d, "relu") ? "relu." : "",
+             t == SG_TY_U16X2 ? "u16x2" : t == SG_TY_S16X2 ? "s16x2" : sg_su(t));
+    if (d->nops == 2)
+        return sg_op1(d, op, t, t);
+    if (d->nops == 3)
+        return sg_op2(d, op, t, t, t);
+    return sg_op3(d, op, t, t, t, t);
+}
+
+/* and or xor not cnot */
+static int emit_logic(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[0] == 'c' ? sg_bt(t) : sg_bt32(t));
+    return d->nops == 2 ? sg_op1(d, op, t, t) : sg_op2(d, op, t, t, t);
+}
+
+static int emit_shift(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[2] == 'l' ? sg_bt(t) : sg_su(t));
+    return sg_op2(d, op, t, t, SG_TY_U32);
+}
+
+static int emit_shf(struct sg_dec *d)
+{
+    char op[32];
+    bool left = sg_mod(d, "l"), clamp = sg_mod(d, "clamp");
+
+    if (!left && !sg_mod(d, "r"))
+        return sg_dec_syntax(d, "%s: .l or .r expected", d->oc.full);
+    sg_mod(d, "wrap");
+    snprintf(op, sizeof(op), "shf.%s.%s", left ? "l" : "r", clamp ? "clamp" : "wrap");
+    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_U32);
+}
+
+/* popc clz brev: result type differs from source */
+static int emit_count(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt(t));
+    return sg_op1(d, op, d->oc.base[0] == 'b' ? t : SG_TY_U32, t);
+}
+
+static int emit_bfind(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "bfind.%s%s", sg_mod(d, "shiftamt") ? "shiftamt." : "", sg_su(t));
+    return sg_op1(d, op, SG_TY_U32, t);
+}
+
+static int emit_bfe(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "bfe.%s", sg_su(t));
+    return sg_op3(d, op, t, t, SG_TY_U32, SG_TY_U32);
+}
+
+static int emit_bfi(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    uint32_t f[5];
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "bfi.%s", sg_bt(t));
+    f[1] = sg_src(d, 1, t);
+    f[2] = sg_src(d, 2, t);
+    f[3] = sg_src(d, 3, SG_TY_U32);
+    f[4] = sg_src(d, 4, SG_TY_U32);
+    f[0] = sg_dst(d, 0, t);
+    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err;
+}
+
+static int emit_prmt(struct sg_dec *d)
+{
+    static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
+    char op[32] = "prmt.b32";
+
+    for (size_t i = 0; i < 6; i++)
+        if (sg_mod(d, modes[i]))
+            snprintf(op, sizeof(op), "prmt.%s", modes[i]);
+    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+}
+
+static int emit_lop3(struct sg_dec *d)
+{
+    const char *bop = sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : NULL;
+    uint32_t a, b, c, i, dst, p = NONE, q = NONE, t;
+
+    if (d->nops != (bop ? 6u : 5u) || !bop != !d->ops[0].has_pq)
+        return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
+    if (d->ops[4].kind != SG_O_IMM || d->ops[4].imm > 255)
+        return sg_dec_syntax(d, "lop3: a constant of 8 bits expected");
+    a = sg_src(d, 1, SG_TY_B32);
+    b = sg_src(d, 2, SG_TY_B32);
+    c = sg_src(d, 3, SG_TY_B32);
+    dst = sg_dst(d, 0, SG_TY_B32);
+    if (bop) { /* d|p: p is whether d is not zero, combined with q */
+        struct sg_opel e = {SG_O_REG, d->ops[0].pq, 0};
+
+        p = sg_dst_el(d, &e, SG_TY_PRED);
+        q = sg_src(d, 5, SG_TY_PRED);
+    }
+    i = sg_emit(d, "lop3.b32", dst, a, b, c);
+    if (!d->err)
+        d->insns[i].imm = (int64_t)d->ops[4].imm;
+    if (bop) {
+        t = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "setp.ne.b32", t, dst, sg_const32(d, 0), NONE);
+        sg_emit(d, bop, p, t, q, NONE);
+    }
+    return d->err;
+}
+
+static int emit_fns(struct sg_dec *d)
+{
+    return sg_op3(d, "fns.b32", SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_S32);
+}
+
+static int emit_bmsk(struct sg_dec *d)
+{
+    const char *op = sg_mod(d, "clamp") ? "bmsk.clamp" : "bmsk.wrap";
+
+    sg_mod(d, "wrap");
+    return sg_op2(d, op, SG_TY_B32, SG_TY_U32, SG_TY_U32);
+}
+
+static int emit_szext(struct sg_dec *d)
+{
+    char op[32];
+
+    snprintf(op, sizeof(op), "szext.%s.%s", sg_mod(d, "clamp") ? "clamp" : "wrap",
+             sg_su(sg_ty(d, 0)));
+    sg_mod(d, "wrap");
+    return sg_op2(d, op, SG_TY_B32, SG_TY_B32, SG_TY_U32);
+}
+
+static int emit_dp(struct sg_dec *d)
+{
+    char op[32];
+
+    if (d->oc.ntypes != 2)
+        return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
+    if (!strcmp(d->oc.base, "dp2a")) {
+        bool hi = sg_mod(d, "hi");
+
+        if (!hi && !sg_mod(d, "lo"))
+            return sg_dec_syntax(d, "dp2a: .lo or .hi expected");
+        snprintf(op, sizeof(op), "dp2a.%s.%s.%s", hi ? "hi" : "lo", sg_su(sg_ty(d, 0)),
+                 sg_su(sg_ty(d, 1)));
+    } else {
+        snprintf(op, sizeof(op), "dp4a.%s.%s", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
+    }
+    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+}
+
+/* ---- comparison ---- */
+
+static const char *const cmp_ops[] = {"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
+                                      "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+
+/* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
+static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t dst)
+{
+    const char *cmp = NULL;
+    uint32_t a, b, s;
+    char op[40];
+
+    for (size_t k = 0; k < sizeof(cmp_ops) / sizeof(cmp_ops[0]) && !cmp; k++)
+        if (sg_mod(d, cmp_ops[k]))
+            cmp = cmp_ops[k];
+    if (!cmp)
+        return sg_dec_syntax(d, "%s: a comparison expected", d->oc.full);
+    if (!sg_type_float(t)) {
+        static const char *const alias[] = {"lo", "lt", "ls", "le", "hi", "gt", "hs", "ge"};
+
+        for (size_t k = 0; k < 8; k += 2)
+            if (!strcmp(cmp, alias[k]))
+                cmp = alias[k + 1];
+        snprintf(op, sizeof(op), "setp.%s.%s", cmp,
+                 !strcmp(cmp, "eq") || !strcmp(cmp, "ne") ? sg_bt(t) : sg_su(t));
+    } else {
+        snprintf(op, sizeof(op), "setp.%s.%s", cmp, sg_type_name(t));
+    }
+    a = sg_src(d, i, t);
+    b = sg_src(d, i + 1, t);
+    s = sg_type_float(t) ? sg_fp_begin(d, NULL, sg_mod(d, "ftz")) : UINT32_MAX;
+    sg_emit(d, op, dst, a, b, NONE);
+    sg_fp_end(d, s);
+    return d->err;
+}
+
+/* Operands 1 and 2 are pairs: compares the low and the high halves. */
+static int compare_halves(struct sg_dec *d, enum sg_type t, uint32_t lo, uint32_t hi)
+{
+    const enum sg_type half = t == SG_TY_F16X2 ? SG_TY_F16 : SG_TY_BF16;
+    uint32_t a = sg_src(d, 1, t), b = sg_src(d, 2, t);
+    struct sg_opnd save1 = d->ops[1], save2 = d->ops[2];
+
+    for (uint32_t h = 0; h < 2 && !d->err; h++) {
+        uint32_t x = sg_temp(d, SG_TY_B32), y = sg_temp(d, SG_TY_B32);
+
+        sg_emit(d, "shr.u32", x, a, sg_const32(d, h * 16), NONE);
+        sg_emit(d, "shr.u32", y, b, sg_const32(d, h * 16), NONE);
+        d->ops[1].kind = d->ops[2].kind = SG_O_REG;
+        d->ops[1].v = x;
+        d->ops[2].v = y;
+        emit_compare(d, half, 1, h ? hi : lo);
+        d->ops[1] = save1;
+        d->ops[2] = save2;
+    }
+    return d->err;
+}
+
+/* The optional .and .or .xor with a further predicate: its name or NULL. */
+static const char *bool_op(struct sg_dec *d)
+{
+    return sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred"
+           : sg_mod(d, "xor") ? "xor.pred" : NULL;
+}
+
+static int emit_setp(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    const char *bop = bool_op(d);
+    uint32_t p, q = NONE, c = NONE, cmp, ncmp;
+
+    if (need_type(d))
+        return d->err;
+    if (t == SG_TY_F16X2 || t == SG_TY_BF16X2) {
+        if (bop || !d->ops[0].has_pq)
+            return sg_dec_refuse(d, NULL);
+        return compare_halves(d, t, sg_dst(d, 0, SG_TY_PRED), d->ops[0].pq);
+    }
+    p = sg_dst(d, 0, SG_TY_PRED);
+    if (d->ops[0].has_pq)
+        q = d->ops[0].pq;
+    if (bop) {
+        if (d->nops != 4)
+            return sg_dec_syntax(d, "%s: 4 operands expected", d->oc.full);
+        c = sg_src(d, 3, SG_TY_PRED);
+    } else if (d->nops != 3) {
+        return sg_dec_syntax(d, "%s: 3 operands expected", d->oc.full);
+    }
+    if (!bop && q == NONE)
+        return emit_compare(d, t, 1, p);
+    cmp = sg_temp(d, SG_TY_PRED);
+    if (emit_compare(d, t, 1, cmp))
+        return d->err;
+    ncmp = sg_temp(d, SG_TY_PRED);
+    if (q != NONE) /* before p is written: c may be p */
+        sg_emit(d, "not.pred", ncmp, cmp, NONE, NONE);
+    if (q != NONE && bop) {
+        uint32_t tq = sg_temp(d, SG_TY_PRED);
+
+        sg_emit(d, bop, tq, ncmp, c, NONE);
+        sg_emit(d, bop, p, cmp, c, NONE);
+        sg_emit(d, "mov.pred", q, tq, NONE, NONE);
+        return d->err;
+    }
+    if (bop)
+        sg_emit(d, bop, p, cmp, c, NONE);
+    else
+        sg_emit(d, "mov.pred", p, cmp, NONE, NONE);
+    if (q != NONE)
+        sg_emit(d, "mov.pred", q, ncmp, NONE, NONE);
+    return d->err;
+}
+
+/* set on pairs: 0xffff or 1.0 in each half */
+static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+{
+    const uint32_t yes = td == SG_TY_F16X2 ? 0x3c00u : td == SG_TY_BF16X2 ? 0x3f80u : 0xffffu;
+    uint32_t p[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, x[2];
+
+    if (compare_halves(d, ts, p[0], p[1]))
+        return d->err;
+    for (uint32_t h = 0; h < 2; h++) {
+        x[h] = sg_temp(d, SG_TY_B32);
+        sg_emit(d, "selp.b32", x[h], sg_const32(d, yes << 16 * h), sg_const32(d, 0), p[h]);
+    }
+    sg_emit(d, "or.b32", sg_dst(d, 0, td), x[0], x[1], NONE);
+    return d->err;
+}
+
+/* set.CMP.dtype.stype: 0xffffffff or 1.0 */
+static int emit_set(struct sg_dec *d)
+{
+    enum sg_type td = sg_ty(d, 0), ts = sg_ty(d, 1);
+    const char *bop = bool_op(d);
+    uint32_t p = sg_temp(d, SG_TY_PRED), yes;
+
+    if (d->oc.ntypes != 2)
+        return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
+    if (ts == SG_TY_F16X2 || ts == SG_TY_BF16X2)
+        return bop ? sg_dec_refuse(d, NULL) : set_halves(d, td, ts);
+    if (sg_type_size(td) > 4 || td == SG_TY_F16X2 || td == SG_TY_BF16X2)
+        return sg_dec_refuse(d, NULL);
+    if (emit_compare(d, ts, 1, p))
+        return d->err;
+    if (bop) {
+        uint32_t c = sg_src(d, 3, SG_TY_PRED), p2 = sg_temp(d, SG_TY_PRED);
+
+        sg_emit(d, bop, p2, p, c, NONE);
+        p = p2;
+    }
+    yes = td == SG_TY_F32 ? 0x3f800000u : td == SG_TY_F16 ? 0x3c00u
+          : td == SG_TY_BF16 ? 0x3f80u : 0xffffffffu;
+    sg_emit(d, "selp.b32", sg_dst(d, 0, td), sg_const32(d, yes), sg_const32(d, 0), p);
+    return d->err;
+}
+
+static int emit_selp(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
+    return sg_op3(d, op, t, t, t, SG_TY_PRED);
+}
+
+static int emit_slct(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0), tc = sg_ty(d, 1);
+    uint32_t p = sg_temp(d, SG_TY_PRED), a, b, c;
+    char op[32];
+
+    if (d->oc.ntypes != 2 || (tc != SG_TY_S32 && tc != SG_TY_F32))
+        return sg_dec_syntax(d, "slct: .s32 or .f32 expected");
+    sg_mod(d, "ftz");
+    a = sg_src(d, 1, t);
+    b = sg_src(d, 2, t);
+    c = sg_src(d, 3, tc);
+    sg_emit(d, tc == SG_TY_S32 ? "setp.ge.s32" : "setp.ge.f32", p, c, sg_const32(d, 0), NONE);
+    snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
+    sg_emit(d, op, sg_dst(d, 0, t), a, b, p);
+    return d->err;
+}
+
+/* ---- move ---- */
+
+/* mov.b64 {a, b}, x; and back */
+static int emit_pack(struct sg_dec *d, enum sg_type t)
+{
+    bool unpack = d->ops[0].kind == SG_O_VEC;
+    const struct sg_opnd *v = &d->ops[unpack ? 0 : 1];
+    uint32_t size = sg_type_size(t), f[5] = {NONE, NONE, NONE, NONE, NONE}, esize;
+    enum sg_type te;
+    char op[40];
+
+    if (v->nel != 2 && v->nel != 4)
+        return sg_dec_syntax(d, "mov: 2 or 4 elements expected");
+    esize = size / v->nel;
+    te = esize == 1 ? SG_TY_B8 : esize == 2 ? SG_TY_B16 : SG_TY_B32;
+    if (!esize || esize > 4 || size > 8)
+        return sg_dec_refuse(d, NULL);
+    snprintf(op, sizeof(op), "mov.%s.%ux%u", unpack ? "unpack" : "pack", v->nel, esize * 8);
+    if (unpack) {
+        /* d b c e are written, a is read */
+        f[1] = sg_src(d, 1, t);
+        f[0] = sg_dst_el(d, &v->el[0], te);
+        f[2] = sg_dst_el(d, &v->el[1], te);
+        if (v->nel == 4) {
+            f[3] = sg_dst_el(d, &v->el[2], te);
+            f[4] = sg_dst_el(d, &v->el[3], te);
+        }
+        sg_emit_x(d, op, f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
+        return d->err;
+    }
+    for (uint32_t i = 0; i < v->nel; i++)
+        f[i + 1] = sg_src_el(d, &v->el[i], te);
+    f[0] = sg_dst(d, 0, t);
+    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err;
+}
+
+/* mov.b128 d, a; d, {low, high}; {low, high}, a */
+static int emit_mov128(struct sg_dec *d)
+{
+    struct sg_opel to[2], from[2];
+    uint32_t x[2];
+
+    if (sg_halves128(d, 0, to) || sg_halves128(d, 1, from))
+        return d->err;
+    for (int k = 0; k < 2; k++)
+        x[k] = sg_src_el(d, &from[k], SG_TY_B64);
+    for (int k = 0; k < 2; k++)
+        sg_emit(d, "mov.b64", sg_dst_el(d, &to[k], SG_TY_B64), x[k], NONE, NONE);
+    return d->err;
+}
+
+/* mov.v2.u32 v, {a, b}; element by element, all read before any is written. */
+static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
+{
+    const struct sg_opnd *to = &d->ops[0], *from = &d->ops[1];
+    const uint32_t n = sg_mod(d, "v2") ? 2 : 4;
+    uint32_t x[4];
+    char op[32];
+
+    if (to->kind != SG_O_VEC || from->kind != SG_O_VEC || to->nel != n || from->nel != n)
+        return sg_dec_syntax(d, "mov: two vectors of %u elements expected", n);
+    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sg_opel *e = &from->el[i];
+
+        x[i] = sg_src_el(d, e, t);
+        for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
+            if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v)
+                return sg_dec_refuse(d, "elements of a vector change places");
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sg_emit(d, op, sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
+    return d->err;
+}
+
+static int emit_mov(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    char op[32];
+
+    if (need_type(d))
+        return d->err;
+    if (t == SG_TY_B128)
+        return emit_mov128(d);
+    if (sg_mod(d, "v2") || sg_mod(d, "v4"))
+        return emit_mov_elements(d, t);
+    if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
+        return emit_pack(d, t);
+    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
+    return sg_op1(d, op, t, t);
+}
+
+const struct sg_family sg_families_int[] = {
+    {"add", emit_addsub, 3, 3, 0},   {"sub", emit_addsub, 3, 3, 0},
+    {"addc", emit_addsub, 3, 3, 0},  {"subc", emit_addsub, 3, 3, 0},
+    {"mul", emit_mul, 3, 3, 0},      {"mul24", emit_mul, 3, 3, 0},
+    {"mad", emit_mad, 4, 4, 0},      {"mad24", emit_mad, 4, 4, 0},
+    {"madc", emit_mad, 4, 4, 0},     {"div", emit_typed, 3, 3, 0},
+    {"rem", emit_typed, 3, 3, 0},    {"min", emit_typed, 3, 4, 0},
+    {"max", emit_typed, 3, 4, 0},    {"abs", emit_typed, 2, 2, 0},
+    {"neg", emit_typed, 2, 2, 0},    {"sad", emit_typed, 4, 4, 0},
+    {"and", emit_logic, 3, 3, 0},    {"or", emit_logic, 3, 3, 0},
+    {"xor", emit_logic, 3, 3, 0},    {"not", emit_logic, 2, 2, 0},
+    {"cnot", emit_logic, 2, 2, 0},   {"shl", emit_shift, 3, 3, 0},
+    {"shr", emit_shift, 3, 3, 0},    {"shf", emit_shf, 4, 4, 0},
+    {"popc", emit_count, 2, 2, 0},   {"clz", emit_count, 2, 2, 0},
+    {"brev", emit_count, 2, 2, 0},   {"bfind", emit_bfind, 2, 2, 0},
+    {"bfe", emit_bfe, 4, 4, 0},      {"bfi", emit_bfi, 5, 5, 0},
+    {"prmt", emit_prmt, 4, 4, 0},    {"lop3", emit_lop3, 5, 6, 0},
+    {"fns", emit_fns, 4, 4, 0},      {"bmsk", emit_bmsk, 3, 3, 0},
+    {"szext", emit_szext, 3, 3, 0},  {"dp4a", emit_dp, 4, 4, 0},
+    {"dp2a", emit_dp, 4, 4, 0},      {"setp", emit_setp, 3, 4, 0},
+    {"set", emit_set, 3, 4, 0},      {"selp", emit_selp, 4, 4, 0},
+    {"slct", emit_slct, 4, 4, 0},    {"mov", emit_mov, 2, 2, 0},
+    {NULL, NULL, 0, 0, 0},
+};

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT */
+/* Emitters: loads, stores, atomics, address conversion (PTX ISA 9.7.9, 9.7.13). */
+#include "ptx/select/select.h"
+
+static const char *const hints[] = {
+    "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "weak", "cta", "gpu", "sys", "cluster",
+    "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+    "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B",
+    "L2::128B", "L2::256B", "L2::cache_hint", "release", "acq_rel", "sc", "noftz",
+};
+
+/* Reads the modifiers that do not change what an access does here. True: may be a spin loop. */
+bool sg_take_hints(struct sg_dec *d)
+{
+    bool spin;
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        sg_mod(d, hints[i]);
+    spin = sg_mod(d, "volatile");
+    spin |= sg_mod(d, "relaxed");
+    spin |= sg_mod(d, "acquire");
+    spin |= sg_mod(d, "mmio");
+    return spin;
+}
+
+enum sg_space sg_take_space(struct sg_dec *d)
+{
+    if (sg_mod(d, "global"))
+        return SG_SP_GLOBAL;
+    if (sg_mod(d, "shared") || sg_mod(d, "shared::cta") || sg_mod(d, "shared::cluster"))
+        return SG_SP_SHARED; /* a cluster has one block */
+    if (sg_mod(d, "local"))
+        return SG_SP_LOCAL;
+    if (sg_mod(d, "param") || sg_mod(d, "param::entry") || sg_mod(d, "param::func"))
+        return SG_SP_PARAM;
+    if (sg_mod(d, "const"))
+        return SG_SP_CONST;
+    return SG_SP_GENERIC;
+}
+
+struct addr {
+    uint32_t op;
+    int64_t off;
+    enum sg_space space; /* of the access: may differ from the one written */
+    bool uniform_param;  /* kernel parameter at a constant offset */
+    bool narrow;         /* 32-bit address */
+};
+
+static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *x)
+{
+    struct sg_opnd o = d->ops[i];
+    struct sg_pdecl *p;
+
+    memset(x, 0, sizeof(*x));
+    x->space = sp;
+    if (o.kind == SG_O_SYM) { /* a bare symbol: same as [symbol] */
+        o.kind = SG_O_ADDR;
+        o.base = SG_O_SYM;
+    }
+    if (o.kind != SG_O_ADDR)
+        return sg_dec_syntax(d, "%s: an address expected", d->oc.full);
+    if (o.base == SG_O_SYM && o.symkind == SG_K_PARAM && sp == SG_SP_PARAM) {
+        p = &d->m->funcs[d->k->func].params[o.v];
+        x->uniform_param = true;
+        x->off = (int64_t)(p->offset + o.imm);
+        return 0;
+    }
+    if (o.base == SG_O_SYM && o.symkind == SG_K_LOCAL && sp == SG_SP_PARAM)
+        x->space = sp = SG_SP_LOCAL;
+    x->narrow = sp == SG_SP_SHARED || sp == SG_SP_LOCAL;
+    if (o.base == SG_O_SYM) {
+        if (sp == SG_SP_GENERIC && (o.symkind == SG_K_SHARED || o.symkind == SG_K_LOCAL)) {
+            bool shared = o.symkind == SG_K_SHARED || d->lvars[o.v].shared;
+
+            x->narrow = true;
+            x->space = shared ? SG_SP_SHARED : SG_SP_LOCAL;
+        }
+        x->op = sg_sym_address(d, &o, x->narrow ? SG_TY_U32 : SG_TY_U64);
+        return d->err;
+    }
+    if (o.base == SG_O_NONE) {
+        x->op = x->narrow ? sg_const32(d, (uint32_t)o.imm) : sg_const64(d, o.imm);
+        return d->err;
+    }
+    x->op = o.v;
+    x->off = (int64_t)o.imm;
+    if (d->vregs[o.v].cls != SG_C_32 && d->vregs[o.v].cls != SG_C_64)
+        return sg_dec_syntax(d, "%s: a register of this type is no address", d->oc.full);
+    if (x->narrow && d->vregs[o.v].cls == SG_C_64) {
+        /* The sum is what must be inside: the register alone may lie before the variable. */
+        x->op = sg_temp(d, SG_TY_U32);
+        if (x->off)
+            sg_emit(d, "add.sat.u32.u64", x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
+        else
+            sg_emit(d, "narrow.address", x->op, o.v, NONE, NONE);
+        x->off = 0;
+    } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
+        x->op = sg_temp(d, SG_TY_U64);
+        sg_emit(d, "cvt.u64.u32", x->op, o.v, NONE, NONE);
+    }
+    return d->err;
+}
+
+static char space_letter(const struct addr *x)
+{
+    return x->uniform_param ? 'p' : x->space == SG_SP_SHARED ? 's'
+           : x->space == SG_SP_LOCAL ? 'l' : 'g';
+}
+
+static uint32_t make_aux(enum sg_type t, uint32_t vec, const struct addr *x, bool write, bool spin)
+{
+    uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
+
+    return (uint32_t)x->space | lg << 3 | (sg_type_signed(t) ? SG_AUX_SIGNED : 0) | vec << 6 |
+           (write ? SG_AUX_WRITE : 0) | (spin ? SG_AUX_SPIN : 0) |
+           (x->narrow ? SG_AUX_ADDR32 : 0);
+}
+
+static const char *elem_name(enum sg_type t, bool load)
+{
+    switch (sg_type_size(t)) {
+    case 1: return load && t == SG_TY_S8 ? "s8" : "u8";
+    case 2: return load && t == SG_TY_S16 ? "s16" : "u16";
+    case 4: return "b32";
+    default: return "b64";
+    }
+}
+
+static uint32_t take_vec(struct sg_dec *d)
+{
+    return sg_mod(d, "v2") ? 2 : sg_mod(d, "v4") ? 4 : sg_mod(d, "v8") ? 8 : 1;
+}
+
+/* One load of up to 4 elements. */
+static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                const struct addr *x, bool spin)
+{
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size = sg_type_size(t);
+    uint32_t *const dst[4] = {&f[0], &f[2], &f[3], &f[4]};
+    struct sg_opel words[2];
+    char op[40];
+
+    if (!x->uniform_param && sg_pair_words(d, t, vec, el, words))
+        return load(d, SG_TY_B32, vec / 2, words, x, spin) ? d->err : sg_pair_split(d, t, vec, el, words);
+    for (uint32_t k = 0; k < vec; k++) {
+        wide[k] = NONE;
+        if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
+            wide[k] = el[k].v;
+            *dst[k] = sg_temp(d, SG_TY_U32);
+        } else {
+            *dst[k] = sg_dst_el(d, &el[k], t);
+        }
+    }
+    if (vec > 1 && (size < 4 || (vec == 4 && size == 8) || x->uniform_param))
+        snprintf(op, sizeof(op), x->uniform_param ? "ld.p.slow" : "ld.slow");
+    else if (vec > 1)
+        snprintf(op, sizeof(op), "ld.%c.v%u.%s", space_letter(x), vec, elem_name(t, true));
+    else
+        snprintf(op, sizeof(op), "ld.%c.%s", space_letter(x), elem_name(t, true));
+    f[1] = x->uniform_param ? NONE : x->op;
+    i = sg_emit_x(d, op, f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(t, vec, x, false, spin);
+    for (uint32_t k = 0; k < vec; k++)
+        if (wide[k] != NONE) {
+            snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32")
+                                                             : sg_su(t));
+            sg_emit(d, op, wide[k], *dst[k], NONE, NONE);
+        }
+    return d->err;
+}
+
+/* The registers of a vector operand, or the one register. */
+static int elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
+{
+    const struct sg_opnd *o = &d->ops[i];
+
+    if (vec == 1 && o->kind != SG_O_VEC) {
+        el[0] = (struct sg_opel){o->kind, o->v, o->imm};
+        return 0;
+    }
+    if (o->kind != SG_O_VEC || o->nel != vec)
+        return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, vec);
+    memcpy(el, o->el, vec * sizeof(el[0]));
+    return 0;
+}
+
+static int emit_ld(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool spin = sg_take_hints(d);
+    enum sg_space sp = sg_take_space(d);
+    uint32_t vec = take_vec(d), size = sg_type_size(t);
+    struct sg_opel el[SG_MAX_VEC];
+    struct addr x;
+
+    if (!size)
+        return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
+    if (t == SG_TY_B128 && vec == 1) { /* its two halves, aligned to 16 bytes */
+        if (address(d, 1, sp, &x) || sg_halves128(d, 0, el))
+            return d->err;
+        t = SG_TY_B64;
+        vec = 2;
+        size = 8;
+    } else if (size > 8 || (vec == 8 && size != 4)) {
+        return sg_dec_refuse(d, NULL);
+    } else if (address(d, 1, sp, &x) || elements(d, 0, vec, el)) {
+        return d->err;
+    }
+    if (x.uniform_param && (x.off < 0 || (uint64_t)x.off + size * vec > d->k->param_bytes))
+        return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
+    if (vec < 8)
+        return load(d, t, vec, el, &x, spin);
+    load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
+    x.off += 16;
+    return load(d, t, 4, el + 4, &x, spin);
+}
+
+/* One store of up to 4 elements. */
+static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                 const struct addr *x, bool spin)
+{
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size = sg_type_size(t);
+    uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
+    struct sg_opel words[2];
+    char op[40];
+
+    if (sg_pair_words(d, t, vec, el, words))
+        return sg_pair_join(d, t, vec, el, words) ? d->err : store(d, SG_TY_B32, vec / 2, words, x, spin);
+    for (uint32_t k = 0; k < vec; k++) {
+        if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
+            *src[k] = sg_temp(d, SG_TY_U32);
+            sg_emit(d, "cvt.u32.u64", *src[k], el[k].v, NONE, NONE);
+        } else if (vec == 1 && d->ops[1].kind == SG_O_SYM) {
+            *src[k] = sg_src(d, 1, t);
+        } else {
+            *src[k] = sg_src_el(d, &el[k], t);
+        }
+    }
+    if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
+        snprintf(op, sizeof(op), "st.slow");
+    else if (vec > 1)
+        snprintf(op, sizeof(op), "st.%c.v%u.%s", space_letter(x), vec, elem_name(t, false));
+    else
+        snprintf(op, sizeof(op), "st.%c.%s", space_letter(x), elem_name(t, false));
+    f[1] = x->op;
+    i = sg_emit_x(d, op, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(t, vec, x, true, spin);
+    return d->err;
+}
+
+static int emit_st(struct sg_dec *d)
+{
+    enum sg_type t = sg_ty(d, 0);
+    bool spin = sg_take_hints(d);
+    enum sg_space sp;
+    uint32_t vec, size = sg_type_size(t);
+    struct sg_opel el[SG_MAX_VEC];
+    struct addr x;
+
+    for (uint32_t k = 0; k < d->oc.nmods; k++)
+        if (!strcmp(d->oc.mods[k], "async"))
+            return sg_emit_st_async(d);
+    sp = sg_take_space(d);
+    vec = take_vec(d);
+    if (!size)
+        return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
+    if (t == SG_TY_B128 && vec == 1 && sp != SG_SP_CONST) {
+        if (address(d, 0, sp, &x) || sg_halves128(d, 1, el))
+            return d->err;
+        t = SG_TY_B64;
+        vec = 2;
+    } else if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST) {
+        return sg_dec_refuse(d, NULL);
+    } else if (address(d, 0, sp, &x) || elements(d, 1, vec, el)) {
+        return d->err;
+    }
+    if (x.uniform_param)
+        return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
+    if (vec < 8)
+        return store(d, t, vec, el, &x, spin);
+    store(d, t, 4, el, &x, spin);
+    x.off += 16;
+    return store(d, t, 4, el + 4, &x, spin);
+}
+
+/* atom.cas.b128 d, [a], b, c and atom.exch.b128 d, [a], b; the last halves go into an "ext" */
+static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x)
+{
+    struct sg_opel to[2], b[2], c[2] = {{SG_O_IMM, 0, 0}, {SG_O_IMM, 0, 0}};
+    bool cas = !strcmp(what, "cas");
+    uint32_t f[5], g[5] = {NONE, NONE, NONE, NONE, NONE}, i;
+
+    if (!cas && strcmp(what, "exch"))
+        return sg_dec_refuse(d, NULL);
+    if (sg_halves128(d, 0, to) || sg_halves128(d, 2, b) || (cas && sg_halves128(d, 3, c)))
+        return d->err;
+    f[1] = x->op;
+    f[2] = sg_src_el(d, &b[0], SG_TY_B64);
+    f[3] = sg_src_el(d, &b[1], SG_TY_B64);
+    g[1] = sg_src_el(d, &c[0], SG_TY_B64);
+    g[2] = sg_src_el(d, &c[1], SG_TY_B64);
+    f[0] = sg_dst_el(d, &to[0], SG_TY_B64);
+    f[4] = sg_dst_el(d, &to[1], SG_TY_B64);
+    i = sg_emit_x(d, cas ? "atom.cas.b128" : "atom.exch.b128", f, SG_F_D | SG_F_E,
+                  SG_F_A | SG_F_B | SG_F_C);
+    sg_emit_x(d, "ext", g, 0, SG_F_A | SG_F_B);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(SG_TY_B64, 1, x, true, true);
+    return 0;
+}
+
+/* atom d, [a], b{, c} and red [a], b */
+int sg_emit_atom(struct sg_dec *d)
+{
+    static const char *const ops[] = {"add", "and", "or", "xor", "exch", "cas", "min", "max",
+                                      "inc", "dec"};
+    bool red = d->oc.base[0] == 'r';
+    enum sg_type t = sg_ty(d, 0);
+    uint32_t at = red ? 0 : 1, i, f[5] = {NONE, NONE, NONE, NONE, NONE};
+    enum sg_space sp;
+    const char *what = NULL;
+    struct sg_opel el[2][SG_MAX_VEC];
+    uint32_t vec;
+    bool spin;
+    struct addr x;
+    char op[40];
+
+    sg_take_hints(d);
+    sp = sg_take_space(d);
+    for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++)
+        if (sg_mod(d, ops[k]))
+            what = ops[k];
+    if (!what || !sg_type_size(t))
+        return sg_dec_syntax(d, "%s: an operation and a type expected", d->oc.full);
+    vec = take_vec(d);
+    if (sp == SG_SP_LOCAL || sp == SG_SP_PARAM || sp == SG_SP_CONST || (vec > 1 && what[0] == 'c'))
+        return sg_dec_refuse(d, NULL);
+    spin = !strcmp(what, "cas") || !strcmp(what, "exch");
+    if (d->nops < at + (what[0] == 'c' ? 3 : 2))
+        return sg_dec_syntax(d, "%s: too few operands", d->oc.full);
+    if (!strcmp(what, "min") || !strcmp(what, "max"))
+        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_type_float(t) ? sg_type_name(t)
+                                                                      : sg_su(t));
+    else if (sg_type_float(t) && !strcmp(what, "add"))
+        snprintf(op, sizeof(op), "atom.add.%s", sg_type_name(t));
+    else
+        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_bt(t));
+    if (address(d, at, sp, &x))
+        return d->err;
+    if (t == SG_TY_B128)
+        return vec > 1 || red ? sg_dec_refuse(d, NULL) : emit_atom128(d, what, &x);
+    if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
+        d->code->ordered = true; /* shared memory is one thread's here */
+    f[1] = x.op;
+    if (vec > 1) { /* element by element: CUDA promises no more */
+        if (elements(d, at + 1, vec, el[1]) || (!red && elements(d, 0, vec, el[0])))
+            return d->err;
+        for (uint32_t k = 0; k < vec; k++) {
+            f[2] = sg_src_el(d, &el[1][k], t);
+            f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);
+            i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B);
+            if (d->err)
+                return d->err;
+            d->insns[i].imm = x.off + (int64_t)(k * sg_type_size(t));
+            d->insns[i].aux = make_aux(t, 1, &x, true, spin);
+        }
+        return d->err;
+    }
+    f[2] = sg_src(d, at + 1, t);
+    if (what[0] == 'c')
+        f[3] = sg_src(d, at + 2, t);
+    f[0] = red ? sg_temp(d, t) : sg_dst(d, 0, t);
+    i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x.off;
+    d->insns[i].aux = make_aux(t, 1, &x, true, spin);
+    return d->err;
+}
+
+static int emit_cvta(struct sg_dec *d)
+{
+    bool to = sg_mod(d, "to");
+    enum sg_space sp = sg_take_space(d);
+    enum sg_type t = sg_ty(d, 0);
+    uint64_t win;
+    uint32_t a, dst;
+
+    if (t != SG_TY_U64)
+        return sg_dec_refuse(d, NULL);
+    win = sp == SG_SP_SHARED ? sg_win.shared : sp == SG_SP_LOCAL ? sg_win.local : 0;
+    if (d->ops[1].kind == SG_O_SYM && d->ops[1].symkind == SG_K_LOCAL && sp == SG_SP_PARAM)
+        win = sg_win.local; /* a parameter of a function lies in local memory */
+    a = sg_src(d, 1, t);
+    dst = sg_dst(d, 0, t);
+    if (!win)
+        sg_emit(d, "mov.b64", dst, a, NONE, NONE);
+    else
+        sg_emit(d, to ? "sub.b64" : "add.b64", dst, a, sg_const64(d, win), NONE);
+    return d->err;
+}
+
+static int emit_isspacep(struct sg_dec *d)
+{
+    enum sg_space sp = sg_take_space(d);
+    uint32_t i, a, dst;
+
+    if (sg_mod(d, "shared::cluster"))
+        sp = SG_SP_SHARED;
+    if (sp == SG_SP_GENERIC)
+        return sg_dec_syntax(d, "isspacep: a state space expected");
+    a = sg_src(d, 1, SG_TY_U64);
+    dst = sg_dst(d, 0, SG_TY_PRED);
+    i = sg_emit(d, "isspacep", dst, a, NONE, NONE);
+    if (!d->err)
+        d->insns[i].imm = sp;
+    return d->err;
+}
+
+/* Hints that have nothing to do here: prefetch, discard, applypriority. */
+static int emit_hint(struct sg_dec *d)
+{
+    static const char *const known[] = {"L1", "L2", "tensormap", "uniform", "bulk"};
+
+    sg_take_hints(d);
+    sg_take_space(d);
+    sg_mod(d, known[0]);
+    sg_mod(d, known[1]);
+    return d->err;
+}
+
+static int emit_createpolicy(struct sg_dec *d)
+{
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        d->oc.used[i] = true;
+    sg_emit(d, "mov.b64", sg_dst(d, 0, SG_TY_B64), sg_const64(d, 0), NONE, NONE);
+    return d->err;
+}
+
+uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp)
+{
+    struct addr x;
+    uint32_t r;
+
+    if (address(d, i, sp, &x))
+        return SG_OPND_CONST;
+    if (!x.off)
+        return x.op;
+    r = sg_temp(d, x.narrow ? SG_TY_U32 : SG_TY_U64);
+    if (x.narrow)
+        sg_emit(d, "add.b32", r, x.op, sg_const32(d, (uint32_t)x.off), NONE);
+    else
+        sg_emit(d, "add.b64", r, x.op, sg_const64(d, (uint64_t)x.off), NONE);
+    return r;
+}
+
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
+               enum sg_space sp)
+{
+    uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
+    struct addr x;
+
+    if (address(d, at, sp, &x))
+        return d->err;
+    f[1] = x.op;
+    i = sg_emit_x(d, op, f, dst == NONE ? 0 : SG_F_D, SG_F_A | SG_F_B);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = x.off;
+    d->insns[i].aux = make_aux(SG_TY_B64, 1, &x, true, false);
+    return 0;
+}
+
+int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec)
+{
+    struct sg_opel el[SG_MAX_VEC];
+    struct addr x;
+
+    if (address(d, to, SG_SP_SHARED, &x) || elements(d, from, vec, el))
+        return d->err;
+    return store(d, t, vec, el, &x, false);
+}
+
+/* cp.async: done at once, so that waiting for it is nothing. */
+static int emit_cp(struct sg_dec *d)
+{
+    static const char *const ignore[] = {"shared", "shared::cta", "global"};
+    struct addr x, y;
+    uint32_t i, n = NONE, f[5] = {NONE, NONE, NONE, NONE, NONE};
+
+    for (uint32_t k = 0; k < d->oc.nmods; k++) {
+        if (!strcmp(d->oc.mods[k], "tensor"))
+            return sg_dec_refuse(d, "tensor copies are not available");
+        if (!strcmp(d->oc.mods[k], "bulk"))
+            return sg_emit_bulk(d);
+    }
+    if (!sg_mod(d, "async"))
+        return sg_dec_refuse(d, NULL);
+    sg_take_hints(d);
+    if (sg_mod(d, "mbarrier") && sg_mod(d, "arrive") && d->nops == 1) {
+        if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
+            return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sg_take_space(d));
+        sg_take_space(d); /* one more is waited for, and has come */
+        return d->err;
+    }
+    if (sg_mod(d, "commit_group") || sg_mod(d, "wait_group") || sg_mod(d, "wait_all")) {
+        sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+        return d->err;
+    }
+    for (int k = 0; k < 3; k++)
+        sg_mod(d, ignore[k]);
+    if (d->nops < 3 || d->ops[2].kind != SG_O_IMM ||
+        (d->ops[2].imm != 4 && d->ops[2].imm != 8 && d->ops[2].imm != 16))
+        return sg_dec_syntax(d, "cp.async: a size of 4, 8 or 16 expected");
+    if (address(d, 0, SG_SP_SHARED, &x) || address(d, 1, SG_SP_GLOBAL, &y))
+        return d->err;
+    if (d->nops > 3 && d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_PRED) {
+        n = sg_temp(d, SG_TY_U32); /* ignore-src: nothing is read, all is zero */
+        sg_emit(d, "selp.b32", n, sg_const32(d, 0), sg_const32(d, (uint32_t)d->ops[2].imm),
+                sg_src(d, 3, SG_TY_PRED));
+    } else if (d->nops > 3 && !(d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_64)) {
+        n = sg_src(d, 3, SG_TY_U32);
+    }
+    /* offsets are folded in: the handler has room for one only */
+    f[0] = sg_temp(d, SG_TY_U32);
+    sg_emit(d, "add.b32", f[0], x.op, sg_const32(d, (uint32_t)x.off), NONE);
+    f[1] = y.op;
+    f[2] = n == NONE ? sg_const32(d, (uint32_t)d->ops[2].imm) : n;
+    i = sg_emit_x(d, "cp.async", f, 0, SG_F_D | SG_F_A | SG_F_B);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = y.off;
+    d->insns[i].aux = (uint32_t)d->ops[2].imm;
+    return d->err;
+}
+
+const struct sg_family sg_families_mem[] = {
+    {"ld", emit_ld, 2, 3, 0},         {"ldu", emit_ld, 2, 2, 0},
+    {"st", emit_st, 2, 3, 0},         {"atom", sg_emit_atom, 3, 5, 0},
+    {"red", sg_emit_red, 2, 3, 0},    {"cvta", emit_cvta, 2, 2, 0},
+    {"isspacep", emit_isspacep, 2, 2, 0}, {"prefetch", emit_hint, 1, 1, 0},
+    {"prefetchu", emit_hint, 1, 1, 0}, {"discard", emit_hint, 1, 2, 0},
+    {"applypriority", emit_hint, 1, 2, 0}, {"createpolicy", emit_createpolicy, 1, 5, 0},
+    {"cp", emit_cp, 0, 5, 0},         {"mbarrier", sg_emit_mbarrier, 1, 4, 0},
+    {NULL, NULL, 0, 0, 0},
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vectors of 2 and 4 elements of 16 bits are loaded and stored as 1 and 2 words, which native code
+ * supports; the elements are extracted from words or packed into them.
+ */
+#include "ptx/select/select.h"
+
+bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, struct sg_opel words[2])
+{
+    if (sg_type_size(t) != 2 || (vec != 2 && vec != 4))
+        return false;
+    for (uint32_t k = 0; k < vec; k++) /* a wider register wants an extended value */
+        if (el[k].kind == SG_O_REG && sg_type_size((enum sg_type)d->vregs[el[k].v].type) != 2)
+            return false;
+    for (uint32_t k = 0; k < vec / 2; k++)
+        words[k] = (struct sg_opel){.kind = SG_O_REG, .v = sg_temp(d, SG_TY_B32)};
+    return true;
+}
+
+int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words)
+{
+    for (uint32_t k = 0; k < vec; k += 2) {
+        uint32_t f[5] = {SG_OPND_NONE, words[k / 2].v, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE};
+
+        f[0] = sg_dst_el(d, &el[k], t);
+        f[2] = sg_dst_el(d, &el[k + 1], t);
+        sg_emit_x(d, "mov.unpack.2x16", f, SG_F_D | SG_F_B, SG_F_A);
+    }
+    return d->err;
+}
+
+int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words)
+{
+    for (uint32_t k = 0; k < vec; k += 2) {
+        const uint32_t low = sg_src_el(d, &el[k], t), high = sg_src_el(d, &el[k + 1], t);
+
+        sg_emit(d, "mov.pack.2x16", words[k / 2].v, low, high, SG_OPND_NONE);
+    }
+    return d->err;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Helpers of the emitters. */
+#ifndef SG_PTX_SEL_H
+#define SG_PTX_SEL_H
+
+#include "ptx/decode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE SG_OPND_NONE
+
+/* "b16" "b32" "b64" by width alone */
+static inline const char *sg_bt(enum sg_type t)
+{
+    switch (sg_type_size(t)) {
+    case 1: return "b8";
+    case 2: return "b16";
+    case 4: return "b32";
+    case 8: return "b64";
+    default: return t == SG_TY_PRED ? "pred" : "b128";
+    }
+}
+
+/* The same where the high bits of a 16-bit register do not matter. */
+static inline const char *sg_bt32(enum sg_type t)
+{
+    return sg_type_size(t) <= 4 && t != SG_TY_PRED ? "b32" : sg_bt(t);
+}
+
+/* "s16" "u32" ...: untyped counts as unsigned */
+static inline const char *sg_su(enum sg_type t)
+{
+    static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32",
+                                                                              "u64"};
+    uint32_t n = sg_type_size(t);
+    int i = n == 8 ? 3 : n == 4 ? 2 : n == 2 ? 1 : 0;
+
+    return sg_type_signed(t) ? s[i] : u[i];
+}
+
+static inline int sg_op1(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta)
+{
+    uint32_t a = sg_src(d, 1, ta);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, NONE, NONE);
+    return d->err;
+}
+
+static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
+                         enum sg_type tb)
+{
+    uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
+    return d->err;
+}
+
+static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
+                         enum sg_type tb, enum sg_type tc)
+{
+    uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb), c = sg_src(d, 3, tc);
+
+    sg_emit(d, op, sg_dst(d, 0, td), a, b, c);
+    return d->err;
+}
+
+/* The type of twice the width. */
+static inline enum sg_type sg_wider(enum sg_type t)
+{
+    switch (t) {
+    case SG_TY_U16: return SG_TY_U32;
+    case SG_TY_S16: return SG_TY_S32;
+    case SG_TY_U32: return SG_TY_U64;
+    case SG_TY_S32: return SG_TY_S64;
+    default: return SG_TY_NONE;
+    }
+}
+
+int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
+
+/*
+ * ptx/select/pair.c: is this vector one of 16-bit elements that are taken two at a time? Then words has a
+ * register for each pair: what is loaded is split behind the load, what is stored is joined before the store.
+ */
+bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, struct sg_opel words[2]);
+int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
+int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
+
+/* The address of operand i with its offset, in a register: 32 bits in shared memory, else 64. */
+uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
+/* The state space among the modifiers, generic without one; cache hints, which have no effect here. */
+enum sg_space sg_take_space(struct sg_dec *d);
+bool sg_take_hints(struct sg_dec *d);
+int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/mbarrier.c */
+/* One operation of a barrier object: dst, operand that holds the address, third operand. */
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
+               enum sg_space sp);
+/* Stores vec elements of operand `from` at the shared address of operand `to`. */
+int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);
+/* ptx/select/bulk.c: parts of the families cp, st and barrier. */
+int sg_emit_bulk(struct sg_dec *d);
+int sg_emit_st_async(struct sg_dec *d);
+int sg_emit_red(struct sg_dec *d);
+int sg_emit_atom(struct sg_dec *d); /* ptx/select/memory.c */
+int sg_emit_cluster_barrier(struct sg_dec *d);
+
+#endif

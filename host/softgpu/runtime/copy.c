@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies. Every form becomes a struct sg_copy of rows and slices; device addresses are host addresses,
+ * so the work itself is memmove.
+ *
+ * When the caller gets control back follows the API Synchronization Behavior chapter of the driver
+ * API manual: an asynchronous copy from pageable memory returns when the source may be reused, one
+ * to pageable memory when it has been done, the others at once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/grace.h"
+#include "runtime/runtime.h"
+
+/* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
+#define SG_STAGE_BYTES (16u << 20)
+#define SG_STAGE_TOTAL (64u << 20) /* bytes staged in the process at a time; beyond: waited for */
+
+static _Atomic size_t staged_total;
+
+/* Checks that the device of each side has access to it. Arrays can be used by their context's device only. */
+static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
+{
+    size_t z = c->depth - 1, y = c->height - 1;
+
+    return (c->dst_array ||
+            sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
+                             z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
+           (c->src_array ||
+            sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),
+                             z * c->src_slice + y * c->src_pitch + c->width, false));
+}
+
+/*
+ * Is what was found when the copy was issued still there? Between then and now it may have been freed, unmapped
+ * or unregistered, also through another context, and the system may have put something else at its addresses.
+ */
+static bool there(const struct sg_copy *c)
+{
+    size_t z = c->depth - 1, y = c->height - 1;
+    struct sg_mem_info info;
+
+    return (c->dst_array || c->dst_pageable ||
+            sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info)) &&
+           (c->src_array || c->src_pageable ||
+            sg_mem_covers(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width, &info));
+}
+
+static void move(const struct sg_copy *c)
+{
+    for (size_t z = 0; z < c->depth; z++) {
+        for (size_t y = 0; y < c->height; y++)
+            memmove(c->dst + z * c->dst_slice + y * c->dst_pitch,
+                    c->src + z * c->src_slice + y * c->src_pitch, c->width);
+    }
+}
+
+static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
+{
+    const struct sg_copy *c = &((struct sg_copy_op *)op)->c;
+    CUresult r = CUDA_SUCCESS;
+
+    sg_grace_enter();
+    if (sg_graph_memory_dormant((uint64_t)(uintptr_t)c->dst) || sg_graph_memory_dormant((uint64_t)(uintptr_t)c->src))
+        r = sg_graph_memory_fault(s, "copy");
+    else if (!there(c))
+        r = sg_gone(s, "copy");
+    else if (!reachable(c, s))
+        r = sg_unreachable(s, "copy");
+    else
+        move(c);
+    sg_grace_leave();
+    return r;
+}
+
+void sg_copy_done(struct sg_copy *c)
+{
+    if (c->dst_array)
+        sg_obj_put(&c->dst_array->obj);
+    if (c->src_array)
+        sg_obj_put(&c->src_array->obj);
+}
+
+static void copy_drop(struct sg_op *op)
+{
+    struct sg_copy_op *o = (struct sg_copy_op *)op;
+
+    atomic_fetch_sub(&staged_total, o->staged_bytes);
+    free(o->staged);
+    sg_copy_done(&o->c);
+    free(o);
+}
+
+/* Packs the source into memory of our own; false when there is not enough of that. */
+static bool stage(struct sg_copy_op *o)
+{
+    struct sg_copy pack = o->c;
+    size_t bytes = o->c.width * o->c.height * o->c.depth;
+
+    if (bytes > SG_STAGE_BYTES)
+        return false;
+    if (atomic_fetch_add(&staged_total, bytes) > SG_STAGE_TOTAL - bytes ||
+        !(o->staged = malloc(bytes))) {
+        atomic_fetch_sub(&staged_total, bytes);
+        return false;
+    }
+    o->staged_bytes = bytes;
+    pack.dst = o->staged;
+    pack.dst_pitch = pack.width;
+    pack.dst_slice = pack.width * pack.height;
+    move(&pack);
+    o->c.src = o->staged;
+    o->c.src_pitch = pack.dst_pitch;
+    o->c.src_slice = pack.dst_slice;
+    return true;
+}
+
+struct sg_copy_op *sg_copy_new(const struct sg_copy *c)
+{
+    struct sg_copy_op *o = calloc(1, sizeof(*o));
+
+    if (o) {
+        o->op.run = copy_run;
+        o->op.node_type = CU_GRAPH_NODE_TYPE_MEMCPY;
+        o->op.drop = copy_drop;
+        o->c = *c;
+        if (c->dst_array)
+            sg_obj_get(&c->dst_array->obj);
+        if (c->src_array)
+            sg_obj_get(&c->src_array->obj);
+    }
+    return o;
+}
+
+CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy *c, bool async,
+                           bool src_pageable, bool dst_pageable)
+{
+    SG_AUTO struct sg_stream *s = NULL;
+    enum sg_issue_mode mode = SG_ISSUE_SYNC;
+    size_t bytes = c->width * c->height * c->depth;
+    /* Documented: unlike a kernel, a copy may be issued to a stream of another context. */
+    CUresult r = (uintptr_t)stream > 2 ? sg_stream_get_any(stream, &s)
+                                       : sg_stream_get(ctx, stream, &s);
+    struct sg_copy_op *o;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    o = sg_copy_new(c);
+    if (!o)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->c.src_pageable = src_pageable;
+    o->c.dst_pageable = dst_pageable;
+    if (async && atomic_load(&sg_captures) && sg_hooks->front_captured(s->front)) {
+        mode = SG_ISSUE_ASYNC; /* a node reads its source when the graph runs */
+    } else if (async && !dst_pageable) {
+        if (!src_pageable)
+            mode = bytes <= SG_INLINE_BYTES ? SG_ISSUE_INLINE : SG_ISSUE_ASYNC;
+        else if (!sg_stream_idle(s) && stage(o))
+            mode = SG_ISSUE_ASYNC;
+    }
+    return sg_issue(s, &o->op, mode);
+}
+
+/* ---- checks ---- */
+
+CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write,
+                            bool *pageable)
+{
+    struct sg_mem_info info;
+
+    *pageable = false;
+    if (!addr)
+        return CUDA_ERROR_INVALID_VALUE;
+    info.size = 0;
+    bool covered = sg_mem_covers(addr, span, &info);
+
+    if (info.size) {
+        if (!covered)
+            return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                           "copy of %llu bytes at 0x%llx leaves its allocation of %llu bytes",
+                           (unsigned long long)span, (unsigned long long)addr,
+                           (unsigned long long)info.size);
+        if (write && !info.writable && place != SG_PLACE_HOST)
+            return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
+    }
+    if (place == SG_PLACE_DEVICE || sg_mem_in_arena(addr))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
+                       (unsigned long long)addr);
+    /* That there is memory is asked of the kernel where the call does not say so, or where the
+     * question costs nothing beside the copy. */
+    if ((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
+                       (unsigned long long)addr);
+    *pageable = true;
+    return CUDA_SUCCESS;
+}

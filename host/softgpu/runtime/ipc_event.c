@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events shared by several processes. The state is one page that all of them map: a counter of
+ * records and, for each of the latest records, whether it has completed and which process made it.
+ * A waiter captures the number of the latest record and sleeps on a futex in the page. The page is
+ * not trusted: it only decides when waiters of this one event continue. A process that dies with a
+ * pending record completes it, because the awaited work will never happen.
+ */
+#define _GNU_SOURCE
+#include "runtime/ipc_event.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RECORDS 128 /* that can be distinguished; see sg_ipc_event_done() */
+#define LOOK_NS 100000000 /* how often a sleeping waiter checks that the other process is alive */
+
+struct record {
+    _Atomic uint64_t state; /* number * 2 + completed */
+    _Atomic uint32_t holder;
+    uint32_t zero;
+};
+
+struct page {
+    struct sg_share_head head;
+    _Atomic uint64_t next, latest;
+    struct record records[RECORDS];
+};
+_Static_assert(sizeof(struct page) <= 4096, "one page");
+
+struct sg_ipc_event {
+    struct sg_ipc_event *link, **plink; /* of those made here */
+    uint8_t token[SG_SHARE_TOKEN];
+    uint32_t holder; /* this process */
+    bool made_here;
+    struct page *page;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static struct sg_ipc_event *made;
+
+/* Enters this process among the holders. Those that died without a word give their place. */
+static bool enter(struct sg_ipc_event *x)
+{
+    for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
+        uint32_t other = atomic_load(&x->page->head.holders[i]);
+
+        if (other && (other == x->holder || !sg_share_gone(other)))
+            continue;
+        if (atomic_compare_exchange_strong(&x->page->head.holders[i], &other, x->holder))
+            return true;
+    }
+    return false;
+}
+
+static void leave(struct sg_ipc_event *x)
+{
+    for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
+        uint32_t me = x->holder;
+
+        if (atomic_compare_exchange_strong(&x->page->head.holders[i], &me, 0))
+            return;
+    }
+}
+
+/* Maps the page and enters; takes the descriptor and the hold on the token over. */
+static bool attach(struct sg_ipc_event *x, int fd)
+{
+    void *p = mmap(NULL, sizeof(*x->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    close(fd);
+    if (p != MAP_FAILED) {
+        x->page = p;
+        if (enter(x))
+            return true;
+        munmap(p, sizeof(*x->page));
+    }
+    sg_share_close(x->token);
+    return false;
+}
+
+struct sg_ipc_event *sg_ipc_event_new(void)
+{
+    struct sg_ipc_event *x = calloc(1, sizeof(*x));
+    int fd = x ? sg_share_create(SG_SHARE_EVENT, 4096, x->token, &x->holder) : -1;
+
+    if (fd < 0 || !attach(x, fd)) {
+        free(x);
+        return NULL;
+    }
+    x->made_here = true;
+    pthread_mutex_lock(&lock);
+    x->link = made;
+    x->plink = &made;
+    if (made)
+        made->plink = &x->link;
+    made = x;
+    pthread_mutex_unlock(&lock);
+    return x;
+}
+
+CUresult sg_ipc_event_open(const uint8_t *token, struct sg_ipc_event **out)
+{
+    struct sg_ipc_event *x = calloc(1, sizeof(*x));
+    uint64_t bytes;
+
+    if (!x)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(x->token, token, sizeof(x->token));
+    int fd = sg_share_open(SG_SHARE_EVENT, token, &bytes, &x->holder);
+
+    if (fd >= 0 && bytes < 4096) {
+        close(fd);
+        sg_share_close(token);
+        fd = -1;
+    }
+    if (fd < 0 || !attach(x, fd)) {
+        free(x);
+        return fd == -1 ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
+    }
+    *out = x;
+    return CUDA_SUCCESS;
+}
+
+void sg_ipc_event_end(struct sg_ipc_event *x)
+{
+    if (!x)
+        return;
+    pthread_mutex_lock(&lock);
+    if (x->plink) {
+        *x->plink = x->link;
+        if (x->link)
+            x->link->plink = x->plink;
+    }
+    pthread_mutex_unlock(&lock);
+    leave(x);
+    munmap(x->page, sizeof(*x->page));
+    sg_share_close(x->token);
+    free(x);
+}
+
+bool sg_ipc_event_token(const struct sg_ipc_event *x, uint8_t *token)
+{
+    if (x->made_here)
+        memcpy(token, x->token, sizeof(x->token));
+    return x->made_here;
+}
+
+bool sg_ipc_event_is_ours(const uint8_t *token)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct sg_ipc_event *x = made; x && !found; x = x->link)
+        found = !memcmp(x->token, token, sizeof(x->token));
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* ---- records ---- */
+
+static struct record *record_of(struct sg_ipc_event *x, uint64_t n)
+{
+    return &x->page->records[n % RECORDS];
+}
+
+uint64_t sg_ipc_event_record(struct sg_ipc_event *x)
+{
+    uint64_t n = atomic_fetch_add(&x->page->next, 1) + 1, seen;
+    struct record *r = record_of(x, n);
+
+    atomic_store(&r->holder, x->holder);
+    atomic_store(&r->state, 2 * n);
+    seen = atomic_load(&x->page->latest);
+    while (seen < n && !atomic_compare_exchange_weak(&x->page->latest, &seen, n))
+        ;
+    return n;
+}
+
+void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n)
+{
+    uint64_t pending = 2 * n;
+
+    atomic_compare_exchange_strong(&record_of(x, n)->state, &pending, pending + 1);
+    atomic_fetch_add(&x->page->head.wake, 1);
+    syscall(SYS_futex, &x->page->head.wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+uint64_t sg_ipc_event_latest(struct sg_ipc_event *x)
+{
+    return atomic_load(&x->page->latest);
+}
+
+static bool holds(struct sg_ipc_event *x, uint32_t holder)
+{
+    for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
+        if (atomic_load(&x->page->head.holders[i]) == holder)
+            return !sg_share_gone(holder);
+    }
+    return false;
+}
+
+/* A record whose place a later one has taken counts as done when the later one is. */
+bool sg_ipc_event_done(struct sg_ipc_event *x, uint64_t n)
+{
+    struct record *r = record_of(x, n);
+    uint64_t state = atomic_load(&r->state);
+
+    if (state & 1 || state < 2 * n)
+        return true; /* the second: not what an honest process writes; nobody waits for it */
+    return !holds(x, atomic_load(&r->holder));
+}
+
+void sg_ipc_event_wait(struct sg_ipc_event *x, uint64_t n)
+{
+    const struct timespec look = {0, LOOK_NS};
+
+    for (;;) {
+        uint32_t seen = atomic_load(&x->page->head.wake);
+
+        if (sg_ipc_event_done(x, n))
+            return;
+        syscall(SYS_futex, &x->page->head.wake, FUTEX_WAIT, seen, &look, NULL, 0);
+    }
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams: a queue, and a thread that is started when first needed and sleeps when idle.
+ *
+ * Each operation gets a number when it is issued (under the context's issue lock, which is what
+ * makes "issued before" a total order per context) and runs when the operation before it in its
+ * stream and everything it depends on have completed. Dependencies point to earlier operations
+ * only, so waiting for them cannot deadlock.
+ *
+ * The rules of the legacy default stream are dependencies: an operation on it depends on all
+ * pending work of the blocking streams, and an operation on a blocking stream depends on the
+ * pending work of the legacy stream.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+/* Operations that may be pending in a stream before issuing another one waits. NVIDIA's driver
+ * waits too (at about 1024 launches); without a bound a client could fill all memory. */
+#define SG_STREAM_PENDING_MAX 16384
+
+/* The interpreter runs on this stack; 8 MiB per stream would be a lot of address space. */
+#define SG_STREAM_STACK (2u << 20)
+
+_Atomic unsigned sg_captures;
+_Thread_local struct sg_genv *sg_genv_now;
+static _Atomic unsigned long long next_stream_id = 1;
+
+/* ---- what streams to come wait for ---- */
+
+struct sg_deps {
+    unsigned n;
+    struct sg_dep dep[]; /* each a reference */
+};
+
+static void deps_free(struct sg_deps *d)
+{
+    for (unsigned i = 0; d && i < d->n; i++)
+        sg_obj_put(&d->dep[i].stream->obj);
+    free(d);
+}
+
+/* Those of a and b (each may be NULL) that are not complete yet, with room for one more; NULL: no memory. */
+static struct sg_deps *deps_pending(const struct sg_deps *a, const struct sg_deps *b)
+{
+    const struct sg_deps *from[2] = {a, b};
+    struct sg_deps *d = malloc(sizeof(*d) + ((a ? a->n : 0) + (b ? b->n : 0) + 1) * sizeof(d->dep[0]));
+
+    if (!d)
+        return NULL;
+    d->n = 0;
+    for (unsigned k = 0; k < 2; k++) {
+        for (unsigned i = 0; from[k] && i < from[k]->n; i++) {
+            const struct sg_dep *dep = &from[k]->dep[i];
+
+            if (atomic_load(&dep->stream->completed) >= dep->seq)
+                continue;
+            sg_obj_get(&dep->stream->obj);
+            d->dep[d->n++] = *dep;
+        }
+    }
+    return d;
+}
+
+bool sg_ctx_gate(struct sg_ctx *ctx, struct sg_stream *s, uint64_t seq)
+{
+    struct sg_deps *old, *d;
+
+    pthread_mutex_lock(&ctx->base->issue);
+    old = ctx->gates;
+    d = deps_pending(old, NULL);
+    if (d) {
+        sg_obj_get(&s->obj);
+        d->dep[d->n++] = (struct sg_dep){s, seq};
+        ctx->gates = d;
+    }
+    pthread_mutex_unlock(&ctx->base->issue);
+    if (d)
+        deps_free(old);
+    return d != NULL;
+}
+
+void sg_ctx_ungate(struct sg_ctx *ctx)
+{
+    struct sg_deps *d;
+
+    pthread_mutex_lock(&ctx->base->issue);
+    d = ctx->gates;
+    ctx->gates = NULL;
+    pthread_mutex_unlock(&ctx->base->issue);
+    deps_free(d);
+}
+
+static void stream_free(struct sg_obj *obj)
+{
+    struct sg_stream *s = (struct sg_stream *)obj;
+
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->done);
+    if (!s->bare)
+        sg_obj_put(&s->ctx->obj);
+    if (s->green && !s->legacy)
+        sg_obj_put(&s->green->obj);
+    deps_free(s->first);
+    sg_hooks->front_free(s->front);
+    free(s);
+}
+
+/*
+ * A context's default stream is made with ctx->legacy still NULL: it has no reference to the context,
+ * which has one to it. A green context's is in the list of the primary context's streams all the same.
+ */
+CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct sg_stream **out)
+{
+    struct sg_ctx *ctx = self->base, *green = self == ctx ? NULL : self;
+    struct sg_stream *s = calloc(1, sizeof(*s));
+
+    if (!s || !(s->front = sg_hooks->front_new())) {
+        free(s);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_obj_init(&s->obj, SG_T_STREAM, ctx, stream_free);
+    s->ctx = ctx;
+    s->green = green;
+    s->legacy = !self->legacy;
+    s->bare = s->legacy && !green;
+    s->flags = flags;
+    s->priority = priority;
+    s->id = atomic_fetch_add(&next_stream_id, 1);
+    s->sync_policy = CU_SYNC_POLICY_AUTO;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->done, NULL);
+    if (!s->bare) {
+        sg_obj_get(&ctx->obj);
+        if (green && !s->legacy)
+            sg_obj_get(&green->obj);
+        sg_obj_get(&s->obj); /* the list's reference */
+        pthread_mutex_lock(&ctx->issue);
+        if (ctx->gates || self->gates) /* a primary context's are those of its green contexts too */
+            s->first = deps_pending(ctx->gates, green ? green->gates : NULL);
+        bool lost = (ctx->gates || self->gates) && !s->first;
+
+        s->next = ctx->streams;
+        s->pprev = &ctx->streams;
+        if (s->next)
+            s->next->pprev = &s->next;
+        ctx->streams = s;
+        pthread_mutex_unlock(&ctx->issue);
+        if (lost) {
+            sg_stream_retire(s);
+            sg_obj_put(&s->obj);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+bool sg_stream_idle(struct sg_stream *s)
+{
+    return atomic_load(&s->completed) >= atomic_load(&s->submitted);
+}
+
+void sg_stream_wait(struct sg_stream *s, uint64_t seq)
+{
+    if (atomic_load(&s->completed) >= seq)
+        return;
+    pthread_mutex_lock(&s->lock);
+    while (atomic_load(&s->completed) < seq)
+        pthread_cond_wait(&s->done, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sg_stream_drain(struct sg_stream *s)
+{
+    sg_stream_wait(s, atomic_load(&s->submitted));
+}
+
+static void unlink_stream(struct sg_stream *s)
+{
+    bool listed;
+
+    pthread_mutex_lock(&s->ctx->issue);
+    listed = s->pprev != NULL;
+    if (listed) {
+        *s->pprev = s->next;
+        if (s->next)
+            s->next->pprev = s->pprev;
+        s->pprev = NULL;
+        s->next = NULL;
+    }
+    pthread_mutex_unlock(&s->ctx->issue);
+    if (listed)
+        sg_obj_put(&s->obj);
+}
+
+/* ---- operations ---- */
+
+bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
+{
+    if (atomic_load(&s->completed) >= seq)
+        return true;
+    if (op->ndeps == op->cap_deps) {
+        unsigned cap = op->cap_deps ? 2 * op->cap_deps : 4;
+        struct sg_dep *grown = realloc(op->deps, cap * sizeof(*grown));
+
+        if (!grown)
+            return false;
+        op->deps = grown;
+        op->cap_deps = cap;
+    }
+    sg_obj_get(&s->obj);
+    op->deps[op->ndeps++] = (struct sg_dep){s, seq};
+    return true;
+}
+
+bool sg_op_keep(struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_dep *grown = realloc(op->deps, (op->cap_deps + 1) * sizeof(*grown));
+
+    if (!grown)
+        return false;
+    op->deps = grown;
+    op->cap_deps++;
+    op->deps[op->ndeps++] = (struct sg_dep){s, 0};
+    return true;
+}
+
+void sg_op_end(struct sg_op *op)
+{
+    for (unsigned i = 0; i < op->ndeps; i++)
+        sg_obj_put(&op->deps[i].stream->obj);
+    free(op->deps);
+    op->deps = NULL;
+    op->ndeps = op->cap_deps = 0;
+    op->drop(op);
+}
+
+static void complete(struct sg_stream *s, uint64_t seq)
+{
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->completed, seq);
+    pthread_cond_broadcast(&s->done);
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool sg_stream_cut(const struct sg_stream *s)
+{
+    return atomic_load(&s->ctx->cut) || (s->green && atomic_load(&s->green->cut));
+}
+
+/* Waits for its turn, runs op, completes and drops it. */
+static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
+{
+    CUresult r;
+    uint64_t seq = op->seq;
+
+    sg_stream_wait(s, seq - 1);
+    for (unsigned i = 0; i < op->ndeps; i++)
+        sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
+    r = (CUresult)atomic_load(&s->ctx->fault);
+    if (r == CUDA_SUCCESS && sg_stream_cut(s))
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (r == CUDA_SUCCESS || op->run_always)
+        r = op->run(op, s);
+    /* Release first: a waiter may rely on everything having been released at completion. */
+    sg_op_end(op);
+    complete(s, seq);
+    return r;
+}
+
+static void *stream_main(void *arg)
+{
+    struct sg_stream *s = arg;
+
+    for (;;) {
+        struct sg_op *op;
+
+        pthread_mutex_lock(&s->lock);
+        while (!s->head && !s->dying)
+            pthread_cond_wait(&s->work, &s->lock);
+        op = s->head;
+        if (op) {
+            s->head = op->next;
+            if (!s->head)
+                s->tail = NULL;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (!op)
+            break;
+        op_execute(op, s);
+    }
+    if (!s->bare)
+        unlink_stream(s);
+    sg_obj_put(&s->obj);
+    return NULL;
+}
+
+static bool start_thread_locked(struct sg_stream *s)
+{
+    pthread_attr_t attr;
+    pthread_t t;
+
+    if (s->thread)
+        return true;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, SG_STREAM_STACK);
+    sg_obj_get(&s->obj);
+    s->thread = pthread_create(&t, &attr, stream_main, s) == 0;
+    pthread_attr_destroy(&attr);
+    if (!s->thread)
+        sg_obj_put(&s->obj); /* the caller holds one, so this is not the last */
+    return s->thread;
+}
+
+static bool enqueue(struct sg_stream *s, struct sg_op *op)
+{
+    bool ok;
+
+    pthread_mutex_lock(&s->lock);
+    ok = start_thread_locked(s);
+    if (ok) {
+        op->next = NULL;
+        if (s->tail)
+            s->tail->next = op;
+        else
+            s->head = op;
+        s->tail = op;
+        pthread_cond_signal(&s->work);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+/* Adds what the default-stream rules ask for. Under the issue lock. */
+static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
+{
+    struct sg_ctx *ctx = s->ctx;
+    struct sg_stream *standard = (s->green ? s->green : ctx)->legacy;
+
+    for (unsigned i = 0; s->first && i < s->first->n; i++) {
+        if (!sg_op_add_dep(op, s->first->dep[i].stream, s->first->dep[i].seq))
+            return false;
+    }
+    deps_free(s->first);
+    s->first = NULL;
+
+    if (!s->legacy) {
+        if (s->flags & CU_STREAM_NON_BLOCKING)
+            return true;
+        return sg_op_add_dep(op, standard, atomic_load(&standard->submitted));
+    }
+    for (struct sg_stream *o = ctx->streams; o; o = o->next) {
+        if (o != s && o->green == s->green && !(o->flags & CU_STREAM_NON_BLOCKING) &&
+            !sg_op_add_dep(op, o, atomic_load(&o->submitted)))
+            return false;
+    }
+    return true;
+}
+
+CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode)
+{
+    struct sg_ctx *ctx = s->ctx;
+    uint64_t submitted = atomic_load(&s->submitted);
+    bool queued = false;
+    CUresult r;
+
+    if (atomic_load(&sg_captures) && sg_hooks->capture_op(s, op, mode == SG_ISSUE_SYNC, &r))
+        return r;
+    if (submitted > SG_STREAM_PENDING_MAX)
+        sg_stream_wait(s, submitted - SG_STREAM_PENDING_MAX);
+    pthread_mutex_lock(&ctx->issue);
+    if (!atomic_load(&ctx->alive) || !add_implicit_deps(op, s)) {
+        pthread_mutex_unlock(&ctx->issue);
+        sg_op_end(op);
+        return atomic_load(&ctx->alive) ? CUDA_ERROR_OUT_OF_MEMORY
+                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (atomic_load(&sg_captures) && (r = sg_hooks->check_legacy(s)) != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&ctx->issue);
+        sg_op_end(op);
+        return r;
+    }
+    op->seq = atomic_load(&s->submitted) + 1;
+    atomic_store(&s->submitted, op->seq);
+    if (op->issued)
+        op->issued(op, s);
+    if (mode == SG_ISSUE_ASYNC ||
+        (mode == SG_ISSUE_INLINE &&
+         (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
+        queued = enqueue(s, op); /* no thread to be had: the caller does it */
+    pthread_mutex_unlock(&ctx->issue);
+    if (queued)
+        return CUDA_SUCCESS;
+    r = op_execute(op, s);
+    if (mode == SG_ISSUE_SYNC)
+        return sg_see_fault(ctx) != CUDA_SUCCESS ? sg_see_fault(ctx) : r;
+    /* That the caller happened to do it itself is no reason to tell more than otherwise. */
+    return r == (CUresult)atomic_load(&ctx->fault) ? CUDA_SUCCESS : r;
+}
+
+/* ---- life ---- */
+
+void sg_stream_retire(struct sg_stream *s)
+{
+    bool has_thread;
+
+    sg_hooks->abandon(s);
+    sg_obj_unregister(&s->obj);
+    pthread_mutex_lock(&s->lock);
+    s->dying = true;
+    has_thread = s->thread;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    if (!has_thread && !s->bare)
+        unlink_stream(s);
+}
+
+bool sg_ctx_idle(struct sg_ctx *ctx)
+{
+    bool idle = sg_stream_idle(ctx->legacy);
+
+    pthread_mutex_lock(&ctx->issue);
+    for (struct sg_stream *s = ctx->streams; s && idle; s = s->next)
+        idle = sg_stream_idle(s);
+    pthread_mutex_unlock(&ctx->issue);
+    return idle;
+}
+
+bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s)
+{
+    return ctx == s->green || ctx == s->ctx;
+}
+
+void sg_ctx_drain(struct sg_ctx *self)
+{
+    struct sg_ctx *ctx = self->base;
+    struct {
+        struct sg_stream *s;
+        uint64_t seq;
+    } *wait = NULL;
+    size_t n = 0, cap = 0;
+
+    sg_stream_drain(self->legacy);
+    pthread_mutex_lock(&ctx->issue);
+    for (struct sg_stream *s = ctx->streams; s; s = s->next)
+        cap++;
+    if (cap)
+        wait = malloc(cap * sizeof(*wait));
+    for (struct sg_stream *s = ctx->streams; s && wait; s = s->next) {
+        if (sg_stream_idle(s) || !sg_ctx_has(self, s))
+            continue;
+        sg_obj_get(&s->obj);
+        wait[n].s = s;
+        wait[n++].seq = atomic_load(&s->submitted);
+    }
+    pthread_mutex_unlock(&ctx->issue);
+    for (size_t i = 0; i < n; i++) {
+        sg_stream_wait(wait[i].s, wait[i].seq);
+        sg_obj_put(&wait[i].s->obj);
+    }
+    free(wait);
+    if (cap && !wait) {
+        /* No memory for the list: one stream at a time, until none is busy. */
+        struct sg_stream *busy;
+
+        do {
+            pthread_mutex_lock(&ctx->issue);
+            for (busy = ctx->streams; busy && (sg_stream_idle(busy) || !sg_ctx_has(self, busy));)
+                busy = busy->next;
+            if (busy)
+                sg_obj_get(&busy->obj);
+            pthread_mutex_unlock(&ctx->issue);
+            if (busy) {
+                sg_stream_drain(busy);
+                sg_obj_put(&busy->obj);
+            }
+        } while (busy);
+    }
+    sg_stream_drain(self->legacy);
+}
+
+void sg_ctx_retire_streams(struct sg_ctx *ctx)
+{
+    for (;;) {
+        struct sg_stream *s;
+
+        pthread_mutex_lock(&ctx->issue);
+        s = ctx->streams;
+        if (s)
+            sg_obj_get(&s->obj);
+        pthread_mutex_unlock(&ctx->issue);
+        if (!s)
+            return;
+        sg_stream_retire(s);
+        unlink_stream(s);
+        sg_obj_put(&s->obj);
+    }
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fault injection for the KUnit suites only: the k-th request of a task to the kernel in this
+ * driver is refused, and what the driver has taken is counted. The kernel's own failslab leaves
+ * GFP_KERNEL alone unless debugfs says otherwise, which a unit test cannot reach.
+ *
+ * The last include of a file, or of vgpu.h. Empty without CONFIG_VGPU_CUDA_KUNIT_TEST.
+ */
+#ifndef VGPU_FAULT_H
+#define VGPU_FAULT_H
+
+#ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
+#include <linux/gfp.h>
+#include <linux/idr.h>
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/virtio.h>
+#include <linux/xarray.h>
+
+bool vgpu_fault_hit(gfp_t gfp);
+void *vgpu_fault_took(void *p);
+void vgpu_fault_gave(const void *p);
+int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages);
+void vgpu_fault_unpin(struct page **pages, unsigned long n);
+void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty);
+
+static inline void *vgpu_fault_kzalloc(size_t size, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? NULL : vgpu_fault_took(kzalloc(size, gfp));
+}
+
+static inline void *vgpu_fault_kcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? NULL : vgpu_fault_took(kcalloc(n, size, gfp));
+}
+
+static inline void *vgpu_fault_kvmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? NULL : vgpu_fault_took(kvmalloc_array(n, size, gfp));
+}
+
+static inline void vgpu_fault_kfree(const void *p)
+{
+	vgpu_fault_gave(p);
+	kfree(p);
+}
+
+static inline void vgpu_fault_kvfree(const void *p)
+{
+	vgpu_fault_gave(p);
+	kvfree(p);
+}
+
+static inline unsigned long vgpu_fault_get_free_page(gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? 0 : __get_free_page(gfp);
+}
+
+static inline int vgpu_fault_ida_alloc_max(struct ida *ida, unsigned int max, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? -ENOMEM : ida_alloc_max(ida, max, gfp);
+}
+
+static inline int vgpu_fault_misc_register(struct miscdevice *misc)
+{
+	return vgpu_fault_hit(GFP_KERNEL) ? -ENOMEM : misc_register(misc);
+}
+
+static inline int vgpu_fault_add_sgs(struct virtqueue *vq, struct scatterlist *sgs[],
+				     unsigned int out, unsigned int in, void *data, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? -ENOMEM : virtqueue_add_sgs(vq, sgs, out, in, data, gfp);
+}
+
+static inline int vgpu_fault_add_inbuf(struct virtqueue *vq, struct scatterlist *sg,
+				       unsigned int n, void *data, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? -ENOMEM : virtqueue_add_inbuf(vq, sg, n, data, gfp);
+}
+
+static inline int vgpu_fault_xa_alloc_cyclic(struct xarray *xa, u32 *id, void *entry,
+					     struct xa_limit limit, u32 *next, gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? -ENOMEM : xa_alloc_cyclic(xa, id, entry, limit, next, gfp);
+}
+
+#undef kzalloc
+#undef kcalloc
+#undef kvmalloc_array
+#undef kfree
+#undef kvfree
+#undef __get_free_page
+#define kzalloc vgpu_fault_kzalloc
+#define kcalloc vgpu_fault_kcalloc
+#define kvmalloc_array vgpu_fault_kvmalloc_array
+#define kfree vgpu_fault_kfree
+#define kvfree vgpu_fault_kvfree
+#define __get_free_page vgpu_fault_get_free_page
+#define ida_alloc_max vgpu_fault_ida_alloc_max
+#define misc_register vgpu_fault_misc_register
+#define virtqueue_add_sgs vgpu_fault_add_sgs
+#define virtqueue_add_inbuf vgpu_fault_add_inbuf
+#define xa_alloc_cyclic vgpu_fault_xa_alloc_cyclic
+#define pin_user_pages_fast vgpu_fault_pin
+#define unpin_user_pages vgpu_fault_unpin
+#define unpin_user_page_range_dirty_lock vgpu_fault_unpin_range
+#endif
+
+#endif

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit: every request of the driver to the kernel is refused once, in probe, open, CREATE, PIN and
+ * recovery: the k-th one, for each k until there is none. After each refusal the driver works, and
+ * in the end everything that it has taken was given back. See vgpu_fault.h.
+ */
+#include <linux/atomic.h>
+#include <linux/page_ref.h>
+#include <linux/sched.h>
+
+#include "vgpu_compat.h"
+#include "vgpu_fake.h"
+
+/* More requests than any step makes: a step that never succeeds is a fault, too. */
+#define VGPU_FAULT_MOST 400
+#define VGPU_FAULT_PAGES 40
+
+static struct task_struct *fault_task;
+static unsigned int fault_left;
+static bool fault_fired;
+static atomic_t taken = ATOMIC_INIT(0);
+static atomic_t pinned = ATOMIC_INIT(0);
+static struct page *fault_page;
+
+/**
+ * vgpu_fault_hit - is this the one that is refused?
+ * @gfp: what it may not be refused with: __GFP_NOFAIL
+ *
+ * Only what the arming task asks for counts: work items run whenever they like.
+ */
+bool vgpu_fault_hit(gfp_t gfp)
+{
+	if (current != fault_task || (gfp & __GFP_NOFAIL) || !fault_left || --fault_left)
+		return false;
+	fault_fired = true;
+	return true;
+}
+
+/**
+ * vgpu_fault_took - counts an allocation
+ * @p: it, or NULL
+ */
+void *vgpu_fault_took(void *p)
+{
+	if (p)
+		atomic_inc(&taken);
+	return p;
+}
+
+/**
+ * vgpu_fault_gave - counts a release
+ * @p: what is released, or NULL
+ */
+void vgpu_fault_gave(const void *p)
+{
+	if (p)
+		atomic_dec(&taken);
+}
+
+/**
+ * vgpu_fault_pin - in place of pin_user_pages_fast(): the test has no address space of a process
+ * @addr: not looked at
+ * @n: pages wanted; a third of them is had, as the real one may do
+ * @flags: not looked at
+ * @pages: all the same one
+ */
+int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages)
+{
+	int i, got = n > 2 ? n / 3 : n;
+
+	if (!fault_page || vgpu_fault_hit(GFP_KERNEL))
+		return -ENOMEM;
+	for (i = 0; i < got; i++) {
+		pages[i] = fault_page;
+		atomic_inc(&pinned);
+	}
+	return got;
+}
+
+/**
+ * vgpu_fault_unpin - in place of unpin_user_pages()
+ * @pages: from vgpu_fault_pin()
+ * @n: number
+ */
+void vgpu_fault_unpin(struct page **pages, unsigned long n)
+{
+	atomic_sub(n, &pinned);
+}
+
+/**
+ * vgpu_fault_unpin_range - in place of unpin_user_page_range_dirty_lock()
+ * @page: from vgpu_fault_pin()
+ * @n: number
+ * @dirty: not looked at
+ */
+void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty)
+{
+	atomic_sub(n, &pinned);
+}
+
+static void arm(unsigned int k)
+{
+	fault_fired = false;
+	fault_left = k;
+	fault_task = current;
+}
+
+/* True when something was refused since arm(). */
+static bool disarm(void)
+{
+	fault_task = NULL;
+	fault_left = 0;
+	return fault_fired;
+}
+
+static int create(struct vgpu_client *client)
+{
+	int err;
+
+	mutex_lock(&client->lock);
+	err = vgpu_client_create(client, "fault");
+	mutex_unlock(&client->lock);
+	return err;
+}
+
+static int pin(struct vgpu_client *client, u32 *region)
+{
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = VGPU_FAULT_PAGES * PAGE_SIZE };
+	int err;
+
+	mutex_lock(&client->lock);
+	err = vgpu_pin(client, &arg);
+	mutex_unlock(&client->lock);
+	*region = arg.region;
+	return err;
+}
+
+/* A client that does what every program does. */
+static void works(struct kunit *test, struct vgpu_dev *dev)
+{
+	struct vgpu_client *client = vgpu_client_open(dev, NULL, NULL);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_EXPECT_EQ(test, create(client), 0);
+	vgpu_client_close(client);
+}
+
+static void vgpu_fault_probe(struct kunit *test)
+{
+	int before = atomic_read(&taken);
+	unsigned int k;
+	bool fired = true;
+
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		struct vgpu_fake *fake = vgpu_fake_new(test);
+		struct vgpu_dev *dev;
+
+		arm(k);
+		KUNIT_EXPECT_EQ(test, vgpu_fake_plug(fake), 0);
+		fired = disarm();
+		dev = vgpu_fake_dev(fake);
+		/* Refused, or served in full. */
+		if (dev)
+			works(test, dev);
+		else
+			KUNIT_EXPECT_TRUE(test, fired);
+		vgpu_fake_unplug(fake);
+		KUNIT_EXPECT_EQ_MSG(test, atomic_read(&taken), before, "refusal %u", k);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	KUNIT_EXPECT_GT(test, k, 6U);
+}
+
+static void vgpu_fault_open(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_client *client;
+	struct vgpu_dev *dev;
+	bool fired = true;
+	unsigned int k;
+	int before;
+
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	dev = vgpu_fake_dev(fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	before = atomic_read(&taken);
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		arm(k);
+		client = vgpu_client_open(dev, NULL, NULL);
+		fired = disarm();
+		KUNIT_EXPECT_EQ(test, IS_ERR(client), fired);
+		if (!IS_ERR(client))
+			vgpu_client_close(client);
+		KUNIT_EXPECT_EQ_MSG(test, atomic_read(&taken), before, "refusal %u", k);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	works(test, dev);
+	vgpu_fake_unplug(fake);
+}
+
+static void vgpu_fault_create(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_client *client;
+	struct vgpu_dev *dev;
+	bool fired = true;
+	unsigned int k;
+	int err, before;
+
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	dev = vgpu_fake_dev(fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	before = atomic_read(&taken);
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		client = vgpu_client_open(dev, NULL, NULL);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+		arm(k);
+		err = create(client);
+		fired = disarm();
+		KUNIT_EXPECT_EQ(test, err != 0, fired);
+		/* It may be tried again, or the slot stays taken until the client ends. */
+		if (err)
+			err = create(client);
+		KUNIT_EXPECT_TRUE_MSG(test, !err || err == -EBUSY, "refusal %u, then %d", k, err);
+		vgpu_client_close(client);
+		works(test, dev);
+		KUNIT_EXPECT_EQ_MSG(test, atomic_read(&taken), before, "refusal %u", k);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	KUNIT_EXPECT_GT(test, k, 4U);
+	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_LIVE);
+	vgpu_fake_unplug(fake);
+}
+
+static void vgpu_fault_pins(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_client *client;
+	struct vgpu_dev *dev;
+	bool fired = true;
+	unsigned int k;
+	int err, before;
+	u32 region;
+
+	fault_page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fault_page);
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	dev = vgpu_fake_dev(fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	client = vgpu_client_open(dev, NULL, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_ASSERT_EQ(test, create(client), 0);
+	before = atomic_read(&taken);
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		arm(k);
+		err = pin(client, &region);
+		fired = disarm();
+		if (!err) {
+			mutex_lock(&client->lock);
+			KUNIT_EXPECT_EQ(test, vgpu_unpin(client, region), 0);
+			mutex_unlock(&client->lock);
+		} else {
+			KUNIT_EXPECT_TRUE(test, fired);
+		}
+		/* A part that the device may have stays pinned until the client ends. */
+		if (client->nregions) {
+			vgpu_client_close(client);
+			client = vgpu_client_open(dev, NULL, NULL);
+			KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+			KUNIT_ASSERT_EQ(test, create(client), 0);
+		}
+		KUNIT_EXPECT_EQ_MSG(test, atomic_read(&pinned), 0, "refusal %u", k);
+		KUNIT_EXPECT_EQ_MSG(test, atomic_read(&taken), before, "refusal %u", k);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	KUNIT_EXPECT_GT(test, k, 8U);
+	vgpu_client_close(client);
+	KUNIT_EXPECT_EQ(test, atomic_read(&pinned), 0);
+	vgpu_fake_unplug(fake);
+	__free_page(fault_page);
+	fault_page = NULL;
+}
+
+static void vgpu_fault_recovery(struct kunit *test)
+{
+	int before = atomic_read(&taken);
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_dev *dev;
+	bool fired = true;
+	unsigned int k;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	dev = vgpu_fake_dev(fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		KUNIT_EXPECT_EQ(test, vgpu_dev_freeze(dev), 0);
+		dev->next_start = jiffies; /* as if it had been down for long */
+		arm(k);
+		err = vgpu_dev_recover(dev);
+		fired = disarm();
+		/* The device stays down, and the next attempt brings it back. */
+		if (err) {
+			KUNIT_EXPECT_TRUE(test, fired);
+			dev->next_start = jiffies;
+			KUNIT_EXPECT_EQ_MSG(test, vgpu_dev_recover(dev), 0, "refusal %u", k);
+		}
+		works(test, dev);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	vgpu_fake_unplug(fake);
+	KUNIT_EXPECT_EQ(test, atomic_read(&taken), before);
+}
+
+static struct kunit_case vgpu_fault_cases[] = {
+	KUNIT_CASE(vgpu_fault_probe),
+	KUNIT_CASE(vgpu_fault_open),
+	KUNIT_CASE(vgpu_fault_create),
+	KUNIT_CASE(vgpu_fault_pins),
+	KUNIT_CASE(vgpu_fault_recovery),
+	{}
+};
+
+static struct kunit_suite vgpu_fault_suite = {
+	.name = "vgpu_fault",
+	.test_cases = vgpu_fault_cases,
+};
+
+kunit_test_suite(vgpu_fault_suite);

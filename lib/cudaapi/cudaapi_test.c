@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/* Unit tests of lib/cudaapi: what needs no library around it. Memory calls are stand-ins. */
+#include "cudaapi.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- results ---- */
+
+/* Texts of NVIDIA's runtime that are easily written otherwise; 202 and 916 follow cuda.h. */
+static void test_error_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(cua_error_name(CUDA_ERROR_NOT_READY), "CUDA_ERROR_NOT_READY");
+    assert_string_equal(cua_error_text(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER),
+                        "API call is not supported in the installed CUDA driver");
+    assert_string_equal(cua_error_text(CUDA_ERROR_CONTEXT_ALREADY_CURRENT), "context already current");
+    assert_string_equal(cua_error_text(CUDA_ERROR_CONTAINED),
+                        "Invalid access of peer GPU memory over nvlink or a hardware error");
+    assert_string_equal(cua_error_text(CUDA_ERROR_TENSOR_MEMORY_LEAK),
+                        "tensor memory not completely freed");
+    assert_string_equal(cua_error_text(CUDA_ERROR_EXTERNAL_DEVICE),
+                        "an async error has occured in external entity outside of CUDA");
+    assert_string_equal(cua_error_text(CUDA_ERROR_KEY_ROTATION),
+                        "an error happened during the key rotation sequence");
+    assert_null(cua_error_name((CUresult)1000));
+    assert_null(cua_error_text((CUresult)-1));
+}
+
+/* ---- core dump settings ---- */
+
+static void test_coredump(void **state)
+{
+    struct cua_coredump *own = NULL;
+    char name[1024];
+    bool on = true, off = false, value = true;
+    size_t size = sizeof(on), room = sizeof(name);
+
+    (void)state;
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
+                     CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size),
+                     CUDA_SUCCESS);
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_PIPE, "x", &size), CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_MAX, &on, &size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_LIGHTWEIGHT, &on, &size), CUDA_SUCCESS);
+    assert_int_equal(cua_coredump_get(&own, CU_COREDUMP_LIGHTWEIGHT, &value, &size), CUDA_SUCCESS);
+    assert_true(value);
+    assert_int_equal(cua_coredump_get(NULL, CU_COREDUMP_LIGHTWEIGHT, &value, &size), CUDA_SUCCESS);
+    assert_false(value); /* the process's setting is another one */
+    size = 4;
+    assert_int_equal(cua_coredump_set(NULL, CU_COREDUMP_FILE, "dump", &size), CUDA_SUCCESS);
+    assert_int_equal(cua_coredump_get(&own, CU_COREDUMP_FILE, name, &room), CUDA_SUCCESS);
+    assert_string_equal(name, "dump");
+    room = 4; /* the end does not fit */
+    assert_int_equal(cua_coredump_get(NULL, CU_COREDUMP_FILE, name, &room), CUDA_ERROR_INVALID_VALUE);
+    cua_coredump_forget(&own);
+    assert_null(own);
+    cua_coredump_forget(&own);
+}
+
+/* ---- advice ---- */
+
+static uint64_t alive_id;
+
+static bool alive(uint64_t id, uint64_t start)
+{
+    (void)start;
+    return id == alive_id;
+}
+
+static int read_mostly(const struct cua_range *r, uint64_t from, uint64_t count)
+{
+    int v = -1;
+
+    assert_int_equal(cua_advice_attribute(r, from, count, &v, sizeof(v),
+                                          CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
+                     CUDA_SUCCESS);
+    return v;
+}
+
+static void test_advice(void **state)
+{
+    struct cua_range r = { 1, 0x100000, 0x10000 }, other = { 2, 0x100000, 0x10000 };
+    struct cua_place nowhere = { 0, 0 }, host = { CU_MEM_LOCATION_TYPE_HOST, 0 };
+    int two[2], v;
+
+    (void)state;
+    alive_id = 1;
+    assert_int_equal(cua_advice_keep(&r, r.base + 1, 1, CU_MEM_ADVISE_SET_READ_MOSTLY, nowhere, alive),
+                     CUDA_SUCCESS);
+    assert_int_equal(read_mostly(&r, r.base, 0x1000), 1); /* the whole page */
+    assert_int_equal(read_mostly(&r, r.base, 0x1001), 0); /* not all of the range */
+    assert_int_equal(read_mostly(&r, r.base + 0x1000, 1), 0);
+    assert_int_equal(cua_advice_keep(&r, r.base, r.size, CU_MEM_ADVISE_SET_ACCESSED_BY, host, alive),
+                     CUDA_SUCCESS);
+    assert_int_equal(cua_advice_attribute(&r, r.base, r.size, two, sizeof(two),
+                                          CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY),
+                     CUDA_SUCCESS);
+    assert_int_equal(two[0], CU_DEVICE_CPU);
+    assert_int_equal(two[1], CU_DEVICE_INVALID);
+    assert_int_equal(cua_advice_attribute(&r, r.base, 1, two, 3, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_advice_attribute(&r, r.base, 1, &v, 1, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_advice_attribute(&r, r.base, 1, NULL, sizeof(v),
+                                          CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_advice_attribute(&r, r.base, 1, &v, sizeof(v), (CUmem_range_attribute)99),
+                     CUDA_ERROR_INVALID_VALUE);
+    /* Another allocation at the address has none of it, and drops the record of the first. */
+    alive_id = 2;
+    assert_int_equal(read_mostly(&other, r.base, 0x1000), 0);
+    assert_int_equal(cua_advice_keep(&other, r.base, 1, CUA_PREFETCHED, host, alive), CUDA_SUCCESS);
+    assert_int_equal(read_mostly(&r, r.base, 0x1000), 0);
+}
+
+/* ---- external memory ---- */
+
+static int live_memory, live_maps;
+static CUresult map_result;
+
+static CUresult t_import(CUmemGenericAllocationHandle *h, void *os, CUmemAllocationHandleType type)
+{
+    assert_int_equal(type, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if ((intptr_t)os < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *h = 7;
+    live_memory++;
+    return CUDA_SUCCESS;
+}
+static CUresult t_release(CUmemGenericAllocationHandle h)
+{
+    assert_int_equal(h, 7);
+    live_memory--;
+    return CUDA_SUCCESS;
+}
+static CUresult t_properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle h)
+{
+    (void)h;
+    memset(prop, 0, sizeof(*prop));
+    return CUDA_SUCCESS;
+}
+static CUresult t_granularity(size_t *g, const CUmemAllocationProp *prop,
+                              CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *g = 0x1000;
+    return CUDA_SUCCESS;
+}
+static CUresult t_device(CUdevice *device)
+{
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+static CUresult t_reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                          unsigned long long flags)
+{
+    (void)alignment;
+    (void)addr;
+    (void)flags;
+    assert_int_equal(size % 0x1000, 0);
+    *ptr = 0x70000000;
+    live_maps++;
+    return CUDA_SUCCESS;
+}
+static CUresult t_map(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle h,
+                      unsigned long long flags)
+{
+    (void)ptr;
+    (void)size;
+    (void)offset;
+    (void)h;
+    (void)flags;
+    return map_result;
+}
+static CUresult t_access(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    (void)ptr;
+    (void)size;
+    (void)desc;
+    (void)count;
+    return CUDA_SUCCESS;
+}
+static CUresult t_unmap(CUdeviceptr ptr, size_t size)
+{
+    (void)ptr;
+    (void)size;
+    return CUDA_SUCCESS;
+}
+static CUresult t_unreserve(CUdeviceptr ptr, size_t size)
+{
+    (void)ptr;
+    (void)size;
+    live_maps--;
+    return CUDA_SUCCESS;
+}
+
+static const struct cua_memory_ops ops = {
+    t_import, t_release, t_properties, t_granularity, t_device,
+    t_reserve, t_map, t_access, t_unmap, t_unreserve,
+};
+
+static void test_external_memory(void **state)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                           .handle.fd = -1,
+                                           .size = 0x3000 };
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = { .offset = 0x800, .size = 0x2000 };
+    CUexternalMemory m;
+    CUdeviceptr ptr;
+    const char *why = NULL;
+    CUresult r;
+
+    (void)state;
+    assert_int_equal(cua_external_memory_import(&ops, &m, &d, &why), CUDA_ERROR_INVALID_VALUE);
+    d.handle.fd = dup(0);
+    d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP;
+    assert_int_equal(cua_external_memory_import(&ops, &m, &d, &why), CUDA_ERROR_NOT_SUPPORTED);
+    assert_non_null(why);
+    d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
+    assert_int_equal(cua_external_memory_import(&ops, &m, &d, &why), CUDA_SUCCESS);
+    assert_int_equal(close(d.handle.fd), -1); /* taken over */
+    map_result = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(live_maps, 0);
+    map_result = CUDA_SUCCESS;
+    b.offset = ~0ull;
+    assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.offset = 0x800;
+    assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_SUCCESS);
+    assert_int_equal(ptr, 0x70000800);
+    assert_int_equal(cua_external_memory_destroy(&ops, m), CUDA_SUCCESS);
+    assert_int_equal(cua_external_memory_destroy(&ops, m), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_ERROR_INVALID_HANDLE);
+    assert_false(cua_external_memory_free(&ops, ptr + 1, &r));
+    assert_true(cua_external_memory_free(&ops, ptr, &r));
+    assert_int_equal(r, CUDA_SUCCESS);
+    assert_false(cua_external_memory_free(&ops, ptr, &r));
+    assert_int_equal(live_maps, 0);
+    assert_int_equal(live_memory, 0);
+}
+
+/* ---- legacy ---- */
+
+static void test_legacy_launch(void **state)
+{
+    struct cua_old_launch *old = NULL;
+    struct cua_old_args a;
+    int seven = 7;
+
+    (void)state;
+    assert_int_equal(cua_old_get(&old, 8, 1, 1, &a), CUDA_SUCCESS); /* nothing was set */
+    assert_int_equal(a.block[0], 0);
+    free(a.params);
+    assert_int_equal(cua_old_set_block(&old, 8, 1, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_set_block(&old, 8, 3, 2, 1), CUDA_SUCCESS);
+    assert_int_equal(cua_old_set_shared(&old, 8, 64), CUDA_SUCCESS);
+    assert_int_equal(cua_old_set_size(&old, 8, 9), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_set_size(&old, 8, 8), CUDA_SUCCESS);
+    assert_int_equal(cua_old_set_param(&old, 8, 5, &seven, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_set_param(&old, 8, -1, &seven, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_set_param(&old, 8, 4, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_set_param(&old, 8, 4, &seven, 4), CUDA_SUCCESS);
+    assert_int_equal(cua_old_get(&old, 8, 0, 1, &a), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_old_get(&old, 8, 1, 1, &a), CUDA_SUCCESS);
+    assert_int_equal(a.block[0], 3);
+    assert_int_equal(a.shared, 64);
+    assert_int_equal(a.size, 8);
+    assert_memory_equal(a.params + 4, &seven, 4);
+    free(a.params);
+    free(old);
+}
+
+static void test_legacy_structures(void **state)
+{
+    CUDA_ARRAY3D_DESCRIPTOR wide = { .Width = 1ull << 40, .Height = 2, .Depth = 3 };
+    CUDA_MEMCPY3D_v1 copy = { .srcXInBytes = 1, .srcDevice = 0x10, .dstPitch = 5, .Depth = 4 };
+
+    (void)state;
+    assert_int_equal(cua_narrow_array3d(&wide).Width, UINT32_MAX);
+    assert_int_equal(cua_narrow_array3d(&wide).Depth, 3);
+    assert_int_equal(cua_wide_3d(&copy).srcDevice, 0x10);
+    assert_int_equal(cua_wide_3d(&copy).dstPitch, 5);
+    assert_int_equal(cua_wide_3d(NULL).Depth, 0);
+}
+
+/* ---- what is not offered ---- */
+
+static void nothing(CUasyncNotificationInfo *info, void *user, CUasyncCallbackHandle callback)
+{
+    (void)info;
+    (void)user;
+    (void)callback;
+}
+
+static void test_absent(void **state)
+{
+    CUasyncCallbackHandle h;
+    CUprocessState s;
+    const char *why = NULL;
+
+    (void)state;
+    assert_int_equal(cua_notification_register(false, 0, nothing, &h), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cua_notification_register(true, 0, NULL, &h), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_notification_register(true, 0, nothing, &h), CUDA_SUCCESS);
+    assert_int_equal(cua_notification_unregister(true, 1, h), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_notification_unregister(true, 0, h), CUDA_SUCCESS);
+    assert_int_equal(cua_notification_unregister(true, 0, h), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_checkpoint_state(getpid(), &s, &why), CUDA_SUCCESS);
+    assert_int_equal(s, CU_PROCESS_STATE_RUNNING);
+    assert_int_equal(cua_checkpoint_state(0, &s, &why), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_checkpoint_lock(getpid(), &why), CUDA_ERROR_NOT_SUPPORTED);
+    assert_non_null(why);
+    assert_int_equal(cua_checkpoint_other(getpid(), &why), CUDA_ERROR_ILLEGAL_STATE);
+    assert_int_equal(cua_checkpoint_other(getppid(), &why), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_coredump),
+        cmocka_unit_test(test_advice),          cmocka_unit_test(test_external_memory),
+        cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),
+        cmocka_unit_test(test_absent),
+    };
+
+    return cmocka_run_group_tests_name("cudaapi", tests, NULL, NULL);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* External memory, by the user's calls on physical memory. */
+#include "external_memory.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct CUextMemory_st {
+    struct CUextMemory_st *next;
+    CUmemGenericAllocationHandle memory;
+    unsigned long long size; /* as the importer said */
+};
+
+/* A mapped buffer, which cuMemFree ends. */
+struct buffer {
+    struct buffer *next;
+    CUdeviceptr ptr, base;
+    size_t size; /* of the mapping that begins at base */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
+static struct CUextMemory_st *imported;
+static struct buffer *buffers;
+
+/* The place in the list that points to it, or to NULL. */
+static struct CUextMemory_st **find(CUexternalMemory m)
+{
+    struct CUextMemory_st **p = &imported;
+
+    while (*p && *p != m)
+        p = &(*p)->next;
+    return p;
+}
+
+static bool known(CUexternalMemory m, struct CUextMemory_st *copy)
+{
+    bool found;
+
+    pthread_mutex_lock(&lock);
+    found = *find(m) != NULL;
+    if (found && copy != NULL)
+        *copy = *m;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternalMemory *out,
+                                    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, const char **why)
+{
+    struct CUextMemory_st *m;
+    CUresult r;
+
+    if (!out || !desc || desc->size == 0 ||
+        (desc->flags & ~(unsigned)CUDA_EXTERNAL_MEMORY_DEDICATED) ||
+        desc->type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
+        desc->type > CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
+        return CUDA_ERROR_INVALID_VALUE;
+    *why = "only memory that CUDA exported as a file descriptor";
+    if (desc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    m->size = desc->size;
+    *why = NULL; /* of this, the user's import says it itself */
+    r = ops->import(&m->memory, (void *)(intptr_t)desc->handle.fd,
+                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (r != CUDA_SUCCESS) {
+        free(m);
+        return r;
+    }
+    close(desc->handle.fd); /* documented: it is ours now */
+    pthread_mutex_lock(&lock);
+    m->next = imported;
+    imported = m;
+    pthread_mutex_unlock(&lock);
+    *out = m;
+    return CUDA_SUCCESS;
+}
+
+/* Buffers that are mapped keep the memory. */
+CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexternalMemory memory)
+{
+    struct CUextMemory_st **p, *m;
+    CUresult r;
+
+    pthread_mutex_lock(&lock);
+    p = find(memory);
+    m = *p;
+    if (m)
+        *p = m->next;
+    pthread_mutex_unlock(&lock);
+    if (!m)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = ops->release(m->memory);
+    free(m);
+    return r;
+}
+
+/* Maps the memory up to offset + size for the current device: from its beginning, which is all that
+   cuMemMap offers, and in whole granules. */
+static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHandle memory,
+                    uint64_t offset, uint64_t size, struct buffer *b)
+{
+    CUmemAllocationProp prop;
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    size_t g = 0;
+    CUresult r = ops->properties(&prop, memory);
+
+    if (r == CUDA_SUCCESS)
+        r = ops->granularity(&g, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (r == CUDA_SUCCESS)
+        r = ops->current_device(&access.location.id);
+    if (r != CUDA_SUCCESS)
+        return r;
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    b->size = (offset + size + g - 1) / g * g;
+    r = ops->reserve(&b->base, b->size, 0, 0, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = ops->map(b->base, b->size, 0, memory, 0);
+    if (r == CUDA_SUCCESS) {
+        r = ops->set_access(b->base, b->size, &access, 1);
+        if (r != CUDA_SUCCESS)
+            ops->unmap(b->base, b->size);
+    }
+    if (r != CUDA_SUCCESS)
+        ops->unreserve(b->base, b->size);
+    b->ptr = b->base + offset;
+    return r;
+}
+
+CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdeviceptr *ptr,
+                                    CUexternalMemory memory,
+                                    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+{
+    struct CUextMemory_st m = {0};
+    struct buffer *b;
+    CUresult r;
+
+    if (!ptr || !desc || desc->size == 0 || desc->flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!known(memory, &m))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (desc->offset > m.size || desc->size > m.size - desc->offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    b = calloc(1, sizeof(*b));
+    if (!b)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = map(ops, m.memory, desc->offset, desc->size, b);
+    if (r != CUDA_SUCCESS) {
+        free(b);
+        return r;
+    }
+    *ptr = b->ptr;
+    pthread_mutex_lock(&lock);
+    b->next = buffers;
+    buffers = b;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+bool cua_external_memory_free(const struct cua_memory_ops *ops, CUdeviceptr ptr, CUresult *r)
+{
+    struct buffer **p, *b;
+
+    pthread_mutex_lock(&lock);
+    for (p = &buffers; *p && (*p)->ptr != ptr;)
+        p = &(*p)->next;
+    b = *p;
+    if (b)
+        *p = b->next;
+    pthread_mutex_unlock(&lock);
+    if (!b)
+        return false;
+    *r = ops->unmap(b->base, b->size);
+    if (*r == CUDA_SUCCESS)
+        *r = ops->unreserve(b->base, b->size);
+    free(b);
+    return true;
+}
+
+CUresult cua_external_memory_array(CUmipmappedArray *mipmap, CUexternalMemory memory,
+                                   const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc,
+                                   const char **why)
+{
+    if (!mipmap || !desc || desc->numLevels == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!known(memory, NULL))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *why = "arrays have memory of their own";
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

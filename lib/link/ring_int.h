@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared by ring.c and notify.c. */
+#ifndef LNK_RING_INT_H
+#define LNK_RING_INT_H
+
+#include <time.h>
+
+#include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
+#include "ring.h"
+
+/* A sleeper looks at the worker's state at least this often, should a wake-up get lost. */
+#define SLEEP_SLICE_NS 500000000
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint32_t load32(const uint32_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t load64(const uint64_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+/* Marks the worker dead, once, and tells the owner why. Returns what every call returns from now
+ * on. */
+CUresult lnk_ring_declare_dead(struct lnk_ring *r, uint32_t reason);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How libcuda reaches its worker. Two implementations: /dev/vgpu0 (a VM) and a unix socket (one
+ * host, no VM). Everything above this header is the same for both.
+ */
+#ifndef LNK_TRANSPORT_H
+#define LNK_TRANSPORT_H
+
+#include <stdint.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct lnk_transport;
+
+/* A piece of host memory that the worker maps too. */
+struct lnk_shared_memory {
+    void *va;           /* page aligned */
+    uint64_t length;    /* bytes, page aligned */
+    uint32_t region;    /* id on the wire */
+    uint64_t worker_va; /* where the worker has it; == va when that was free there */
+};
+
+/* All functions return 0 or a negative errno value, and write a text to t->why on failure. */
+struct lnk_transport_ops {
+    const char *name;
+    /* Connects, starts the worker and maps the window. `where` is a path. */
+    int (*open)(struct lnk_transport *t, const char *where);
+    /* The wake-up counter to pass to wait; to be read before "I sleep" is announced. */
+    uint64_t (*seen)(struct lnk_transport *t);
+    /*
+     * Sleeps until the wake-up counter differs from `seen`, `deadline_ns` (CLOCK_MONOTONIC,
+     * negative = none) passes (-ETIMEDOUT), or the worker is gone (-ENODEV).
+     */
+    int (*wait)(struct lnk_transport *t, uint64_t seen, int64_t deadline_ns);
+    void (*doorbell)(struct lnk_transport *t);
+    /* New zeroed memory, shared with the worker; at `hint` if that is free there (NULL: anywhere). */
+    int (*alloc_shared)(struct lnk_transport *t, void *hint, uint64_t length, struct lnk_shared_memory *m);
+    /* Shares existing memory of the process; -EOPNOTSUPP where the transport cannot. */
+    int (*share)(struct lnk_transport *t, void *va, uint64_t length, bool read_only,
+                 struct lnk_shared_memory *m);
+    /* Ends the sharing (and unmaps memory of alloc_shared when `unmap`). */
+    int (*unshare)(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap);
+    /* In the child of a fork: lets go of what would keep the parent's worker alive. */
+    void (*forked)(struct lnk_transport *t);
+    void (*close)(struct lnk_transport *t);
+};
+
+struct lnk_transport {
+    const struct lnk_transport_ops *ops;
+    void *window;
+    uint64_t window_size;
+    int fd;              /* device or socket */
+    int bell_fd;         /* socket: eventfd */
+    volatile void *bell; /* device: address of the doorbell word */
+    void *bell_page;
+    uint32_t bell_value;
+    _Atomic uint64_t known_seq; /* device: latest wake-up counter that any thread has seen */
+    _Atomic uint32_t next_region;
+    _Atomic int lock; /* socket: one request at a time */
+    char why[384];    /* what went wrong, for people */
+};
+
+extern const struct lnk_transport_ops lnk_transport_dev;
+extern const struct lnk_transport_ops lnk_transport_sock;
+
+/*
+ * Chooses and opens: $VGPU_SOCKET if set, else /dev/vgpu0 if present, else
+ * $XDG_RUNTIME_DIR/vgpu.sock, else /run/vgpu/vgpu.sock. Returns 0, or -ENODEV with t->why listing
+ * what was looked for.
+ */
+int lnk_transport_open(struct lnk_transport *t);
+
+#endif

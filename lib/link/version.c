@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#include "version.h"
+
+#include <cuda.h>
+#include <stdlib.h>
+
+int lnk_driver_version_wanted(void)
+{
+    const char *text = getenv("VGPU_DRIVER_VERSION");
+    char *end;
+    long value;
+
+    if (text == NULL || *text == '\0')
+        return 0;
+    value = strtol(text, &end, 10);
+    return *end == '\0' && value >= 1000 && value <= 99999 ? (int)value : 0;
+}
+
+int lnk_driver_version(int host)
+{
+    int wanted = lnk_driver_version_wanted();
+
+    if (wanted != 0)
+        return wanted;
+    return host > 0 && host < CUDA_VERSION ? host : CUDA_VERSION;
+}

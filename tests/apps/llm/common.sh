@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# What the scripts of this folder share; sourced with BUILD set.
+
+LLM=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$LLM/../../../scripts/lib.sh"
+OUT=$BUILD/tests/apps/llm
+VGPU=$BUILD/userspace/vgpu/vgpu
+BACKENDS=$BUILD/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda
+# The build without CUDA: the reference cannot use a GPU by mistake.
+CPU_BACKENDS=$BUILD/npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+# libcudart and libcublas as NVIDIA ships them; libcuda.so.1 is put before by vgpu.
+export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# ggml starts a debugger when it gives up; the message is enough.
+export GGML_NO_BACKTRACE=1
+
+# eval_cuda ARGS...: the command line of llm_eval on the CUDA backend, for vgpu to run.
+eval_cuda()
+{
+    EVAL=("$OUT/llm_eval" --backends "$BACKENDS" --device cuda --prompt "$LLM/prompt.md" "$@")
+}
+
+# eval_cpu ARGS...: runs llm_eval on ggml's CPU backend here.
+eval_cpu()
+{
+    "$OUT/llm_eval" --backends "$CPU_BACKENDS" --device cpu --prompt "$LLM/prompt.md" "$@"
+}
+

@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# environment.sh make|path: the virtual environment of requirements.txt, in the cache that clones share.
+#
+# make: makes it where it is missing, and prints its path. path: prints the path; exit status 1: it is not there.
+# Python is the distribution's, with its venv module. pip takes wheels only, each with the SHA-256 that is pinned, and
+# installs nothing into the system. Several callers at once wait for each other.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../../scripts/lib.sh"
+python=$(command -v python3) || die "python3 is needed"
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+sum=$(sha256sum "$here/requirements.txt" | cut -c 1-12)
+place=$CACHE/python-clients/$version-$sum
+
+case ${1:-} in
+path)
+    [ -e "$place/.complete" ] || exit 1
+    ;;
+make)
+    mkdir -p "$CACHE/python-clients"
+    exec 9> "$CACHE/python-clients/.lock"
+    flock 9
+    if [ ! -e "$place/.complete" ]; then
+        rm -rf "$place"
+        "$python" -m venv "$place" > /dev/null || die "no virtual environment can be made: install python3-venv"
+        "$SCRIPTS/step.sh" python-clients "fetching Python packages with CUDA (600 MB)" "$place/bin/pip" install --no-deps \
+            --only-binary :all: --require-hashes --no-input --cache-dir "$CACHE/pip" -r "$here/requirements.txt" >&2 || exit 1
+        touch "$place/.complete"
+    fi
+    ;;
+*)
+    sed -n '4,8s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+echo "$place"

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh OUT BUILD: each *_client.py with its package, unmodified, on the software GPU over the socket. `not run` where
+# the packages have not been fetched.
+set -u
+out=$1 build=$2
+here=$(cd "$(dirname "$0")" && pwd)
+vgpu=$build/userspace/vgpu/vgpu
+unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA_VISIBLE_DEVICES CUPY_COMPILE_WITH_PTX
+export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
+passed=0 failed=0 skipped=0
+
+# client NAME LIBRARIES [NAME=VALUE...]: its tests; LIBRARIES are put into the library path.
+client()
+{
+    local name=$1 libraries=$2 line status
+
+    shift 2
+    # Kernels that an earlier run has compiled are not taken: compiling is part of the test.
+    rm -rf "$out/$name"
+    mkdir -p "$out/$name"
+    env -u CUDA_HOME -u CUDA_PATH LD_LIBRARY_PATH="$libraries" HOME="$out/$name" XDG_CACHE_HOME="$out/$name" "$@" \
+        timeout 900 "$vgpu" run --gpu soft "$place/bin/python" -W ignore "$here/${name}_client.py" \
+        > "$out/$name.out" 2> "$out/$name.err" < /dev/null
+    status=$?
+    while read -r line; do
+        case $line in
+        "ok "*) passed=$((passed + 1)); echo "ok - $name: ${line#ok }" ;;
+        "wrong "*) failed=$((failed + 1)); echo "FAIL: $name: ${line#wrong }" ;;
+        esac
+    done < "$out/$name.out"
+    if [ $status != 0 ] && ! grep -q '^wrong' "$out/$name.out"; then
+        failed=$((failed + 1))
+        echo "FAIL: $name: ended with $status: $(tail -n 3 "$out/$name.err" | tr '\n' ' ')"
+    fi
+}
+
+missing=
+for file in userspace/vgpu/vgpu userspace/libcuda/libcuda.so.1 userspace/libnvidia-ml/libnvidia-ml.so.1 \
+    host/backend/vgpu-backend host/softgpu/libcuda-soft.so.1; do
+    [ -e "$build/$file" ] || missing="$missing $file"
+done
+if [ -n "$missing" ]; then
+    skipped=1
+    echo "not run: python: not built:$missing"
+elif ! place=$(bash "$here/environment.sh" path); then
+    skipped=1
+    echo "not run: python: its packages are not fetched (make -C tests/apps/python fetches them)"
+else
+    mkdir -p "$out"
+    client bindings ""
+    client cupy "$CUDA_HOME/lib64"
+    # The toolkit's libnvJitLink would make it link to machine code.
+    client numba ""
+    # Warp makes PTX for a driver that is not older than the toolkit in it.
+    client warp "" VGPU_DRIVER_VERSION=13050
+fi
+echo "python: $passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* What the cases of tests/conformance/blas share. Matrices are column by column, as in BLAS. */
+#ifndef BLAS_H
+#define BLAS_H
+
+#include <cublasLt.h>
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A host copy in double, and the device's in its own type. */
+struct array {
+    double *h;
+    void *d;
+    cudaDataType_t type;
+    size_t n;
+};
+
+/* n values from -1 to 1 that the type holds exactly: of 53 or 24 bits, multiples of 1/64 for half types;
+ * whole numbers from -8 to 7 for integers. */
+struct array array_new(cudaDataType_t type, size_t n);
+void array_free(struct array *a);
+void array_upload(const struct array *a);     /* h to d */
+void array_download(const struct array *a, double *out);
+size_t type_size(cudaDataType_t type);
+/* Relative error that one rounding to the type makes. */
+double type_epsilon(cudaDataType_t type);
+
+extern cublasHandle_t blas;
+
+/* What a case found. */
+extern int calls, wrong;
+extern double worst; /* the largest error seen, as a share of what is tolerated */
+extern char refused[400];
+
+/* True when the call succeeded, on the host and on the device; otherwise the case ends. */
+bool good(cublasStatus_t status, const char *what);
+/* One result against its reference; scale is the sum of the magnitudes that went into it. */
+void compare(double got, double want, double tolerated);
+void finished(void); /* one more call whose results were compared */
+
+/* A gemm by any entry point: op(A) is m x k, op(B) k x n. */
+struct gemm {
+    cublasOperation_t ta, tb;
+    int m, n, k, lda, ldb, ldc, batch;
+    double alpha, beta;
+    struct array a, b, c;
+    size_t sa, sb, sc; /* elements from one matrix to the next */
+};
+typedef cublasStatus_t (*gemm_fn)(const struct gemm *g);
+/* All shapes, transposes and factors; compute: type in which sums are kept. */
+void run_gemm(const char *name, cudaDataType_t ab, cudaDataType_t c, cudaDataType_t compute, int batch,
+              gemm_fn fn);
+
+struct blas_case {
+    const char *name;
+    void (*run)(void);
+    bool known_refused; /* cuBLAS has no PTX for it: refusal is right, a wrong result is not */
+};
+extern const struct blas_case gemm_cases[], vector_cases[], lt_cases[];
+
+#endif

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+/* Copies: sizes, forms, reuse of the source, wrong input. */
+#include "conform.h"
+
+enum form { SYNC, ASYNC, UNIFIED, FORMS };
+static const char *const form_names[] = {"sync", "async", "unified"};
+
+static CUresult to_device(enum form f, CUdeviceptr d, const void *h, size_t n)
+{
+    switch (f) {
+    case SYNC: return cuMemcpyHtoD(d, h, n);
+    case ASYNC: return cuMemcpyHtoDAsync(d, h, n, NULL);
+    default: return cuMemcpy(d, (CUdeviceptr)(uintptr_t)h, n);
+    }
+}
+
+static CUresult on_device(enum form f, CUdeviceptr d, CUdeviceptr s, size_t n)
+{
+    switch (f) {
+    case SYNC: return cuMemcpyDtoD(d, s, n);
+    case ASYNC: return cuMemcpyDtoDAsync(d, s, n, NULL);
+    default: return cuMemcpyAsync(d, s, n, NULL);
+    }
+}
+
+static CUresult to_host(enum form f, void *h, CUdeviceptr d, size_t n)
+{
+    CUresult r;
+    switch (f) {
+    case SYNC: return cuMemcpyDtoH(h, d, n);
+    case ASYNC:
+        r = cuMemcpyDtoHAsync(h, d, n, NULL);
+        return r ? r : cuStreamSynchronize(NULL);
+    default: return cuMemcpy((CUdeviceptr)(uintptr_t)h, d, n);
+    }
+}
+
+/* There, across and back again, from unaligned host memory to unaligned device memory. */
+static void round_trip(size_t n, size_t skew)
+{
+    unsigned char *a = malloc(n + 64), *b = malloc(n + 64);
+    CUdeviceptr p = 0, q = 0;
+    char check[64];
+
+    cf_need_true("memory", a && b);
+    NEED(cuMemAlloc(&p, n + 64));
+    NEED(cuMemAlloc(&q, n + 64));
+    for (int f = 0; f < FORMS; f++) {
+        bool ok;
+        cf_pattern(a + skew, n, (unsigned)(n + skew + (size_t)f));
+        memset(b, 0xee, n + 64);
+        ok = to_device(f, p + skew, a + skew, n) == CUDA_SUCCESS &&
+             on_device(f, q + 2 * skew, p + skew, n) == CUDA_SUCCESS &&
+             to_host(f, b + 3 * skew, q + 2 * skew, n) == CUDA_SUCCESS &&
+             cf_is_pattern(b + 3 * skew, n, (unsigned)(n + skew + (size_t)f)) &&
+             b[3 * skew + n] == 0xee && (!skew || b[3 * skew - 1] == 0xee);
+        snprintf(check, sizeof(check), "%s_%zu_skew_%zu", form_names[f], n, skew);
+        cf_true(check, ok);
+    }
+    NEED(cuMemFree(p));
+    NEED(cuMemFree(q));
+    free(a);
+    free(b);
+}
+
+CASE(copy_sizes, CF_CTX)
+{
+    static const size_t sizes[] = {1,     3,     64,    4095,        4096,          4097,
+                                   65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        round_trip(sizes[i], 0);
+        round_trip(sizes[i], 1 + i % 7);
+    }
+}
+
+CASE(copy_large, CF_CTX)
+{
+    round_trip((33 << 20) + 5, 3);
+}
+
+CASE(copy_zero, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    NEED(cuMemAlloc(&p, 16));
+    OK("to_device", cuMemcpyHtoD(p, &p, 0));
+    OK("to_host", cuMemcpyDtoH(&p, p, 0));
+    OK("null", cuMemcpyHtoD(p, NULL, 0));
+    OK("async", cuMemcpyHtoDAsync(p, &p, 0, NULL));
+    OK("on_device", cuMemcpyDtoD(p, p, 0));
+    OK("free", cuMemFree(p));
+}
+
+CASE(copy_wrong, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    char h[64] = "unchanged";
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemsetD8(p, 0x41, 4096));
+    RC("to_null", cuMemcpyHtoD(0, h, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("from_null", cuMemcpyHtoD(p, NULL, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("host_null", cuMemcpyDtoH(NULL, p, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("from_device_null", cuMemcpyDtoH(h, 0, 16), CUDA_ERROR_INVALID_VALUE);
+    cf_str("host_untouched", h, "unchanged");
+    RC("to_nowhere", cuMemcpyHtoD(0x10000, h, 16), CUDA_ERROR_INVALID_VALUE);
+    RC("too_long", cuMemcpyDtoD(p, p + 2048, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+    RC("wraps", cuMemcpyDtoD(p, p + 2048, ~(size_t)0 - 16), CUDA_ERROR_INVALID_VALUE);
+    RC("async_to_null", cuMemcpyHtoDAsync(0, h, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("async_from_nowhere", cuMemcpyDtoHAsync(h, 0x10000, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("still_works", cuMemcpyDtoH(h, p, 16));
+    cf_true("content", h[0] == 0x41 && h[15] == 0x41 && h[16] == 0);
+    OK("free", cuMemFree(p));
+    RC("freed", cuMemcpyDtoH(h, p, 16), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* An asynchronous copy from pageable memory has taken the bytes when it returns. */
+CASE(copy_source_reuse, CF_CTX)
+{
+    static const size_t sizes[] = {16, 5000, 65536, 70000, 1 << 20, (4 << 20) + 12};
+    CUdeviceptr p = 0;
+    unsigned char *h = malloc((4 << 20) + 12), *back = malloc((4 << 20) + 12);
+    CUstream s = NULL;
+    char check[32];
+
+    cf_need_true("memory", h && back);
+    NEED(cuMemAlloc(&p, (4 << 20) + 12));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t n = sizes[i];
+        bool ok = true;
+        for (unsigned k = 0; k < 4; k++) {
+            cf_pattern(h, n, k + 1);
+            ok &= cuMemcpyHtoDAsync(p, h, n, s) == CUDA_SUCCESS;
+            memset(h, 0xff, n);
+        }
+        ok &= cuStreamSynchronize(s) == CUDA_SUCCESS;
+        ok &= cuMemcpyDtoH(back, p, n) == CUDA_SUCCESS && cf_is_pattern(back, n, 4);
+        snprintf(check, sizeof(check), "size_%zu", n);
+        cf_true(check, ok);
+    }
+    OK("destroy", cuStreamDestroy(s));
+    OK("free", cuMemFree(p));
+    free(h);
+    free(back);
+}
+
+/* Copies keep their place between kernels of the same stream. */
+CASE(copy_order, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    uint32_t a[256], b[256], v = 1, n = 256;
+    CUstream s = NULL;
+    bool ok = true;
+    CUfunction add = cf_func("k_add");
+    void *params[] = {&p, &n, &v};
+
+    NEED(cuMemAlloc(&p, sizeof(a)));
+    NEED(cuStreamCreate(&s, 0));
+    for (unsigned round = 0; round < 50; round++) {
+        for (unsigned i = 0; i < 256; i++)
+            a[i] = round * 1000 + i;
+        ok &= cuMemcpyHtoDAsync(p, a, sizeof(a), s) == CUDA_SUCCESS;
+        ok &= cf_launch(add, 2, 128, 0, s, params) == CUDA_SUCCESS;
+        ok &= cuMemcpyDtoHAsync(b, p, sizeof(b), s) == CUDA_SUCCESS;
+        ok &= cuStreamSynchronize(s) == CUDA_SUCCESS;
+        for (unsigned i = 0; i < 256; i++)
+            ok &= b[i] == round * 1000 + i + 1;
+    }
+    cf_true("rounds", ok);
+    OK("default_stream", cuMemcpyHtoD(p, a, sizeof(a)));
+    OK("launch", cf_launch(add, 2, 128, 0, NULL, params));
+    OK("read", cuMemcpyDtoH(b, p, sizeof(b)));
+    cf_true("default_right", b[255] == a[255] + 1);
+    OK("destroy", cuStreamDestroy(s));
+    OK("free", cuMemFree(p));
+}
+
+static CUDA_MEMCPY2D copy_2d(const void *h, size_t hp, CUdeviceptr d, size_t dp, size_t w, size_t rows)
+{
+    CUDA_MEMCPY2D c = {
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = hp,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = d, .dstPitch = dp,
+        .WidthInBytes = w, .Height = rows,
+    };
+    return c;
+}
+
+CASE(copy_2d, CF_CTX)
+{
+    enum { W = 100, H = 37, HP = 117, DP = 256 };
+    unsigned char *a = malloc(HP * H), *b = malloc(HP * H);
+    CUdeviceptr p = 0;
+    bool ok = true;
+
+    cf_need_true("memory", a && b);
+    cf_pattern(a, HP * H, 3);
+    memset(b, 0xee, HP * H);
+    NEED(cuMemAlloc(&p, DP * H));
+    CUDA_MEMCPY2D c = copy_2d(a, HP, p, DP, W, H);
+    OK("to_device", cuMemcpy2D(&c));
+    CUDA_MEMCPY2D back = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = DP,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = b, .dstPitch = HP,
+        .WidthInBytes = W, .Height = H,
+    };
+    OK("to_host", cuMemcpy2D(&back));
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < HP; x++)
+            ok &= b[y * HP + x] == (x < W ? a[y * HP + x] : 0xee);
+    cf_true("content", ok);
+
+    /* A window inside, offsets on both sides, the unaligned form. */
+    memset(b, 0, HP * H);
+    back.srcXInBytes = 7, back.srcY = 5, back.dstXInBytes = 3, back.dstY = 2;
+    back.WidthInBytes = 50, back.Height = 10;
+    OK("window", cuMemcpy2DUnaligned(&back));
+    ok = true;
+    for (int y = 0; y < 10; y++)
+        ok &= !memcmp(b + (y + 2) * HP + 3, a + (y + 5) * HP + 7, 50);
+    cf_true("window_content", ok);
+
+    OK("async", cuMemcpy2DAsync(&c, NULL));
+    OK("sync", cuStreamSynchronize(NULL));
+    c.Height = 0;
+    OK("no_rows", cuMemcpy2D(&c));
+    c = copy_2d(a, 50, p, DP, W, H);
+    RC("source_pitch", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c = copy_2d(a, HP, p, 64, W, H);
+    RC("destination_pitch", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c = copy_2d(a, HP, p, DP, W, H);
+    c.dstMemoryType = (CUmemorytype)9;
+    RC("memory_type", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuMemcpy2D(NULL), CUDA_ERROR_INVALID_VALUE);
+
+    CUDA_MEMCPY2D hh = {
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = a, .srcPitch = HP,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = b, .dstPitch = HP,
+        .WidthInBytes = W, .Height = H,
+    };
+    OK("host_to_host", cuMemcpy2DUnaligned(&hh));
+    cf_true("host_content", !memcmp(b + 36 * HP, a + 36 * HP, W));
+    OK("free", cuMemFree(p));
+    free(a);
+    free(b);
+}
+
+/* The guide, "Stream and Event Behavior": a copy may be issued to a stream of another context. */
+/* A copy of pageable memory that is too large to travel with its call, to where there is no memory. */
+CASE(copy_bad_address, CF_CTX)
+{
+    enum { BIG = 1 << 20, SMALL = 1 << 16 };
+    char *h = calloc(1, BIG);
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+
+    CUDA_MEMCPY2D rows = {
+        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = 4096,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = 4096,
+        .WidthInBytes = 4000, .Height = 256,
+    };
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, SMALL));
+    RC("nowhere", cuMemcpyHtoDAsync(0x7000, h, BIG, s), CUDA_ERROR_INVALID_VALUE);
+    OK("nowhere_sync", cuStreamSynchronize(s));
+    RC("beyond", cuMemcpyHtoDAsync(p, h, BIG, s), CUDA_ERROR_INVALID_VALUE);
+    OK("beyond_sync", cuStreamSynchronize(s));
+    rows.dstDevice = p;
+    RC("rows", cuMemcpy2DAsync(&rows, s), CUDA_ERROR_INVALID_VALUE);
+    OK("rows_sync", cuStreamSynchronize(s));
+    RC("blocking", cuMemcpyHtoD(p, h, BIG), CUDA_ERROR_INVALID_VALUE);
+    OK("inside", cuMemcpyHtoDAsync(p, h, SMALL, s));
+    OK("inside_sync", cuStreamSynchronize(s));
+    OK("free", cuMemFree(p));
+    OK("stream_destroy", cuStreamDestroy(s));
+    free(h);
+}
+
+CASE(copy_other_stream, CF_CTX)
+{
+    unsigned in = 77, out = 0;
+    CUcontext other = NULL, was = NULL;
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+
+    NEED(cuMemAlloc(&p, 4));
+    NEED(cuCtxCreate(&other, NULL, 0, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuCtxPopCurrent(&was));
+    OK("to", cuMemcpyHtoDAsync(p, &in, 4, s));
+    OK("from", cuMemcpyDtoHAsync(&out, p, 4, s));
+    OK("sync", cuStreamSynchronize(s));
+    cf_u64("value", out, 77);
+    OK("ctx_destroy", cuCtxDestroy(other));
+}

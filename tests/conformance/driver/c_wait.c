@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Waits behind copies that only a wait can see the end of: what follows a wait finds them complete. */
+#include "conform.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define WORDS 16384u
+#define ROUNDS 60u
+
+static uint32_t words[WORDS];
+
+static void count_up(uint32_t first)
+{
+    for (unsigned i = 0; i < WORDS; i++)
+        words[i] = first + i;
+}
+
+#define BALLAST (256u << 10)
+
+/*
+ * Copies `words` up, piece by piece, each followed by a wait. Before them go copies inside of the device,
+ * which take a while, so that whoever does not wait comes too early.
+ */
+static CUresult upload(CUdeviceptr p, unsigned pieces, CUstream s)
+{
+    static CUdeviceptr from, to;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!from) {
+        NEED(cuMemAlloc(&from, BALLAST));
+        NEED(cuMemAlloc(&to, BALLAST));
+    }
+    for (unsigned i = 0; i < 100 && r == CUDA_SUCCESS; i++)
+        r = cuMemcpyDtoDAsync(to, from, BALLAST, s);
+
+    for (unsigned i = 0; i < pieces && r == CUDA_SUCCESS; i++) {
+        size_t at = i * (sizeof(words) / pieces);
+
+        r = cuMemcpyHtoDAsync(p + at, (char *)words + at, sizeof(words) / pieces, s);
+        if (r == CUDA_SUCCESS)
+            r = cuStreamSynchronize(s);
+    }
+    return r;
+}
+
+/* p[i] += v in another stream, which nothing but the host's wait puts behind the copies. */
+static CUresult add_in(CUdeviceptr p, unsigned n, unsigned v, CUstream s)
+{
+    void *params[] = {&p, &n, &v};
+
+    return cf_launch(cf_func("k_add"), (n + 127) / 128, 128, 0, s, params);
+}
+
+static bool are(CUdeviceptr p, uint32_t first, CUstream s)
+{
+    static uint32_t got[WORDS];
+
+    if (cuMemcpyDtoHAsync(got, p, sizeof(got), s) != CUDA_SUCCESS || cuStreamSynchronize(s) != CUDA_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < WORDS; i++) {
+        if (got[i] != first + i)
+            return false;
+    }
+    return true;
+}
+
+CASE(wait_other_stream, CF_ALONE | CF_CTX)
+{
+    CUstream a = NULL, b = NULL;
+    CUdeviceptr p = 0;
+    unsigned wrong = 0, failed = 0;
+
+    NEED(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    cf_func("k_add");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        count_up(i * 1000);
+        failed += upload(p, 1u << i % 4, a) != CUDA_SUCCESS;
+        failed += add_in(p, WORDS, 5, b) != CUDA_SUCCESS;
+        wrong += !are(p, i * 1000 + 5, b);
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    /* The default streams too, and synchronous copies. */
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        count_up(i);
+        failed += cuMemcpyHtoD(p, words, 4096) != CUDA_SUCCESS;
+        failed += cuMemcpyHtoD(p + 4096, words + 1024, sizeof(words) - 4096) != CUDA_SUCCESS;
+        failed += add_in(p, WORDS, 1, a) != CUDA_SUCCESS;
+        wrong += !are(p, i + 1, a);
+    }
+    cf_u64("failed_default", failed, 0);
+    cf_u64("wrong_default", wrong, 0);
+    OK("free", cuMemFree(p));
+}
+
+static CUresult add_result;
+static CUdeviceptr add_to;
+
+static void *add_thread(void *stream)
+{
+    CUcontext ctx = NULL;
+
+    add_result = cuDevicePrimaryCtxRetain(&ctx, 0);
+    if (add_result == CUDA_SUCCESS)
+        add_result = cuCtxSetCurrent(ctx);
+    if (add_result == CUDA_SUCCESS)
+        add_result = add_in(add_to, WORDS, 7, stream);
+    cuDevicePrimaryCtxRelease(0);
+    return NULL;
+}
+
+CASE(wait_other_thread, CF_ALONE | CF_CTX)
+{
+    CUstream a = NULL, b = NULL;
+    unsigned wrong = 0, failed = 0;
+    pthread_t t;
+
+    NEED(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&add_to, sizeof(words)));
+    cf_func("k_add");
+    for (unsigned i = 0; i < ROUNDS / 2; i++) {
+        count_up(i);
+        failed += upload(add_to, 4, a) != CUDA_SUCCESS;
+        if (pthread_create(&t, NULL, add_thread, b) == 0)
+            pthread_join(t, NULL);
+        failed += add_result != CUDA_SUCCESS;
+        wrong += !are(add_to, i + 7, b);
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("free", cuMemFree(add_to));
+}
+
+/* Queries after a wait say complete, whatever the wait was answered by. */
+CASE(wait_then_query, CF_ALONE | CF_CTX)
+{
+    CUstream s = NULL;
+    CUevent e = NULL;
+    CUdeviceptr p = 0;
+    unsigned stream = 0, event = 0, failed = 0;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        failed += upload(p, 2, s) != CUDA_SUCCESS;
+        stream += cuStreamQuery(s) != CUDA_SUCCESS;
+        failed += cuMemcpyHtoDAsync(p, words, 4096, s) != CUDA_SUCCESS;
+        failed += cuEventRecord(e, s) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
+        event += cuEventQuery(e) != CUDA_SUCCESS;
+        failed += upload(p, 2, s) != CUDA_SUCCESS;
+        failed += cuCtxSynchronize() != CUDA_SUCCESS;
+        stream += cuStreamQuery(s) != CUDA_SUCCESS;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("stream_busy", stream, 0);
+    cf_u64("event_busy", event, 0);
+    OK("destroy", cuStreamDestroy(s));
+    OK("free", cuMemFree(p));
+}
+
+/* A wait that is made up for later must not wait for what was put behind it. */
+CASE(wait_not_behind, CF_ALONE | CF_CTX)
+{
+    CUstream a = NULL, b = NULL;
+    CUdeviceptr p = 0, flag_there = 0, out = 0;
+    unsigned *flag = NULL, limit = 0, got = 0;
+    void *params[] = {&flag_there, &out, &limit};
+
+    NEED(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    NEED(cuMemAlloc(&out, 4));
+    NEED(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&flag_there, flag, 0));
+    cf_func("k_wait");
+    for (unsigned i = 0; i < 4; i++) {
+        flag[0] = 0;
+        OK("upload", upload(p, 4, a));
+        OK("kernel", cf_launch(cf_func("k_wait"), 1, 1, 0, a, params));
+        /* Only the host lets the kernel end, and only after these. */
+        OK("other_stream", cuMemcpyHtoDAsync(p, words, 64, b));
+        OK("other_wait", cuStreamSynchronize(b));
+        RC("busy", cuStreamQuery(a), CUDA_ERROR_NOT_READY);
+        __atomic_store_n(flag, 9 + i, __ATOMIC_SEQ_CST);
+        OK("wait", cuStreamSynchronize(a));
+        OK("read", cuMemcpyDtoH(&got, out, 4));
+        cf_u64("value", got, 9 + i);
+    }
+    OK("free_host", cuMemFreeHost(flag));
+    OK("free", cuMemFree(p));
+}
+
+/* Kernels are never left to themselves: what they write to the host is there after the wait. */
+CASE(wait_sees_kernel, CF_ALONE | CF_CTX)
+{
+    CUstream s = NULL;
+    CUdeviceptr p = 0, there = 0;
+    unsigned *host = NULL, wrong = 0, failed = 0;
+
+    NEED(cuStreamCreate(&s, 0));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    NEED(cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&there, host, 0));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        failed += upload(p, 2, s) != CUDA_SUCCESS;
+        failed += cf_fill(there, 1024, i, s) != CUDA_SUCCESS;
+        failed += cuMemcpyHtoDAsync(p, words, 128, s) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
+        wrong += host[0] != i || host[1023] != i + 1023;
+        /* A copy to the host's memory behind quiet ones. */
+        words[5] = 100 + i;
+        failed += upload(p, 1, s) != CUDA_SUCCESS;
+        failed += cuMemcpyDtoHAsync(host, p, 4096, s) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
+        wrong += host[5] != 100 + i;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("free_host", cuMemFreeHost(host));
+    OK("free", cuMemFree(p));
+}
+
+/* A second context: nothing is left to itself any more. */
+CASE(wait_two_contexts, CF_ALONE | CF_CTX)
+{
+    CUcontext first = NULL, second = NULL;
+    CUdeviceptr p = 0, q = 0;
+    unsigned wrong = 0, failed = 0;
+
+    NEED(cuCtxGetCurrent(&first));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    count_up(3);
+    OK("upload", upload(p, 4, NULL));
+    OK("create", cuCtxCreate(&second, NULL, 0, 0));
+    NEED(cuMemAlloc(&q, sizeof(words)));
+    for (unsigned i = 0; i < 10; i++) {
+        NEED(cuCtxSetCurrent(first));
+        count_up(i);
+        failed += upload(p, 4, NULL) != CUDA_SUCCESS;
+        NEED(cuCtxSetCurrent(second));
+        failed += cuMemcpyPeer(q, second, p, first, sizeof(words)) != CUDA_SUCCESS;
+        wrong += !are(q, i, NULL);
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("destroy", cuCtxDestroy(second));
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# run.sh BUILD TOP_BUILD: the walk on the provider alone and over the socket, and the two compared.
+# The last line: `api: N passed, M failed, K skipped`.
+set -u
+build=$1
+top_build=$2
+here=$(cd "$(dirname "$0")" && pwd)
+PYTHON=${PYTHON:-/usr/bin/python3}
+CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+soft=$top_build/host/softgpu
+vgpu=$top_build/userspace/vgpu/vgpu
+out=$build/out
+passed=0
+failed=0
+skipped=0
+mkdir -p "$out"
+rm -rf "$out"/*
+
+ok() { # NAME STATUS
+    if [ "$2" -eq 0 ]; then
+        echo "ok   $1"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: $1"
+        failed=$((failed + 1))
+    fi
+}
+
+not_run() { # NAME REASON
+    echo "not run: $1: $2"
+    skipped=$((skipped + 1))
+}
+
+# WAY COMMAND...: the walk's failures are printed; its last line has the numbers.
+walk() {
+    way=$1
+    shift
+    # Some calls write files: they get a folder for it.
+    rm -rf "$out/files"
+    mkdir "$out/files"
+    (cd "$out/files" && "$@") >"$out/walk.$way" 2>"$out/walk.$way.err"
+    status=$?
+    grep ' FAIL want ' "$out/walk.$way" | sed "s/^/FAIL: $way: /" | head -n 100
+    [ $status -gt 1 ] && tail -n 3 "$out/walk.$way.err"
+    ok "every entry point of cuda.h with bad arguments, $way: $(tail -n 1 "$out/walk.$way")" $status
+}
+
+libcuda=$top_build/userspace/libcuda/libcuda.so.1
+if [ -e "$libcuda" ]; then
+    "$PYTHON" "$here/names.py" "${CC:-cc}" "$CUDA_HOME/include" "$libcuda" "$soft/libcuda.so.1" \
+        "$build/lookup" "$here/../../.." >"$out/names" 2>&1
+    status=$?
+    cat "$out/names"
+    ok "the names of the driver API in all places" $status
+    # ... and that a name which is missing in one place is noticed there.
+    for place in protocol/cuda_calls.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
+        protocol/cuda_symbols.tsv:/^cuCtxGetFlags/d userspace/libcuda/testdata/dlsym_cublas.txt:s/^cuLaunchKernel$/cuMemMops/; do
+        rm -rf "$out/broken"
+        mkdir -p "$out/broken/protocol" "$out/broken/docs" "$out/broken/userspace/libcuda"
+        cp "$here/../../../protocol/cuda_calls.def" "$here/../../../protocol/cuda_symbols.tsv" "$out/broken/protocol/"
+        cp "$here/../../../docs/calls.md" "$out/broken/docs/"
+        cp -r "$here/../../../userspace/libcuda/testdata" "$out/broken/userspace/libcuda/"
+        sed -i "${place#*:}" "$out/broken/${place%%:*}"
+        "$PYTHON" "$here/names.py" "${CC:-cc}" "$CUDA_HOME/include" "$libcuda" "$soft/libcuda.so.1" \
+            "$build/lookup" "$out/broken" >"$out/names.broken" 2>&1
+        [ $? -eq 1 ] && grep -q '^FAIL: .*cu\(CtxGetFlag\|MemMops\)' "$out/names.broken"
+        ok "a name missing in ${place%%:*} is noticed" $?
+    done
+else
+    not_run "names" "$libcuda is not built"
+fi
+if [ -e "$soft/libcuda.so.1" ]; then
+    walk "provider alone" env LD_LIBRARY_PATH="$soft" "$build/walk"
+else
+    not_run "walk on the provider alone" "$soft/libcuda.so.1 is not built"
+fi
+if [ -x "$vgpu" ] && [ -e "$top_build/userspace/libcuda/libcuda.so.1" ] && [ -x "$top_build/host/backend/vgpu-backend" ]; then
+    walk socket "$vgpu" run --gpu soft "$build/walk" --ours
+else
+    not_run "walk over the socket" "vgpu, libcuda or backend is not built"
+fi
+if [ -e "$out/walk.provider alone" ] && [ -e "$out/walk.socket" ]; then
+    "$PYTHON" "$here/compare.py" "$out/walk.provider alone" "$out/walk.socket" \
+        "$here/../../../protocol/cuda_calls.def" >"$out/compare"
+    status=$?
+    cat "$out/compare"
+    ok "the same results both ways" $status
+fi
+echo "api: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A driver library that computes as the software GPU does, and behaves as NVIDIA's driver where that one differs. It
+ * stands in front of libcuda-soft.so.1, which serves all functions that are not here, and hides the functions by
+ * which the backend recognises the software GPU (see the Makefile). So workers treat it as NVIDIA's library: its
+ * policy of system calls, its folder for compiled code, its NVML, capture of what it prints.
+ *
+ *   cuInit starts threads, which stay
+ *   loading modules and libraries, linking, registering memory and destroying arrays blocks for
+ *     VGPU_TEST_BLOCK_MS milliseconds (default 10000)
+ *   the streams of a process share CHANNELS queues of QUEUE launches: a launch beyond it blocks until the oldest
+ *     of its queue has run
+ *   printf and the text of a failed assert go to standard output and standard error
+ *   kernels reach all memory of the process: attribute 88 is 1
+ *   IPC: a handle is not opened by the process that made it; event handles need /dev/shm; freed by the exporter,
+ *     memory is gone
+ *   what is compiled is kept in CUDA_CACHE_PATH: a file for each text, "hit" or "miss" in `as-nvidia.log` there
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUEUE 1024
+#define CHANNELS 8
+#define THREADS 3
+#define KEPT_HANDLES 64
+
+/* The software GPU's function of that name, called with the same arguments. */
+#define REAL(name, ...) (((__typeof__(&name))(uintptr_t)real_function(#name))(__VA_ARGS__))
+static void *real_function(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+static void block(void)
+{
+    const char *text = getenv("VGPU_TEST_BLOCK_MS");
+    long ms = text ? atol(text) : 10000;
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* ---- start ---- */
+
+static void *stay(void *arg)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+
+    pthread_mutex_lock(&lock);
+    for (;;)
+        pthread_cond_wait(&never, &lock);
+    return arg;
+}
+
+static void start_threads(void)
+{
+    pthread_t t;
+
+    for (int i = 0; i < THREADS; i++) {
+        if (!pthread_create(&t, NULL, stay, NULL))
+            pthread_detach(t);
+    }
+}
+
+CUresult cuInit(unsigned flags)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, start_threads);
+    return REAL(cuInit, flags);
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    CUresult r = REAL(cuDeviceGetAttribute, value, attribute, device);
+
+    if (r == CUDA_SUCCESS && attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)
+        *value = 1;
+    return r;
+}
+
+/* ---- code ---- */
+
+static void keep(const void *image)
+{
+    const char *folder = getenv("CUDA_CACHE_PATH"), *p = image;
+    uint64_t hash = 14695981039346656037u;
+    char path[4200];
+    struct stat st;
+    bool hit;
+    int fd;
+
+    if (!folder || memcmp(p, "//", 2)) /* texts alone: they have an end */
+        return;
+    for (; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 1099511628211u;
+    snprintf(path, sizeof(path), "%s/%llx", folder, (unsigned long long)hash & 15);
+    mkdir(path, 0700);
+    snprintf(path, sizeof(path), "%s/%llx/%llx", folder, (unsigned long long)hash & 15, (unsigned long long)hash);
+    hit = !stat(path, &st);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    snprintf(path, sizeof(path), "%s/as-nvidia.log", folder);
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        dprintf(fd, "%s\n", hit ? "hit" : "miss");
+        close(fd);
+    }
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    keep(image);
+    block();
+    return REAL(cuModuleLoadData, module, image);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options, void **values)
+{
+    keep(image);
+    block();
+    return REAL(cuModuleLoadDataEx, module, image, n, options, values);
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *jit, void **jit_values, unsigned jits,
+                           CUlibraryOption *options, void **values, unsigned n)
+{
+    block();
+    return REAL(cuLibraryLoadData, library, image, jit, jit_values, jits, options, values, n);
+}
+
+CUresult cuLinkComplete(CUlinkState state, void **image, size_t *size)
+{
+    block();
+    return REAL(cuLinkComplete, state, image, size);
+}
+
+/* ---- memory ---- */
+
+CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
+{
+    block();
+    return REAL(cuMemHostRegister_v2, p, size, flags);
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    block();
+    return REAL(cuArrayDestroy, array);
+}
+
+/* ---- the queues ---- */
+
+static struct channel {
+    pthread_mutex_t lock;
+    CUevent queue[QUEUE];
+    uint64_t queued;
+} channels[CHANNELS] = {[0 ... CHANNELS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+static bool captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return REAL(cuStreamIsCapturing, stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Behind a launch: takes a place in the queue. Nobody else launches there until the oldest launch has left its own. */
+static void take_place(CUstream stream)
+{
+    struct channel *c = &channels[((uintptr_t)stream >> 4) * 0x9e3779b97f4a7c15u >> 61];
+    CUevent *place;
+
+    if (captures(stream))
+        return;
+    pthread_mutex_lock(&c->lock);
+    place = &c->queue[c->queued++ % QUEUE];
+    if (*place)
+        REAL(cuEventSynchronize, *place);
+    else if (REAL(cuEventCreate, place, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        *place = NULL;
+    if (*place)
+        REAL(cuEventRecord, *place, stream);
+    pthread_mutex_unlock(&c->lock);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream stream, void **params, void **extra)
+{
+    CUresult r = REAL(cuLaunchKernel, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+
+    if (r == CUDA_SUCCESS)
+        take_place(stream);
+    return r;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+    CUresult r = REAL(cuLaunchKernelEx, config, f, params, extra);
+
+    if (r == CUDA_SUCCESS)
+        take_place(config->hStream);
+    return r;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    CUresult r = REAL(cuGraphLaunch, exec, stream);
+
+    if (r == CUDA_SUCCESS)
+        take_place(stream);
+    return r;
+}
+
+/* ---- sharing between processes ---- */
+
+static struct {
+    unsigned char bytes[KEPT_HANDLES][64];
+    unsigned n;
+} made;
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr p)
+{
+    CUresult r = REAL(cuIpcGetMemHandle, handle, p);
+
+    if (r == CUDA_SUCCESS)
+        memcpy(made.bytes[made.n++ % KEPT_HANDLES], handle, 64);
+    return r;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags)
+{
+    for (unsigned i = 0; i < made.n && i < KEPT_HANDLES; i++) {
+        if (!memcmp(made.bytes[i], &handle, 64))
+            return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return REAL(cuIpcOpenMemHandle_v2, p, handle, flags);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    char name[64];
+    int fd;
+
+    snprintf(name, sizeof(name), "/cuda.shm.%d", (int)getpid());
+    fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    close(fd);
+    shm_unlink(name);
+    return REAL(cuIpcGetEventHandle, handle, event);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* A driver library whose cuInit does what FAKE_CUINIT says: a number to answer, "die", or "hang". For check.sh. */
+#include <cuda.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+CUresult cuInit(unsigned flags)
+{
+    const char *what = getenv("FAKE_CUINIT");
+
+    (void)flags;
+    if (what && !strcmp(what, "die"))
+        raise(SIGSEGV);
+    while (what && !strcmp(what, "hang"))
+        pause();
+    return what ? (CUresult)atoi(what) : CUDA_ERROR_NO_DEVICE;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* The bench: samples, their medians, and the parts that measure. Times are nanoseconds. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A growing set of samples; sorted when asked for a quantile. */
+struct samples {
+    double *v;
+    size_t n, room;
+    bool sorted;
+};
+void samples_add(struct samples *s, double v);
+/* q in 0..1; 0 when there are no samples. */
+double samples_at(struct samples *s, double q);
+
+/* ---- echoes of MESSAGE bytes by another process (echo.c) ---- */
+#define MESSAGE 64
+enum echo_kind { ECHO_SHM, ECHO_UNIX, ECHO_TCP, ECHO_KINDS };
+extern const char *const echo_names[];
+struct echo;
+/* Before the first CUDA call: it forks. NULL on failure. */
+struct echo *echo_start(enum echo_kind kind);
+/* The shared-memory server polls: it runs only between these two. */
+void echo_wake(struct echo *e);
+void echo_rest(struct echo *e);
+/* One round trip; adds its time unless s is NULL. */
+bool echo_once(struct echo *e, struct samples *s);
+void echo_stop(struct echo *e);
+int echo_pid(const struct echo *e);
+
+/* ---- the driver API, loaded from one library (api.c) ---- */
+#define API_CALLS(X)                                                                               \
+    X(cuInit, cuInit) X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                        \
+    X(cuCtxSetCurrent, cuCtxSetCurrent) X(cuMemGetInfo, cuMemGetInfo_v2)                           \
+    X(cuModuleLoadData, cuModuleLoadData) X(cuModuleGetFunction, cuModuleGetFunction)              \
+    X(cuLaunchKernel, cuLaunchKernel) X(cuCtxSynchronize, cuCtxSynchronize)                        \
+    X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc)      \
+    X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2)                               \
+    X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery)                               \
+    X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2)
+
+struct api {
+    void *lib;
+#define X(field, symbol) __typeof__(&symbol) field;
+    API_CALLS(X)
+#undef X
+    CUcontext ctx;
+    CUmodule mod;
+    CUfunction add; /* add(u64 p, u32 n, u32 v) */
+};
+/* Loads, initialises, makes the primary context current, loads the kernel. False with a line. */
+bool api_open(struct api *a, const char *library);
+/* Makes this library's context current (each library has a current context of its own). */
+CUresult api_launch(struct api *a, CUdeviceptr p, unsigned n, unsigned v);
+
+/* Process time of `pid` and its threads in ns, from /proc; 0 when it is gone. */
+uint64_t cpu_ns(int pid);
+/* Binds all threads of a process to one processor; -1: to any. */
+void bind_to(int pid, int cpu);
+/* Up to `max` descendants of `pid` whose name starts with `name`. */
+size_t descendants(int pid, const char *name, int *out, size_t max);
+
+#endif

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# run.sh BUILD SOURCE check|fuzz SECONDS [TARGET...]
+#
+# Runs each target for SECONDS over its seeds. check starts from the seeds alone and from a fixed
+# number; fuzz keeps what it finds in BUILD/found/TARGET and goes on from there, with another number
+# each time. An input that ends a target is left in BUILD/crash/ and named.
+set -u
+build=$1
+src=$2
+mode=$3
+seconds=$4
+shift 4
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native $([ "$mode" = check ] || echo fuzz_dispatch)
+passed=0
+failed=0
+skipped=0
+mkdir -p "$build/crash"
+for name; do
+    # fuzz_exec-native: the same program with native code and guard pages, where the processor has AVX-512.
+    target=${name%-native}
+    case $name in
+    *-native) export FZ_GUARD=1; unset SG_ISA ;;
+    *) unset FZ_GUARD; export SG_ISA=avx2 ;;
+    esac
+    if [ "$name" != "$target" ] && ! grep -q avx512bw /proc/cpuinfo; then
+        echo "not run: $name: the processor has no AVX-512"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    if [ ! -x "$build/$target" ]; then
+        echo "not run: $name: clang with libFuzzer is not installed"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    case $target in
+    fuzz_image) seeds=$build/seeds max=16384 ;;
+    fuzz_sass) seeds=$build/seeds_sass max=16384 ;;
+    fuzz_dispatch) seeds=$build/seeds_dispatch max=4096 ;;
+    *) seeds=$src/corpus/${target#fuzz_} max=8192 ;;
+    esac
+    if [ "$mode" = check ]; then
+        rm -rf "$build/work.$name"
+        found=$build/work.$name
+        options=-seed=1
+    else
+        found=$build/found/$target # both ways start from what either found
+        options=
+    fi
+    # An input of fuzz_dispatch waits for answers; it looks for hangs itself.
+    limit=60
+    [ $target = fuzz_dispatch ] && limit=300
+    mkdir -p "$found"
+    log=$build/$name.log
+    # The limit of one input is generous: other work shares the machine.
+    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 timeout $((seconds * 3 + 120)) \
+        "$build/$target" $options -max_total_time="$seconds" -max_len=$max -timeout=$limit \
+        -rss_limit_mb=2048 -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$name-" \
+        -print_final_stats=1 "$found" "$seeds" > "$log" 2>&1
+    rc=$?
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    if [ $rc = 0 ] && [ "${runs:-0}" -gt 0 ]; then
+        echo "$name: $seconds s, $runs inputs, $edges edges: no finding"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: $name: ended with $rc after ${runs:-?} inputs; $log"
+        grep -E 'ERROR|SUMMARY|runtime error|Test unit written' "$log" | head -n 5
+        failed=$((failed + 1))
+    fi
+done
+echo "fuzz: $passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

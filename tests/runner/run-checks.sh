@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Runs `make check` of each folder and sums the results.
+#
+#   run-checks.sh [--jobs N] FOLDER...
+#
+# A folder's check prints "<name>: N passed, M failed, K skipped" for each of its test runners and
+# "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or that
+# prints no such line, counts as one failure. Each log is build/log/check-<folder>.log; the last
+# line printed is the sum. Exit status 1 when a test failed. --jobs: so many checks run at once (default 1).
+
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+. "$top/scripts/lib.sh"
+mkdir -p "$BUILD/log"
+rm -f "$BUILD"/log/check-*.log
+results=$BUILD/log/results.txt
+: > "$results"
+
+# one FOLDER: runs its check and prints its lines at once.
+one()
+{
+    local folder=$1 name=check-${1//\//-} started rc
+
+    started=$(date +%s)
+    VGPU_LOG_LINES=30 "$top/scripts/step.sh" "$name" "testing $folder" \
+        make --no-print-directory -C "$top" "check-${folder//\//.}"
+    rc=$?
+    awk -v folder="$folder" -v rc=$rc -v seconds=$(($(date +%s) - started)) \
+        -f "$here/sum.awk" "$BUILD/log/$name.log" > "$BUILD/log/$name.sum"
+    cat "$BUILD/log/$name.sum" >> "$results"
+    cat "$BUILD/log/$name.sum"
+    rm "$BUILD/log/$name.sum"
+}
+
+jobs=1
+if [ "${1:-}" = --jobs ]; then
+    jobs=$2
+    shift 2
+fi
+# Processes in the background do not see Ctrl-C: they are ended with the whole group.
+[ "$jobs" = 1 ] || trap 'trap - TERM; kill 0' INT TERM
+for folder; do
+    if [ "$jobs" = 1 ]; then
+        one "$folder"
+        continue
+    fi
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+        wait -n
+    done
+    one "$folder" &
+done
+wait
+
+awk '/^result / { passed += $3; failed += $4; skipped += $5 }
+     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }
+    ' <(sed 's/^ *//' "$results" | awk '/: [0-9]+ passed, / { print "result", $1, $2, $4, $6 }')

@@ -1,0 +1,276 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Boots guests through `vgpu vm run` and checks what only a whole system shows.
+
+usage: boot.py --top-build DIR --build DIR [--accel auto|tcg|kvm] [boot...]
+
+Boots: guest (checks in one guest, then the conformance suite, compared with the socket's output),
+killed (workers, QEMU and the backend are killed while the guest waits). The last line counts.
+"""
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+passed = failed = skipped = 0
+
+
+def report(name, ok, detail=""):
+    global passed, failed
+    if ok:
+        passed += 1
+        print("boot.%s ok" % name, flush=True)
+    else:
+        failed += 1
+        print("FAIL: boot.%s: %s" % (name, detail), flush=True)
+
+
+def processes():
+    """pid -> (parent, name) of every living process."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open("/proc/%s/stat" % entry) as f:
+                    text = f.read()
+            except OSError:
+                continue
+            rest = text[text.rindex(")") + 2:].split()
+            name = text[text.index("(") + 1:text.rindex(")")]
+            try:  # a program started through a descriptor has another name in stat
+                name = os.path.basename(os.readlink("/proc/%s/exe" % entry))
+            except OSError:
+                pass
+            if rest[0] != "Z":
+                found[int(entry)] = (int(rest[1]), name)
+    return found
+
+
+def family(root):
+    """Descendants of root: pid -> name."""
+    every = processes()
+    found, grew = {root: ""}, True
+    while grew:
+        grew = False
+        for pid, (parent, name) in every.items():
+            if parent in found and pid not in found:
+                found[pid] = name
+                grew = True
+    del found[root]
+    return found
+
+
+def running(pid):
+    return pid in processes()
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+class Guest:
+    """A `vgpu vm run` with its output line by line."""
+
+    def __init__(self, args, *command):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [args.vgpu, "vm", "run", "--gpu", "soft", "--accel", args.accel, "--keep-log",
+             os.path.join(args.build, "kernel.log"), "--timeout", str(args.timeout)] + list(command),
+            cwd=args.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.decode(errors="replace").rstrip("\n"))
+
+    def until(self, text, count, seconds):
+        """Until `text` was printed count times; False when the guest ended or time is over."""
+        def seen():
+            return sum(text in l for l in self.lines) >= count
+        wait_until(lambda: seen() or self.process.poll() is not None, seconds)
+        return seen()
+
+    def of(self, name):
+        return [p for p, n in family(self.process.pid).items() if n.startswith(name)]
+
+    def end(self, seconds):
+        try:
+            self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.reader.join(5)
+        return self.process.returncode
+
+    def tail(self):
+        return " | ".join(self.lines[-6:])
+
+
+def boot_guest(args):
+    global passed, failed, skipped
+    guest = Guest(args, "sh", os.path.join(HERE, "guest.sh"), args.tests, args.driver)
+    began = time.monotonic()
+    settled = guest.until("settled", 1, args.timeout)
+    workers = len(guest.of("vgpu-worker"))
+    code = guest.end(args.timeout + 30)
+    for line in guest.lines:
+        if line != "settled" and not line.startswith("guest: "):  # the count goes into ours
+            print(line)
+    print("  one boot and its checks: %.0f s" % (time.monotonic() - began))
+    count = re.match(r"guest: (\d+) passed, (\d+) failed, (\d+) skipped", (guest.lines or [""])[-1])
+    if count:
+        passed += int(count.group(1))
+        failed += int(count.group(2))
+        skipped += int(count.group(3))
+    report("guest_status", code == 0 and count is not None, "status %d: %s" % (code, guest.tail()))
+    # The backend keeps two started workers ready; none serves a process that has ended.
+    report("no_workers_left", settled and workers <= 2, "%d workers" % workers)
+    compare(args, "conform", "conform")
+    compare(args, "rt_dynamic", "conform_rt_dynamic")
+    compare(args, "rt_static", "conform_rt_static")
+    compare(args, "rt_ptds", "conform_rt_ptds")
+    compare(args, "rt_sem", "conform_rt_sem")
+    compare(args, "rt_sticky", "conform_rt_dynamic", "--sticky")
+    compare(args, "rt_busy_dynamic", "conform_rt_dynamic", "--busy")
+    compare(args, "dlclose", "conform_dl")
+
+
+def compare(args, name, program, *arguments):
+    """The guest's output of a suite equals the one of the same program over the socket."""
+    global skipped
+    mine = os.path.join(args.out, name + ".guest")
+    if not os.path.exists(mine):
+        skipped += 1
+        print("not run: boot same_%s: no output of the guest" % name)
+        return
+    done = subprocess.run([args.vgpu, "run", "--gpu", "soft", os.path.join(args.tests, "conformance/driver", program), *arguments],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=600)
+    with open(mine, errors="replace") as f:
+        b = f.read()
+    # Only checks: what the device prints by itself has no fixed place among them.
+    a, b = ([l for l in text.splitlines() if re.match(r"[a-z0-9_]+\.[^ ]+ ", l)]
+            for text in (done.stdout.decode(errors="replace"), b))
+    report("same_" + name, a == b, "the guest's output (>) differs from the socket's (<)")
+    if a != b:
+        only_a, only_b = set(a) - set(b), set(b) - set(a)
+        for l in [x for x in a if x in only_a][:15]:
+            print("  < " + l)
+        for l in [x for x in b if x in only_b][:15]:
+            print("  > " + l)
+
+
+def boot_killed(args):
+    """Workers killed, then the backend killed, while the guest waits; then QEMU in a second boot."""
+    victim = os.path.join(args.tests, "system/faults", "victim")
+    script = ("{0} wait; echo first: $?; {0} once; echo next: $?; {0} wait; echo second: $?; "
+              "{0} once; echo without: $?; dmesg | grep -cE 'BUG:|Oops|WARNING:'").format(victim)
+    guest = Guest(args, "sh", "-c", script)
+    if not guest.until("victim: waiting", 1, 240):
+        guest.process.terminate()
+        guest.end(10)
+        report("worker_killed", False, "the guest does not get to waiting: " + guest.tail())
+        return
+    time.sleep(1)
+    for pid in guest.of("vgpu-worker"):
+        os.kill(pid, signal.SIGKILL)
+    ok = guest.until("first: ", 1, 30)
+    report("worker_killed", ok and "first: 0" in guest.lines, guest.tail())
+    guest.until("next: ", 1, 60)
+    report("next_process", "next: 0" in guest.lines, guest.tail())
+    if guest.until("victim: waiting", 2, 60):
+        time.sleep(1)
+        workers = guest.of("vgpu-worker")
+        for pid in guest.of("vgpu-backend"):
+            os.kill(pid, signal.SIGKILL)
+        ok = guest.until("second: ", 1, 30)
+        report("backend_killed", ok and "second: 0" in guest.lines, guest.tail())
+        report("backend_killed_no_orphans",
+               wait_until(lambda: not any(running(p) for p in workers), 5), str(workers))
+        guest.until("without: ", 1, 60)
+        report("without_backend", "without: 1" in guest.lines, guest.tail())
+        code = guest.end(60)
+        report("guest_lives_on", guest.lines and guest.lines[-1] == "0",
+               "status %d: %s" % (code, guest.tail()))
+    else:
+        report("backend_killed", False, guest.tail())
+        guest.process.terminate()
+        guest.end(10)
+
+    guest = Guest(args, victim, "wait")
+    if not guest.until("victim: waiting", 1, 240):
+        guest.process.terminate()
+        guest.end(10)
+        report("qemu_killed", False, guest.tail())
+        return
+    members = family(guest.process.pid)
+    for pid in guest.of("qemu-system"):
+        os.kill(pid, signal.SIGKILL)
+    code = guest.end(20)
+    report("qemu_killed", code == 125, "vgpu ends with %d: %s" % (code, guest.tail()))
+    report("qemu_killed_no_orphans",
+           wait_until(lambda: not any(running(p) for p in members), 5),
+           str({p: n for p, n in members.items() if running(p)}))
+
+
+def exists(path):
+    return path if os.path.exists(path) else None
+
+
+def find(top, name):
+    for folder, dirs, files in os.walk(top):
+        if name in files:
+            return os.path.join(folder, name)
+    return None
+
+
+def main():
+    global skipped
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--top-build", required=True)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--accel", default="auto")
+    parser.add_argument("--timeout", type=int, default=1200, help="seconds for one boot")
+    parser.add_argument("boot", nargs="*")
+    args = parser.parse_args()
+    top = args.top_build
+    args.tests = os.path.join(top, "tests")
+    args.out = os.path.join(args.build, "out")
+    os.makedirs(args.out, exist_ok=True)
+    parts = {
+        "the vgpu command": find(os.path.join(top, "userspace"), "vgpu"),
+        "libcuda.so.1": find(os.path.join(top, "userspace"), "libcuda.so.1"),
+        "vgpu-backend": find(os.path.join(top, "host"), "vgpu-backend"),
+        "vgpu_drv.ko": exists(os.path.join(top, "kernel", "vgpu_drv.ko")),
+        "QEMU with vgpu-cuda": exists(os.path.join(top, "qemu", "bin", "qemu-system-x86_64")),
+        "the guest's initramfs": exists(os.path.join(top, "guest", "initrd.cpio")),
+        "tests/system/faults": find(os.path.join(args.tests, "system/faults"), "victim"),
+        "tests/conformance/driver": find(os.path.join(args.tests, "conformance/driver"), "conform"),
+    }
+    args.vgpu = parts["the vgpu command"]
+    args.driver = parts["vgpu_drv.ko"]
+    boots = {"guest": boot_guest, "killed": boot_killed}
+    chosen = args.boot or list(boots)
+    missing = [name for name, path in parts.items() if not path]
+    for name in chosen:
+        if missing:
+            skipped += 1
+            print("not run: boot %s: not built: %s" % (name, ", ".join(missing)))
+        else:
+            boots[name](args)
+    print("boot: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

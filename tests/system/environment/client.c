@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * client WHAT...: what libcuda makes of the environment, one line for each question; run.sh compares them.
+ *   devices   cuInit's result; for each device its capability, and the blocks that an SM of the device takes that
+ *             work in its context reaches
+ *   uuids     the UUIDs of all devices, as nvidia-smi writes them
+ *   hidden    may an ordinal that the application does not have be used? (CUresults)
+ *   blocking  a launch's result and whether the stream is idle after it; the result of a launch that faults
+ *   loading   cuModuleGetLoadingMode
+ *   pinned    64 KiB and 9 MiB of pinned memory, allocated and registered: results, copies, what is said about it
+ *   tokens    as a language model decodes: small inputs, each waited for, a kernel, its result; ROUNDS times
+ *   steps     as a training step: a batch copied, kernels, one value read back; ROUNDS times
+ *   others    inputs that are waited for and then used in another stream; ROUNDS times
+ *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
+ *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
+ */
+#include <cuda.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char spin[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
+                           ".visible .entry spin(.param .u64 to, .param .u32 n)\n{\n"
+                           "  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>;\n"
+                           "  ld.param.u64 %d0, [to]; ld.param.u32 %r0, [n];\n"
+                           "  mov.u32 %r1, 0;\n"
+                           "again:\n"
+                           "  add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, %r0; @%p bra again;\n"
+                           "  cvta.to.global.u64 %d1, %d0; st.global.u32 [%d1], %r1;\n"
+                           "  ret;\n}\n";
+
+static const char add[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
+                          ".visible .entry add(.param .u64 to, .param .u64 from)\n{\n"
+                          "  .reg .b32 %r<3>; .reg .b64 %d<3>;\n"
+                          "  ld.param.u64 %d0, [to]; ld.param.u64 %d1, [from];\n"
+                          "  ld.global.u32 %r0, [%d0]; ld.global.u32 %r1, [%d1];\n"
+                          "  add.u32 %r2, %r0, %r1; st.global.u32 [%d0], %r2;\n"
+                          "  ret;\n}\n";
+
+/* A step that must work: the program ends with its name when it does not. */
+static void need(const char *what, CUresult r)
+{
+    if (r == CUDA_SUCCESS)
+        return;
+    printf("FAIL %s %d\n", what, (int)r);
+    exit(1);
+}
+
+/* Blocks of 32 threads that an SM takes: the worker's answer for the device of the current context. */
+static int blocks(void)
+{
+    CUmodule module;
+    CUfunction f;
+    int n = 0;
+
+    need("cuModuleLoadData", cuModuleLoadData(&module, spin));
+    need("cuModuleGetFunction", cuModuleGetFunction(&f, module, "spin"));
+    need("cuOccupancyMaxActiveBlocksPerMultiprocessor", cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, 32, 0));
+    need("cuModuleUnload", cuModuleUnload(module));
+    return n;
+}
+
+static void use(CUdevice device)
+{
+    CUcontext context;
+
+    need("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&context, device));
+    need("cuCtxSetCurrent", cuCtxSetCurrent(context));
+}
+
+static void devices(void)
+{
+    CUresult r = cuInit(0);
+    int n = 0, major, minor;
+
+    printf("init %d:", (int)r);
+    if (r == CUDA_SUCCESS)
+        need("cuDeviceGetCount", cuDeviceGetCount(&n));
+    for (int i = 0; i < n; i++) {
+        CUdevice now = -1;
+
+        use(i);
+        need("cuDeviceGetAttribute", cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, i));
+        need("cuDeviceGetAttribute", cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, i));
+        need("cuCtxGetDevice", cuCtxGetDevice(&now));
+        printf(" %d.%d:%d%s", major, minor, blocks(), now == i ? "" : " (another ordinal)");
+    }
+    printf("\n");
+}
+
+static void uuids(void)
+{
+    CUuuid u;
+    int n = 0;
+
+    need("cuInit", cuInit(0));
+    need("cuDeviceGetCount", cuDeviceGetCount(&n));
+    for (int i = 0; i < n; i++) {
+        need("cuDeviceGetUuid", cuDeviceGetUuid(&u, i));
+        printf("GPU-");
+        for (int k = 0; k < 16; k++)
+            printf("%s%02x", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", (unsigned char)u.bytes[k]);
+        printf("\n");
+    }
+}
+
+/* Ordinals beyond the visible ones must not reach the devices that are hidden. */
+static void hidden(void)
+{
+    CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+    CUmemGenericAllocationHandle handle;
+    CUmemAccessDesc access = { .location.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                               .location.id = 1,
+                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    CUmemoryPool pool;
+    int peer = 0;
+    size_t size;
+
+    need("cuInit", cuInit(0));
+    use(0);
+    need("granularity", cuMemGetAllocationGranularity(&size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    need("cuMemCreate", cuMemCreate(&handle, size, &prop, 0));
+    need("properties", cuMemGetAllocationPropertiesFromHandle(&prop, handle));
+    need("cuMemRelease", cuMemRelease(handle));
+    need("pool", cuDeviceGetDefaultMemPool(&pool, 0));
+    printf("own %d, ", prop.location.id);
+    prop.location.id = 1;
+    printf("create %d, pool access %d, peer %d\n", cuMemCreate(&handle, size, &prop, 0) != CUDA_SUCCESS,
+           cuMemPoolSetAccess(pool, &access, 1) != CUDA_SUCCESS,
+           cuDeviceCanAccessPeer(&peer, 0, 1) != CUDA_SUCCESS);
+}
+
+static void blocking(void)
+{
+    CUmodule module;
+    CUfunction f;
+    CUdeviceptr p, bad = 16;
+    CUstream s;
+    unsigned n = 2000000;
+    void *good_args[] = { &p, &n }, *bad_args[] = { &bad, &n };
+    CUresult launched, state;
+
+    need("cuInit", cuInit(0));
+    use(0);
+    need("cuModuleLoadData", cuModuleLoadData(&module, spin));
+    need("cuModuleGetFunction", cuModuleGetFunction(&f, module, "spin"));
+    need("cuMemAlloc", cuMemAlloc(&p, 4));
+    need("cuStreamCreate", cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    launched = cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, good_args, NULL);
+    state = cuStreamQuery(s);
+    printf("launch %d query %d, ", (int)launched, (int)state);
+    need("cuStreamSynchronize", cuStreamSynchronize(s));
+    need("cuStreamBeginCapture", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    printf("captured %d, ", (int)cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, good_args, NULL));
+    need("cuStreamEndCapture", cuStreamEndCapture(s, &(CUgraph){ NULL }));
+    launched = cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, bad_args, NULL);
+    printf("fault %d, then %d\n", (int)launched, (int)cuStreamSynchronize(s));
+}
+
+static void version(void)
+{
+    int before = 0, after = 0, status = 0;
+    pid_t child;
+
+    need("cuDriverGetVersion", cuDriverGetVersion(&before));
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        int n = 0, seen = 0;
+
+        _exit(cuInit(0) != 0 ? 1 : cuDeviceGetCount(&n) != 0 || n < 1 ? 2
+              : cuDriverGetVersion(&seen) != 0 || seen != before ? 3 : 0);
+    }
+    waitpid(child, &status, 0);
+    need("cuInit", cuInit(0));
+    need("cuDriverGetVersion", cuDriverGetVersion(&after));
+    printf("before %d child %d after %d\n", before, status, after);
+}
+
+static void loading(void)
+{
+    CUmoduleLoadingMode mode = 0;
+
+    need("cuInit", cuInit(0));
+    need("cuModuleGetLoadingMode", cuModuleGetLoadingMode(&mode));
+    printf("loading %d\n", (int)mode);
+}
+
+#define LARGE (9u << 20)
+
+static unsigned char value(size_t i, int round)
+{
+    return (unsigned char)(i * 7 + i / 251 + (size_t)round);
+}
+
+/* Do copies to the device and back, on a stream and in a graph, bring what `host` has? */
+static const char *copies(unsigned char *host, size_t n)
+{
+    CUdeviceptr p;
+    CUstream s;
+    CUgraph graph;
+    CUgraphExec exec;
+    size_t graph_n = 65536; /* a graph keeps pinned memory of its own for what it copies */
+    int right = 1;
+
+    need("cuMemAlloc", cuMemAlloc(&p, n));
+    need("cuStreamCreate", cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < n; i++)
+            host[i] = value(i, round);
+        if (round == 1)
+            need("cuStreamBeginCapture", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+        need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(p, host, round == 1 ? graph_n : n, s));
+        need("cuMemcpyDtoHAsync", cuMemcpyDtoHAsync(host, p, round == 1 ? graph_n : n, s));
+        if (round == 1) {
+            need("cuStreamEndCapture", cuStreamEndCapture(s, &graph));
+            need("cuGraphInstantiate", cuGraphInstantiate(&exec, graph, 0));
+            need("cuGraphLaunch", cuGraphLaunch(exec, s));
+            need("cuStreamSynchronize", cuStreamSynchronize(s));
+            need("cuGraphExecDestroy", cuGraphExecDestroy(exec));
+            need("cuGraphDestroy", cuGraphDestroy(graph));
+            need("cuMemcpyDtoH", cuMemcpyDtoH(host + n / 2, p, n / 2));
+        }
+        need("cuStreamSynchronize", cuStreamSynchronize(s));
+        for (size_t i = 0; i < n; i++)
+            right &= host[i] == value(round == 1 && i >= n / 2 ? i - n / 2 : i,
+                                      round == 1 && (i < n / 2 || i - n / 2 < graph_n));
+    }
+    need("cuStreamDestroy", cuStreamDestroy(s));
+    need("cuMemFree", cuMemFree(p));
+    return right ? "right" : "wrong";
+}
+
+/* One sort of pinned memory; ends it. */
+static void pinned_one(const char *name, void *host, size_t n, CUresult (*end)(void *))
+{
+    CUdeviceptr on_device = 0, attribute = 0;
+    CUmemorytype type = 0;
+    CUresult r;
+
+    printf("%s copies %s", name, copies(host, n));
+    r = cuMemHostGetDevicePointer(&on_device, host, 0);
+    need("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)host));
+    printf(" pointer %d attribute %d type %d end", (int)r,
+           (int)cuPointerGetAttribute(&attribute, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (uintptr_t)host), (int)type);
+    printf(" %d", (int)end(host));
+    printf(" again %d\n", (int)end(host) != CUDA_SUCCESS);
+}
+
+static void pinned(void)
+{
+    void *small, *large, *mapped = NULL, *own = aligned_alloc(4096, LARGE);
+
+    need("cuInit", cuInit(0));
+    use(0);
+    need("cuMemHostAlloc", cuMemHostAlloc(&small, 65536, 0));
+    need("cuMemHostAlloc", cuMemHostAlloc(&large, LARGE, 0));
+    pinned_one("large", large, LARGE, cuMemFreeHost);
+    need("cuMemHostRegister", cuMemHostRegister(own, LARGE, 0));
+    pinned_one("registered", own, LARGE, cuMemHostUnregister);
+    printf("mapped %d", (int)cuMemHostAlloc(&mapped, LARGE, CU_MEMHOSTALLOC_DEVICEMAP));
+    printf(" registered %d\n", (int)cuMemHostRegister(own, LARGE, CU_MEMHOSTREGISTER_DEVICEMAP));
+    pinned_one("small", small, 65536, cuMemFreeHost);
+    free(own);
+}
+
+#define INPUTS 13
+
+struct work {
+    CUstream s, other;
+    CUfunction add;
+    CUdeviceptr in[INPUTS], out;
+    unsigned rounds;
+};
+
+static void work_begin(struct work *w)
+{
+    const char *rounds = getenv("ROUNDS");
+    CUmodule module;
+
+    need("cuInit", cuInit(0));
+    use(0);
+    w->rounds = rounds ? (unsigned)atoi(rounds) : 1;
+    need("cuStreamCreate", cuStreamCreate(&w->s, CU_STREAM_NON_BLOCKING));
+    need("cuStreamCreate", cuStreamCreate(&w->other, CU_STREAM_NON_BLOCKING));
+    need("cuModuleLoadData", cuModuleLoadData(&module, add));
+    need("cuModuleGetFunction", cuModuleGetFunction(&w->add, module, "add"));
+    for (int i = 0; i < INPUTS; i++)
+        need("cuMemAlloc", cuMemAlloc(&w->in[i], 16384));
+    need("cuMemAlloc", cuMemAlloc(&w->out, 16384));
+    need("cuMemsetD32", cuMemsetD32(w->out, 0, 4096));
+    need("cuCtxSynchronize", cuCtxSynchronize());
+}
+
+static void work_add(const struct work *w, int input, CUstream s)
+{
+    CUdeviceptr out = w->out, in = w->in[input];
+    void *params[] = { &out, &in };
+
+    need("cuLaunchKernel", cuLaunchKernel(w->add, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+}
+
+/* The sum so far, as a program reads a result. */
+static void work_check(const struct work *w, CUstream s, unsigned want)
+{
+    unsigned got = 0;
+
+    need("cuMemcpyDtoHAsync", cuMemcpyDtoHAsync(&got, w->out, 4, s));
+    need("cuStreamSynchronize", cuStreamSynchronize(s));
+    if (got != want) {
+        printf("%u instead of %u\n", got, want);
+        exit(1);
+    }
+}
+
+static void tokens(void)
+{
+    struct work w;
+    unsigned sum = 0, data[64];
+
+    work_begin(&w);
+    for (unsigned i = 0; i < w.rounds; i++) {
+        for (unsigned k = 0; k < INPUTS; k++) {
+            data[0] = i * 100 + k;
+            sum += data[0];
+            need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(w.in[k], data, sizeof(data), w.s));
+            need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+        }
+        for (int k = 0; k < INPUTS; k++)
+            work_add(&w, k, w.s);
+        work_check(&w, w.s, sum);
+    }
+    printf("right\n");
+}
+
+static void steps(void)
+{
+    static unsigned batch[1024];
+    struct work w;
+    unsigned sum = 0;
+
+    work_begin(&w);
+    for (unsigned i = 0; i < w.rounds; i++) {
+        batch[0] = i + 1;
+        sum += 3 * batch[0];
+        need("cuMemcpyHtoD", cuMemcpyHtoD(w.in[0], batch, sizeof(batch)));
+        for (int k = 0; k < 3; k++)
+            work_add(&w, 0, NULL);
+        work_check(&w, NULL, sum);
+    }
+    printf("right\n");
+}
+
+static void others(void)
+{
+    struct work w;
+    unsigned sum = 0;
+
+    work_begin(&w);
+    for (unsigned i = 0; i < w.rounds; i++) {
+        sum += i;
+        need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(w.in[0], &i, sizeof(i), w.s));
+        need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+        work_add(&w, 0, w.other);
+        work_check(&w, w.other, sum);
+        need("cuCtxSynchronize", cuCtxSynchronize());
+    }
+    printf("right\n");
+}
+
+/* Pinned memory that is not at the addresses that mmap would have chosen. */
+static void unified(void)
+{
+    char *p[4], *near = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr on_device = 0;
+    int same = 0, far = 0;
+
+    need("cuInit", cuInit(0));
+    use(0);
+    for (int i = 0; i < 4; i++) {
+        need("cuMemHostAlloc", cuMemHostAlloc((void **)&p[i], 65536, CU_MEMHOSTALLOC_DEVICEMAP));
+        need("cuMemHostGetDevicePointer", cuMemHostGetDevicePointer(&on_device, p[i], 0));
+        same += on_device == (uintptr_t)p[i];
+        far += llabs((long long)(p[i] - near)) > 1LL << 32;
+    }
+    printf("%s, at %s\n", same == 4 ? "same" : "not the same", far == 4 ? "other addresses" : "these addresses");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = { { "devices", devices },   { "uuids", uuids },     { "hidden", hidden },
+                { "blocking", blocking }, { "version", version }, { "loading", loading },
+                { "pinned", pinned },     { "tokens", tokens },   { "steps", steps },
+                { "others", others },     { "unified", unified } };
+
+    for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
+        if (strcmp(argv[1], all[i].name) == 0) {
+            all[i].run();
+            return 0;
+        }
+    }
+    fprintf(stderr, "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|steps|others|unified\n");
+    return 2;
+}

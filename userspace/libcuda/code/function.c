@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Queries of functions and kernels: attributes, names, parameter layout, occupancy. */
+#include "code.h"
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+/* Checks the handle and the attribute number; a CUfunction may be a CUkernel. */
+static CUresult find_function(CUfunction hfunc, struct vcu_func **f)
+{
+    *f = vcu_func_find(hfunc);
+    return *f == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(struct vcu_func *f, int *pi, CUfunction_attribute attrib, int device)
+{
+    int32_t value = 0;
+    CUresult res;
+
+    if (pi == NULL || (int)attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device == f->device && (uint32_t)attrib < f->attribute_count) {
+        *pi = f->attributes[attrib];
+        return CUDA_SUCCESS;
+    }
+    res = vgp_call_vgpFuncGetAttribute((CUfunction)(uintptr_t)f->handle, attrib, device, &value);
+    if (res == CUDA_SUCCESS)
+        *pi = value;
+    return res;
+}
+
+static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value,
+                              int device)
+{
+    CUresult res;
+
+    if ((int)attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpFuncSetAttribute((CUfunction)(uintptr_t)f->handle, attrib, value, device);
+    if (res == CUDA_SUCCESS && device == f->device && (uint32_t)attrib < f->attribute_count)
+        f->attributes[attrib] = value;
+    return res;
+}
+
+CUresult vcu_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(hfunc, &f);
+    return res != CUDA_SUCCESS ? res : get_attribute(f, pi, attrib, vcu_context_find(NULL)->device);
+}
+
+CUresult vcu_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(hfunc, &f);
+    return res != CUDA_SUCCESS ? res
+                               : set_attribute(f, attrib, value, vcu_context_find(NULL)->device);
+}
+
+static CUresult find_kernel(CUkernel kernel, CUdevice dev, struct vcu_func **f)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return find_function((CUfunction)(void *)kernel, f);
+}
+
+CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
+                                  CUdevice dev)
+{
+    struct vcu_func *f;
+    CUresult res = find_kernel(kernel, dev, &f);
+
+    return res != CUDA_SUCCESS ? res : get_attribute(f, pi, attrib, dev);
+}
+
+CUresult vcu_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                                  CUdevice dev)
+{
+    struct vcu_func *f;
+    CUresult res = find_kernel(kernel, dev, &f);
+
+    return res != CUDA_SUCCESS ? res : set_attribute(f, attrib, val, dev);
+}
+
+CUresult vcu_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    struct vcu_func *f;
+    CUresult res = find_kernel(kernel, dev, &f);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_cuFuncSetCacheConfig((CUfunction)(void *)kernel, config);
+}
+
+CUresult vcu_cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    f = vcu_handle_data((uintptr_t)kernel, VGP_H_KERNEL);
+    if (f == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (pLib == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pLib = (CUlibrary)(uintptr_t)f->parent;
+    return CUDA_SUCCESS;
+}
+
+/* The name lives as long as the kernel's library, as documented. */
+CUresult vcu_cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(hfunc, &f);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *name = f->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                                size_t *paramSize)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(func, &f);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (paramOffset == NULL || paramIndex >= f->param_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *paramOffset = f->params[paramIndex].offset;
+    if (paramSize != NULL)
+        *paramSize = f->params[paramIndex].size;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(hfunc, &f);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (hmod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (VGP_HANDLE_TYPE(f->parent) == VGP_H_LIBRARY)
+        return vcu_cuLibraryGetModule(hmod, (CUlibrary)(uintptr_t)f->parent);
+    *hmod = (CUmodule)(uintptr_t)f->parent;
+    return CUDA_SUCCESS;
+}
+
+/* Code is at the worker as soon as the function was found: there is no later loading. */
+CUresult vcu_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(function, &f);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (state == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuFuncLoad(CUfunction function)
+{
+    struct vcu_func *f;
+    CUresult res = vcu_check_context();
+
+    return res != CUDA_SUCCESS ? res : find_function(function, &f);
+}
+
+/* The block size with the most resident threads, found as the documentation describes it. */
+CUresult
+vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+                                              CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                              size_t dynamicSMemSize, int blockSizeLimit,
+                                              unsigned int flags)
+{
+    const int *a;
+    struct vcu_func *f;
+    int most = 0, best_size = 0, best_blocks = 0, limit, warp, sms;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = find_function(func, &f);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (minGridSize == NULL || blockSize == NULL || blockSizeLimit < 0 ||
+        (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    a = vcu.devices[vcu_context_find(NULL)->device].attributes;
+    warp = a[CU_DEVICE_ATTRIBUTE_WARP_SIZE] > 0 ? a[CU_DEVICE_ATTRIBUTE_WARP_SIZE] : 32;
+    limit = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+    if (limit <= 0 || limit > a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
+        limit = a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+    if (blockSizeLimit != 0 && blockSizeLimit < limit)
+        limit = blockSizeLimit;
+    for (int size = (limit + warp - 1) / warp * warp; size > 0; size -= warp) {
+        int threads = size < limit ? size : limit;
+        size_t shared = blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(threads)
+                                                           : dynamicSMemSize;
+        int blocks = 0;
+
+        res = vgp_call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &blocks, (CUfunction)(uintptr_t)f->handle, threads, shared, flags);
+        if (res != CUDA_SUCCESS)
+            return res;
+        if (blocks * threads > most) {
+            most = blocks * threads;
+            best_size = threads;
+            best_blocks = blocks;
+        }
+        if (most >= a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR])
+            break;
+    }
+    *blockSize = best_size;
+    sms = vcu_context_find(NULL)->sm_count;
+    *minGridSize = best_blocks * (sms != 0 ? sms : a[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+    return CUDA_SUCCESS;
+}

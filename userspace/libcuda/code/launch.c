@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernel launches. Errors that the driver API reports at once are checked here: the launch returns
+ * them and nothing is sent. All other errors surface at the next synchronisation, as on a GPU.
+ * Parameters are packed by the layout that came with the function, never guessed.
+ */
+#include "launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+/*
+ * What a launch of a CUkernel with an impossible grid or block returns. The runtime launches
+ * CUkernel handles and passes the driver's result on unchanged (measured for every code from 1 to
+ * 999 with libcudart 13.0); its users see cudaErrorInvalidConfiguration, so that is what the driver
+ * returns there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
+ */
+#define INVALID_CONFIGURATION ((CUresult)9)
+
+static CUresult check_geometry(const int *dev, const struct vcu_launch *l, const char **why)
+{
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+
+    *why = "a dimension of the grid or of the block is zero";
+    for (int i = 0; i < 3; i++) {
+        if (l->grid[i] == 0 || l->block[i] == 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    *why = "the grid is larger than the device allows";
+    for (int i = 0; i < 3; i++) {
+        if (l->grid[i] > (unsigned)dev[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i])
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    *why = "the block is larger than the device allows";
+    for (int i = 0; i < 3; i++) {
+        if (l->block[i] > (unsigned)dev[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i])
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (threads > (unsigned)dev[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
+        return CUDA_ERROR_INVALID_VALUE;
+    *why = "";
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
+                          const struct vcu_launch *l, const char **why)
+{
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    int func_threads = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+    int dynamic = f->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+    CUresult res = check_geometry(dev, l, why);
+
+    if (res != CUDA_SUCCESS)
+        return kernel ? INVALID_CONFIGURATION : res;
+    *why = "more dynamic shared memory than the function may use "
+           "(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)";
+    if (f->attribute_count > CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && dynamic >= 0 &&
+        l->shared > (unsigned)dynamic)
+        return CUDA_ERROR_INVALID_VALUE;
+    *why = "more threads per block than the function's registers or launch bounds allow";
+    if (f->attribute_count > CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK && func_threads > 0 &&
+        threads > (unsigned)func_threads)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    *why = "";
+    return CUDA_SUCCESS;
+}
+
+/* The buffer that `extra` names. */
+static CUresult parse_extra(void **extra, const void **data, uint32_t *size)
+{
+    const void *buffer = NULL;
+    const size_t *length = NULL;
+
+    for (unsigned i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+        if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[i + 1];
+        else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            length = extra[i + 1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (length == NULL || *length > VCU_MAX_PARAM_BYTES || (*length != 0 && buffer == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    *data = buffer;
+    *size = (uint32_t)*length;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_launch_pack(const struct vcu_func *f, void **params, void **extra, uint8_t *buffer,
+                         const void **data, uint32_t *size)
+{
+    *data = buffer;
+    *size = f->param_bytes;
+    if (params != NULL && extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra != NULL)
+        return parse_extra(extra, data, size);
+    if (f->param_count == 0)
+        return CUDA_SUCCESS;
+    if (params == NULL || f->param_bytes > VCU_MAX_PARAM_BYTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    memset(buffer, 0, f->param_bytes); /* gaps between parameters */
+    for (uint32_t i = 0; i < f->param_count; i++) {
+        if (params[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(buffer + f->params[i].offset, params[i], f->params[i].size);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params,
+                       void **extra)
+{
+    uint8_t small[1024], *buffer = small;
+    struct vcu_func *f;
+    struct vcu_context *c;
+    struct vgp_submit s;
+    const char *why;
+    const void *data;
+    uint32_t size;
+    bool reply;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    f = vcu_func_find(func);
+    if (f == NULL)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
+    if (!vcu_stream_ok(l->stream))
+        return VCU_REFUSE(vcu_stream_error(l->stream), call, "the stream handle is not live");
+    c = vcu_context_find(NULL);
+    res = vcu_launch_check(vcu.devices[c->device].attributes, f,
+                           VGP_HANDLE_TYPE((uintptr_t)func) == VGP_H_KERNEL, l, &why);
+    if (res != CUDA_SUCCESS)
+        return VCU_REFUSE(res, call, "%s: %s", f->name, why);
+    if (f->param_bytes > sizeof(small)) {
+        buffer = malloc(f->param_bytes);
+        if (buffer == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    res = vcu_launch_pack(f, params, extra, buffer, &data, &size);
+    if (res != CUDA_SUCCESS) {
+        if (buffer != small)
+            free(buffer);
+        return VCU_REFUSE(res, call, "%s: kernelParams and extra do not fit its %u parameters",
+                          f->name, f->param_count);
+    }
+    /* The first launch of a function is where the driver loads or compiles it: whether there is code
+       for this GPU at all is known at once. Later launches are not waited for. */
+    if (!atomic_load_explicit(&f->launched, memory_order_relaxed))
+        l->flags |= VGP_LAUNCH_REPLY;
+    reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
+    res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                             l->block[1], l->block[2], l->shared, l->stream, l->flags,
+                             l->attribute_ids, l->attributes, l->attribute_values,
+                             l->attributes * (uint32_t)sizeof(l->attribute_values[0]), data, size);
+    if (buffer != small)
+        free(buffer);
+    if (res == CUDA_SUCCESS && reply)
+        res = vgp_recv_vgpLaunch(&s);
+    if (res == CUDA_SUCCESS && reply)
+        atomic_store_explicit(&f->launched, true, memory_order_relaxed);
+    /* CUDA_LAUNCH_BLOCKING: the launch waits for the kernel, and returns its errors. A capture runs nothing. */
+    if (__builtin_expect(vcu.launch_blocking, 0) && res == CUDA_SUCCESS && !vcu_stream_captured(l->stream))
+        res = vgp_call_cuStreamSynchronize(l->stream);
+    return res;
+}
+
+CUresult vcu_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                            unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                            unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                            void **kernelParams, void **extra)
+{
+    struct vcu_launch l = {
+        .grid = { gridDimX, gridDimY, gridDimZ },
+        .block = { blockDimX, blockDimY, blockDimZ },
+        .shared = sharedMemBytes,
+        .stream = vcu_stream(hStream),
+    };
+
+    return launch("cuLaunchKernel", f, &l, kernelParams, extra);
+}
+
+CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                       unsigned int gridDimZ, unsigned int blockDimX,
+                                       unsigned int blockDimY, unsigned int blockDimZ,
+                                       unsigned int sharedMemBytes, CUstream hStream,
+                                       void **kernelParams)
+{
+    struct vcu_launch l = {
+        .grid = { gridDimX, gridDimY, gridDimZ },
+        .block = { blockDimX, blockDimY, blockDimZ },
+        .shared = sharedMemBytes,
+        .stream = vcu_stream(hStream),
+        /* COOPERATIVE_LAUNCH_TOO_LARGE is an error of the launch itself. */
+        .flags = VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY,
+    };
+
+    return launch("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
+}
+
+/* Takes the attributes over. Those that name events or graph nodes are refused: they are not data.
+ */
+static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch *l)
+{
+    if (config->numAttrs > VCU_MAX_LAUNCH_ATTRIBUTES ||
+        (config->numAttrs != 0 && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *a = &config->attrs[i];
+
+        switch (a->id) {
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+            continue;
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            if (a->value.cooperative != 0)
+                l->flags |= VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+            l->flags |= VGP_LAUNCH_REPLY; /* INVALID_CLUSTER_SIZE is an error of the launch */
+            break;
+        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
+                              "launch attribute %d (an event or a graph node) is not served",
+                              (int)a->id);
+        default:
+            return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernelEx",
+                              "launch attribute %d is unknown or not for launches", (int)a->id);
+        }
+        l->attribute_ids[l->attributes] = a->id;
+        memcpy(&l->attribute_values[l->attributes], &a->value, sizeof(a->value));
+        l->attributes++;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                              void **extra)
+{
+    uint32_t ids[VCU_MAX_LAUNCH_ATTRIBUTES];
+    CUlaunchAttributeValue values[VCU_MAX_LAUNCH_ATTRIBUTES];
+    struct vcu_launch l = { .attribute_ids = ids, .attribute_values = values };
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (config == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    l.grid[0] = config->gridDimX;
+    l.grid[1] = config->gridDimY;
+    l.grid[2] = config->gridDimZ;
+    l.block[0] = config->blockDimX;
+    l.block[1] = config->blockDimY;
+    l.block[2] = config->blockDimZ;
+    l.shared = config->sharedMemBytes;
+    l.stream = vcu_stream(config->hStream);
+    res = take_attributes(config, &l);
+    if (res != CUDA_SUCCESS)
+        return res;
+    return launch("cuLaunchKernelEx", f, &l, kernelParams, extra);
+}
+
+/* ---- clusters ------------------------------------------------------------------------------- */
+
+CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func,
+                             const CUlaunchConfig *config, uint32_t what)
+{
+    uint32_t ids[VCU_MAX_LAUNCH_ATTRIBUTES];
+    CUlaunchAttributeValue values[VCU_MAX_LAUNCH_ATTRIBUTES];
+    struct vcu_launch l = { .attribute_ids = ids, .attribute_values = values };
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out == NULL || config == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_func_ok(func))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
+    if (!vcu_stream_ok(vcu_stream(config->hStream)))
+        return VCU_REFUSE(vcu_stream_error(vcu_stream(config->hStream)), call, "the stream handle is not live");
+    res = take_attributes(config, &l);
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vgp_call_vgpOccupancyClusters(
+        func, what, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+        config->blockDimY, config->blockDimZ, config->sharedMemBytes, vcu_stream(config->hStream),
+        ids, l.attributes, values, l.attributes * (uint32_t)sizeof(values[0]), out);
+}

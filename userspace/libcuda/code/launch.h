@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* The checks and the packing of a launch, apart from sending it, so that a test can drive them. */
+#ifndef VCU_LAUNCH_H
+#define VCU_LAUNCH_H
+
+#include "code.h"
+
+/* More attributes than cuda.h has ids are a mistake of the caller. */
+#define VCU_MAX_LAUNCH_ATTRIBUTES 32
+
+struct vcu_launch {
+    uint32_t grid[3], block[3];
+    uint32_t shared; /* dynamic, bytes */
+    CUstream stream;
+    uint32_t flags; /* VGP_LAUNCH_* */
+    uint32_t attributes;
+    uint32_t *attribute_ids; /* the caller's; not used by plain launches */
+    CUlaunchAttributeValue *attribute_values;
+};
+
+/*
+ * The errors that a launch reports at once (cuLaunchKernel's documentation). `dev` is the device's
+ * attribute array; `kernel`: the handle is a CUkernel. *why names the reason.
+ */
+CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
+                          const struct vcu_launch *l, const char **why);
+/*
+ * Packs kernelParams into buffer (at least f->param_bytes long) or takes the buffer of `extra`.
+ * CUDA_ERROR_INVALID_VALUE: both or neither given, an unknown extra id, too large.
+ */
+CUresult vcu_launch_pack(const struct vcu_func *f, void **params, void **extra, uint8_t *buffer,
+                         const void **data, uint32_t *size);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches as before CUDA 4: a function keeps its block shape, shared memory and parameters, which
+ * are set one by one. cuLaunch, cuLaunchGrid and cuLaunchGridAsync are one cuLaunchKernel with them.
+ */
+#include "code.h"
+
+#include <stdlib.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+
+/* The function, with the checks that all these calls begin with. */
+static CUresult enter(CUfunction hfunc, struct vcu_func **f)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    *f = vcu_func_find(hfunc);
+    return *f != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
+{
+    struct vcu_func *f;
+    CUresult r = enter(hfunc, &f);
+
+    return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->param_bytes, x, y, z) : r;
+}
+
+CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
+{
+    struct vcu_func *f;
+    CUresult r = enter(hfunc, &f);
+
+    return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->param_bytes, bytes) : r;
+}
+
+CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
+{
+    struct vcu_func *f;
+    CUresult r = enter(hfunc, &f);
+
+    return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->param_bytes, numbytes) : r;
+}
+
+CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+{
+    struct vcu_func *f;
+    CUresult r = enter(hfunc, &f);
+
+    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->param_bytes, offset, ptr, numbytes) : r;
+}
+
+/* One launch with what was set. */
+CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream)
+{
+    struct cua_old_args a;
+    struct vcu_func *f;
+    CUresult r = enter(hfunc, &f);
+
+    if (r == CUDA_SUCCESS)
+        r = cua_old_get(&f->old, f->param_bytes, width, height, &a);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (a.size < f->param_bytes) {
+        r = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunch", "%s: cuParamSetSize: %zu of %u bytes",
+                       f->name, a.size, f->param_bytes);
+    } else {
+        void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                          &a.size, CU_LAUNCH_PARAM_END };
+
+        r = vcu_cuLaunchKernel(hfunc, (unsigned)width, (unsigned)height, 1, a.block[0], a.block[1],
+                               a.block[2], a.shared, stream, NULL, extra);
+    }
+    free(a.params);
+    return r;
+}

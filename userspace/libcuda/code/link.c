@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The linker. It runs on the host. Inputs travel as data (files are read here, because they are the
+ * guest's); the result comes back in pieces and lives as long as its link state, as documented.
+ */
+#define _GNU_SOURCE
+#include "jit.h"
+#include "code.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+struct vcu_link {
+    struct vcu_jit jit; /* the logs of the whole link */
+    uint8_t *result;
+    uint64_t size;
+};
+
+CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                             CUlinkState *stateOut)
+{
+    struct vcu_link *l;
+    uint64_t h;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (stateOut == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vcu_jit_parse("cuLinkCreate", &l->jit, numOptions, options, optionValues);
+    h = res == CUDA_SUCCESS ? vgp_handle_mint(VGP_H_LINK) : 0;
+    if (res == CUDA_SUCCESS && h == 0)
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpLinkCreate((CUlinkState)(uintptr_t)h, l->jit.ids, l->jit.n,
+                                     l->jit.values, l->jit.n, vcu_jit_log_room(&l->jit.info),
+                                     vcu_jit_log_room(&l->jit.error));
+    if (res != CUDA_SUCCESS) {
+        if (h != 0)
+            vgp_handle_drop(h);
+        free(l);
+        return res;
+    }
+    vcu_handle_set_data(h, VGP_H_LINK, l);
+    *stateOut = (CUlinkState)(uintptr_t)h;
+    return CUDA_SUCCESS;
+}
+
+static CUresult find(CUlinkState state, struct vcu_link **l)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    *l = vcu_handle_data((uintptr_t)state, VGP_H_LINK);
+    return *l == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+/* The text of one of the host's logs so far; a failure leaves what came. */
+static void fetch_log(CUlinkState state, const struct vcu_jit_log *log, uint32_t which)
+{
+    uint32_t room = vcu_jit_log_room(log), done = 0, total = 0;
+    char *text;
+
+    if (room == 0 || (text = malloc(room + 4096u)) == NULL)
+        return;
+    do {
+        uint32_t n = 4032;
+
+        if (vgp_call_vgpLinkLog(state, which, done, &total, (uint8_t *)text + done, &n) !=
+                CUDA_SUCCESS || n == 0)
+            break;
+        done += n;
+    } while (done < total && done < room);
+    vcu_jit_give(log, text, done);
+    free(text);
+}
+
+static void fetch_logs(CUlinkState state, const struct vcu_link *l)
+{
+    fetch_log(state, &l->jit.info, 0);
+    fetch_log(state, &l->jit.error, 1);
+}
+
+CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                              const char *name, unsigned int numOptions, CUjit_option *options,
+                              void **optionValues)
+{
+    struct vcu_link *l;
+    struct vcu_jit jit;
+    struct vcu_image image = { .data = data, .size = size };
+    const char *why;
+    CUresult res = find(state, &l);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (data == NULL || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > VGP_BLOB_MAX)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLinkAddData", "more than 1 GiB");
+    res = vcu_jit_parse("cuLinkAddData", &jit, numOptions, options, optionValues);
+    if (res != CUDA_SUCCESS)
+        return res;
+    /* A wrapper holds a pointer to the fat binary: what it points to is sent. */
+    if (type == CU_JIT_INPUT_FATBINARY) {
+        res = vcu_image_measure(data, 0, &image, &why);
+        if (res != CUDA_SUCCESS)
+            return VCU_REFUSE(res, "cuLinkAddData", "%s", why);
+    }
+    res = vgp_call_vgpLinkAdd(state, type, image.data, image.size, name == NULL ? "" : name,
+                              jit.ids, jit.n, jit.values, jit.n);
+    vcu_image_done(&image);
+    fetch_logs(state, l);
+    vcu_jit_done(&jit);
+    return res;
+}
+
+CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+                              unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+    struct vcu_link *l;
+    uint64_t size;
+    char *text;
+    CUresult res = find(state, &l);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (path == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_file_read("cuLinkAddFile", path, &text, &size);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vcu_cuLinkAddData_v2(state, type, text, size, path, numOptions, options, optionValues);
+    free(text);
+    return res;
+}
+
+/* Brings the result over, whatever its size. */
+static CUresult fetch_result(CUlinkState state, struct vcu_link *l, uint64_t size)
+{
+    uint8_t *result = malloc(size + 4096u), *old;
+    CUresult res = CUDA_SUCCESS;
+
+    if (result == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t done = 0; done < size && res == CUDA_SUCCESS;) {
+        uint32_t n = 4032;
+
+        res = vgp_call_vgpLinkRead(state, done, result + done, &n);
+        if (res == CUDA_SUCCESS && n == 0)
+            res = CUDA_ERROR_UNKNOWN;
+        done += n;
+    }
+    if (res != CUDA_SUCCESS) {
+        free(result);
+        return res;
+    }
+    old = l->result;
+    l->result = result;
+    l->size = size;
+    free(old);
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+    struct vcu_link *l;
+    uint64_t size = 0;
+    CUresult res = find(state, &l);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (cubinOut == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpLinkComplete(state, &size);
+    fetch_logs(state, l);
+    vcu_jit_done(&l->jit);
+    if (res == CUDA_SUCCESS)
+        res = size == 0 || size > VGP_BLOB_MAX ? CUDA_ERROR_UNKNOWN : fetch_result(state, l, size);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *cubinOut = l->result;
+    if (sizeOut != NULL)
+        *sizeOut = l->size;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuLinkDestroy(CUlinkState state)
+{
+    struct vcu_link *l;
+    CUresult res = find(state, &l);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_call_cuLinkDestroy(state);
+    if (vgp_handle_live((uintptr_t)state, VGP_H_LINK)) /* also when the host had lost it */
+        vgp_handle_drop((uintptr_t)state);
+    free(l->result);
+    free(l);
+    return res;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Functions, kernels and variables of modules and libraries: looked up by name at the worker once,
+ * then cached with their attributes and parameter layout.
+ */
+#include "code.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../memory/memory.h"
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+static struct vcu_func *func_new(const char *name, const int32_t *attributes, uint32_t n_attributes,
+                                 const uint32_t *layout, uint32_t n_params)
+{
+    struct vcu_func *f = calloc(1, sizeof(*f) + strlen(name) + 1);
+
+    if (f == NULL)
+        return NULL;
+    strcpy(f->name, name);
+    f->params = calloc(n_params == 0 ? 1 : n_params, sizeof(*f->params));
+    if (f->params == NULL) {
+        free(f);
+        return NULL;
+    }
+    if (n_attributes > VCU_FUNC_ATTRIBUTES)
+        n_attributes = VCU_FUNC_ATTRIBUTES;
+    for (uint32_t i = 0; i < n_attributes; i++)
+        f->attributes[i] = attributes[i];
+    f->attribute_count = n_attributes;
+    f->param_count = n_params;
+    for (uint32_t i = 0; i < n_params; i++) {
+        f->params[i].offset = layout[i] >> 16;
+        f->params[i].size = layout[i] & 0xffff;
+        if (f->params[i].offset + f->params[i].size > f->param_bytes)
+            f->param_bytes = f->params[i].offset + f->params[i].size;
+    }
+    return f;
+}
+
+static struct vcu_func *find_known(struct vcu_unit *u, const char *name)
+{
+    for (struct vcu_func *f = u->funcs; f != NULL; f = f->next) {
+        if (strcmp(f->name, name) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+static int device_now(void)
+{
+    struct vcu_context *c = vcu_context_find(NULL);
+
+    return c == NULL ? 0 : c->device;
+}
+
+/* Looks a function or kernel up by name; the same name gives the same handle. */
+static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint64_t *handle)
+{
+    enum vgp_handle_type type = kernel ? VGP_H_KERNEL : VGP_H_FUNCTION;
+    int32_t attributes[VCU_FUNC_ATTRIBUTES];
+    uint32_t layout[VCU_MAX_PARAMS];
+    uint32_t n_attributes = VCU_FUNC_ATTRIBUTES, n_params = VCU_MAX_PARAMS;
+    int device = device_now();
+    CUresult res = CUDA_SUCCESS;
+    struct vcu_func *f;
+    uint64_t h;
+
+    pthread_mutex_lock(&u->lock);
+    f = find_known(u, name);
+    if (f != NULL)
+        goto found;
+    h = vgp_handle_mint(type);
+    res = h == 0   ? CUDA_ERROR_OUT_OF_MEMORY
+          : kernel ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h,
+                                                  (CUlibrary)(uintptr_t)u->handle, name, device,
+                                                  attributes, &n_attributes, layout, &n_params)
+                   : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h,
+                                                   (CUmodule)(uintptr_t)u->handle, name, attributes,
+                                                   &n_attributes, layout, &n_params);
+    if (res == CUDA_SUCCESS) {
+        f = func_new(name, attributes, n_attributes, layout, n_params);
+        if (f == NULL)
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (res != CUDA_SUCCESS) {
+        if (h != 0)
+            vgp_handle_drop(h);
+        pthread_mutex_unlock(&u->lock);
+        return res;
+    }
+    f->handle = h;
+    f->parent = u->handle;
+    f->context = u->context;
+    f->device = device;
+    f->next = u->funcs;
+    u->funcs = f;
+    vcu_handle_set_data(h, type, f);
+found:
+    *handle = f->handle;
+    pthread_mutex_unlock(&u->lock);
+    return res;
+}
+
+struct vcu_func *vcu_func_find(CUfunction f)
+{
+    uint64_t h = (uintptr_t)f;
+    struct vcu_func *func = VGP_HANDLE_TYPE(h) == VGP_H_KERNEL ? vcu_handle_data(h, VGP_H_KERNEL)
+                                                               : vcu_handle_data(h, VGP_H_FUNCTION);
+
+    return func != NULL && func->kernel != NULL ? func->kernel : func;
+}
+
+CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    struct vcu_unit *u;
+    uint64_t handle;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (hfunc == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = look_up(u, false, name, &handle);
+    if (res == CUDA_SUCCESS)
+        *hfunc = (CUfunction)(uintptr_t)handle;
+    return res;
+}
+
+CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    struct vcu_unit *u;
+    uint64_t handle;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pKernel == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = look_up(u, true, name, &handle);
+    if (res == CUDA_SUCCESS)
+        *pKernel = (CUkernel)(uintptr_t)handle;
+    return res;
+}
+
+CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+    struct vcu_func *k, *f;
+    uint64_t h;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pFunc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    k = vcu_handle_data((uintptr_t)kernel, VGP_H_KERNEL);
+    if (k == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&vcu_module_lock);
+    h = k->function;
+    if (h == 0) {
+        f = calloc(1, sizeof(*f) + 1);
+        h = f == NULL ? 0 : vgp_handle_mint(VGP_H_FUNCTION);
+        res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                     : vgp_call_vgpKernelGetFunction((CUfunction)(uintptr_t)h, kernel);
+        if (res != CUDA_SUCCESS) {
+            if (h != 0)
+                vgp_handle_drop(h);
+            free(f);
+        } else {
+            f->handle = h;
+            f->kernel = k;
+            f->context = vcu_owner_context();
+            vcu_handle_set_data(h, VGP_H_FUNCTION, f);
+            k->function = h;
+        }
+    }
+    pthread_mutex_unlock(&vcu_module_lock);
+    if (res == CUDA_SUCCESS)
+        *pFunc = (CUfunction)(uintptr_t)h;
+    return res;
+}
+
+CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    struct vcu_unit *u, *m;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pMod == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&vcu_module_lock);
+    if (u->module == 0) {
+        m = vcu_unit_new(VGP_H_MODULE);
+        res = m == NULL ? CUDA_ERROR_OUT_OF_MEMORY
+                        : vgp_call_vgpLibraryGetModule((CUmodule)(uintptr_t)m->handle, library);
+        if (res == CUDA_SUCCESS) {
+            m->library = u->handle;
+            vcu_handle_set_data(m->handle, VGP_H_MODULE, m);
+            u->module = m->handle;
+        } else if (m != NULL) {
+            vcu_unit_free(m);
+        }
+    }
+    if (res == CUDA_SUCCESS)
+        *pMod = (CUmodule)(uintptr_t)u->module;
+    pthread_mutex_unlock(&vcu_module_lock);
+    return res;
+}
+
+/* ---- variables ------------------------------------------------------------------------------ */
+
+/* Hands out an address and remembers it, so that copies know it for device memory. A managed
+   variable is one for the program too, whichever call finds it. */
+static CUresult give_variable(const char *call, CUresult res, uint64_t owner, uint64_t dptr, uint64_t size,
+                              CUdeviceptr *dptr_out, size_t *bytes_out)
+{
+    struct vcu_place p;
+    uint32_t managed = 0;
+
+    if (res == CUDA_SUCCESS && vcu.worker_minor >= 1 &&
+        (!vcu_memory_find(dptr, &p) || p.start != dptr))
+        res = vgp_call_vgpPointerManaged(dptr, &managed);
+    if (res == CUDA_SUCCESS && managed != 0)
+        res = vcu_managed_add(call, owner, dptr, size);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (managed == 0)
+        vcu_memory_note_variable(owner, dptr, size);
+    if (dptr_out != NULL)
+        *dptr_out = dptr;
+    if (bytes_out != NULL)
+        *bytes_out = size;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    uint64_t at = 0, size = 0;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE) == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
+    return give_variable("cuModuleGetGlobal", res, (uintptr_t)hmod, at, size, dptr, bytes);
+}
+
+CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+                                const char *name)
+{
+    uint64_t at = 0, size = 0;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_vgpLibraryGetGlobal(library, name, &at, &size);
+    return give_variable("cuLibraryGetGlobal", res, (uintptr_t)library, at, size, dptr, bytes);
+}
+
+/* The primary context of device 0 becomes current. It is retained once and stays so: the variables
+   live in it. */
+static CUresult borrow_context(void)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static CUcontext held;
+    CUresult res = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&once);
+    if (held == NULL)
+        res = vcu_cuDevicePrimaryCtxRetain(&held, 0);
+    pthread_mutex_unlock(&once);
+    return res == CUDA_SUCCESS ? vcu_cuCtxPushCurrent_v2(held) : res;
+}
+
+CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+                                 const char *name)
+{
+    uint64_t at = 0, size = 0;
+    bool borrowed = false;
+    CUcontext old;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    /* The runtime asks before it has a context: managed variables are of all of them. */
+    if (vcu_owner_context() == 0) {
+        res = borrow_context();
+        if (res != CUDA_SUCCESS)
+            return res;
+        borrowed = true;
+    }
+    res = vgp_call_vgpLibraryGetManaged(library, name, &at, &size);
+    if (res == CUDA_SUCCESS)
+        res = vcu_managed_add("cuLibraryGetManaged", (uintptr_t)library, at, size);
+    if (borrowed)
+        vcu_cuCtxPopCurrent_v2(&old);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dptr != NULL)
+        *dptr = at;
+    if (bytes != NULL)
+        *bytes = size;
+    return CUDA_SUCCESS;
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+CUresult vcu_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+{
+    uint32_t n = 0;
+    char name[1];
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_handle_data((uintptr_t)mod, VGP_H_MODULE) == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_vgpModuleFunctionName(mod, 0, &n, name, sizeof(name));
+    if (res == CUDA_SUCCESS)
+        *count = n;
+    return res;
+}
+
+CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
+                                        CUmodule mod)
+{
+    char name[4096];
+    uint32_t n = 0;
+    struct vcu_unit *u;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (functions == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    u = vcu_handle_data((uintptr_t)mod, VGP_H_MODULE);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < numFunctions; i++) {
+        uint64_t handle;
+
+        res = vgp_call_vgpModuleFunctionName(mod, i, &n, name, sizeof(name));
+        if (res != CUDA_SUCCESS || i >= n)
+            return res;
+        res = look_up(u, false, name, &handle);
+        if (res != CUDA_SUCCESS)
+            return res;
+        functions[i] = (CUfunction)(uintptr_t)handle;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+    uint32_t n = 0;
+    char name[1];
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_handle_data((uintptr_t)lib, VGP_H_LIBRARY) == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_vgpLibraryKernelName(lib, 0, &n, name, sizeof(name));
+    if (res == CUDA_SUCCESS)
+        *count = n;
+    return res;
+}
+
+CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+    char name[4096];
+    uint32_t n = 0;
+    struct vcu_unit *u;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (kernels == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    u = vcu_handle_data((uintptr_t)lib, VGP_H_LIBRARY);
+    if (u == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < numKernels; i++) {
+        uint64_t handle;
+
+        res = vgp_call_vgpLibraryKernelName(lib, i, &n, name, sizeof(name));
+        if (res != CUDA_SUCCESS || i >= n)
+            return res;
+        res = look_up(u, true, name, &handle);
+        if (res != CUDA_SUCCESS)
+            return res;
+        kernels[i] = (CUkernel)(uintptr_t)handle;
+    }
+    return CUDA_SUCCESS;
+}

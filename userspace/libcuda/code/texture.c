@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arrays, texture and surface objects, except for calls that are only forwarded. An object's number
+ * is the one of the worker's driver, because kernels get it as a parameter. The descriptors that an
+ * object was created from are kept here, with the handles as the program knows them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../memory/memory.h"
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+struct object {
+    struct object *next;
+    uint64_t number;
+    bool surface, has_view;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUDA_RESOURCE_VIEW_DESC view;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static struct object *objects;
+
+CUresult vcu_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_ARRAY3D_DESCRIPTOR d = { .Width = pAllocateArray->Width,
+                                  .Height = pAllocateArray->Height,
+                                  .Format = pAllocateArray->Format,
+                                  .NumChannels = pAllocateArray->NumChannels };
+
+    return vcu_cuArray3DCreate_v2(pHandle, &d);
+}
+
+CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS && pArrayDescriptor == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS && !vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
+        res = CUDA_ERROR_INVALID_HANDLE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_cuArray3DGetDescriptor_v2(&d, hArray);
+    if (res == CUDA_SUCCESS)
+        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){ .Width = d.Width,
+                                                     .Height = d.Height,
+                                                     .Format = d.Format,
+                                                     .NumChannels = d.NumChannels };
+    return res;
+}
+
+/* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
+CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    CUresult r = vcu_check_uncaptured(call);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (out == NULL || d == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (d->Flags >= 2u * CUDA_ARRAY3D_VIDEO_ENCODE_DECODE) /* the last one that cuda.h names */
+        return CUDA_ERROR_INVALID_VALUE;
+    if (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                          "sparse arrays and deferred mapping are not offered");
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    CUresult r = vcu_array_check("cuArray3DCreate", pHandle, pAllocateArray);
+
+    return r == CUDA_SUCCESS ? vgp_call_cuArray3DCreate_v2(pHandle, pAllocateArray) : r;
+}
+
+/* What is documented for an array that is neither sparse nor has deferred mapping. */
+CUresult vcu_array_about(uint64_t handle, enum vgp_handle_type type)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_handle_live(handle, type) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUdevice device)
+{
+    struct vcu_device *d;
+    CUresult r = vcu_array_about(handle, type), known = vcu_device_get(device, &d);
+
+    return r == CUDA_ERROR_INVALID_VALUE && known != CUDA_SUCCESS ? known : r;
+}
+
+CUresult vcu_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (mapInfoList == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_stream_ok(vcu_stream(hStream)))
+        return vcu_stream_error(vcu_stream(hStream));
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemMapArrayAsync",
+                      "sparse arrays are not offered (device attribute 112 is 0)");
+}
+
+/* ---- objects -------------------------------------------------------------------------------- */
+
+static CUresult send(const struct object *o, uint64_t *number)
+{
+    const CUDA_RESOURCE_DESC *r = &o->res;
+    CUarray array = NULL;
+    CUmipmappedArray mipmap = NULL;
+    uint64_t address = 0, width = 0, height = 0, pitch = 0;
+    uint32_t format = 0, channels = 0;
+
+    switch (r->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+        array = r->res.array.hArray;
+        break;
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+        mipmap = r->res.mipmap.hMipmappedArray;
+        break;
+    case CU_RESOURCE_TYPE_LINEAR:
+        address = r->res.linear.devPtr;
+        format = r->res.linear.format;
+        channels = r->res.linear.numChannels;
+        width = r->res.linear.sizeInBytes;
+        break;
+    case CU_RESOURCE_TYPE_PITCH2D:
+        address = r->res.pitch2D.devPtr;
+        format = r->res.pitch2D.format;
+        channels = r->res.pitch2D.numChannels;
+        width = r->res.pitch2D.width;
+        height = r->res.pitch2D.height;
+        pitch = r->res.pitch2D.pitchInBytes;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if ((r->resType == CU_RESOURCE_TYPE_ARRAY &&
+         !vgp_handle_live((uintptr_t)array, VGP_H_ARRAY)) ||
+        (r->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+         !vgp_handle_live((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpTexObjectCreate(o->surface, r->resType, array, mipmap, address, format,
+                                       channels, width, height, pitch, r->flags,
+                                       o->surface ? NULL : &o->desc,
+                                       o->surface ? 0 : sizeof(o->desc),
+                                       o->has_view ? &o->view : NULL,
+                                       o->has_view ? sizeof(o->view) : 0, number);
+}
+
+CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res,
+                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view)
+{
+    CUresult r = vcu_check_context();
+    struct object *o;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (number == NULL || res == NULL || (!surface && desc == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    o = calloc(1, sizeof(*o));
+    if (o == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    o->surface = surface;
+    o->res = *res;
+    if (desc != NULL)
+        o->desc = *desc;
+    if (view != NULL) {
+        o->has_view = true;
+        o->view = *view;
+    }
+    r = send(o, &o->number);
+    if (r != CUDA_SUCCESS) {
+        free(o);
+        return r;
+    }
+    pthread_mutex_lock(&lock);
+    o->next = objects;
+    objects = o;
+    pthread_mutex_unlock(&lock);
+    *number = o->number;
+    return CUDA_SUCCESS;
+}
+
+static struct object **find_locked(uint64_t number, bool surface)
+{
+    struct object **p = &objects;
+
+    while (*p != NULL && ((*p)->number != number || (*p)->surface != surface))
+        p = &(*p)->next;
+    return p;
+}
+
+CUresult vcu_texture_destroy(uint64_t number, bool surface)
+{
+    CUresult res = vcu_check_context();
+    struct object **p, *o;
+
+    if (res != CUDA_SUCCESS || number == 0) /* 0 is no object; NVIDIA's samples destroy it */
+        return res;
+    pthread_mutex_lock(&lock);
+    p = find_locked(number, surface);
+    o = *p;
+    if (o != NULL)
+        *p = o->next;
+    pthread_mutex_unlock(&lock);
+    if (o == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    free(o);
+    return vgp_call_vgpTexObjectDestroy(surface, number);
+}
+
+/* A copy of what is known about an object. */
+static CUresult look(uint64_t number, bool surface, struct object *out)
+{
+    CUresult res = vcu_check_context();
+    struct object *o;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&lock);
+    o = *find_locked(number, surface);
+    if (o != NULL)
+        *out = *o;
+    pthread_mutex_unlock(&lock);
+    return o != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+{
+    struct object o;
+    CUresult res = look(texObject, false, &o);
+
+    if (res == CUDA_SUCCESS && pResDesc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *pResDesc = o.res;
+    return res;
+}
+
+CUresult vcu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+{
+    struct object o;
+    CUresult res = look(texObject, false, &o);
+
+    if (res == CUDA_SUCCESS && pTexDesc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *pTexDesc = o.desc;
+    return res;
+}
+
+CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
+                                            CUtexObject texObject)
+{
+    struct object o;
+    CUresult res = look(texObject, false, &o);
+
+    if (res == CUDA_SUCCESS && (pResViewDesc == NULL || !o.has_view))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *pResViewDesc = o.view;
+    return res;
+}
+
+CUresult vcu_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+{
+    struct object o;
+    CUresult res = look(surfObject, true, &o);
+
+    if (res == CUDA_SUCCESS && pResDesc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        *pResDesc = o.res;
+    return res;
+}

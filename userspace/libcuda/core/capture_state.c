@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which streams of this process capture, and which calls are forbidden meanwhile. The worker makes
+ * all calls on one thread and therefore captures in relaxed mode; which thread may disturb or end a
+ * capture is decided here.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+struct vcu_capture {
+    struct vcu_capture *next;
+    CUstream stream;  /* as on the wire: 2 is the per-thread stream of that thread and context */
+    uint64_t context; /* of the stream */
+    uint32_t thread;  /* that began it */
+    CUstreamCaptureMode mode;
+    bool to_graph; /* that the program gave */
+    bool spoilt; /* by another thread, which cannot name this thread's per-thread stream */
+};
+
+_Atomic uint32_t vcu_captures;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vcu_capture *captures;
+static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static uint64_t context_of(CUstream stream)
+{
+    if ((uintptr_t)stream <= 2)
+        return vcu_current_context();
+    return (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
+}
+
+static bool is_stream(const struct vcu_capture *c, CUstream stream)
+{
+    if (c->stream != stream)
+        return false;
+    return stream != CU_STREAM_PER_THREAD ||
+           (c->thread == vcu_thread()->number && c->context == vcu_current_context());
+}
+
+/* Takes out the captures for which fn says true. */
+static void drop_if(bool (*fn)(const struct vcu_capture *c, const void *arg), const void *arg)
+{
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture **p = &captures; *p != NULL;) {
+        struct vcu_capture *c = *p;
+
+        if (!fn(c, arg)) {
+            p = &c->next;
+            continue;
+        }
+        *p = c->next;
+        free(c);
+        atomic_fetch_sub(&vcu_captures, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool of_stream(const struct vcu_capture *c, const void *arg)
+{
+    return is_stream(c, *(const CUstream *)arg);
+}
+
+static bool of_context(const struct vcu_capture *c, const void *arg)
+{
+    return c->context == *(const uint64_t *)arg;
+}
+
+void vcu_capture_forget_stream(CUstream stream)
+{
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        drop_if(of_stream, &stream);
+}
+
+void vcu_capture_forget_context(uint64_t context)
+{
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        drop_if(of_context, &context);
+}
+
+/* ---- what may not happen meanwhile ----------------------------------------------------------- */
+
+CUresult vcu_capture_status(CUstream stream, uint32_t *status)
+{
+    return vgp_call_vgpStreamCaptureInfo(stream, UINT64_MAX, status, NULL, NULL, NULL, NULL,
+                                         &(uint32_t){ 0 }, NULL, &(uint32_t){ 0 });
+}
+
+bool vcu_stream_captured(CUstream stream)
+{
+    uint32_t status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 || (uintptr_t)stream <= 1)
+        return false;
+    return vcu_capture_status(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult vcu_capture_spoil(const char *call, CUstream stream)
+{
+    vgp_call_vgpStreamInvalidateCapture(stream);
+    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
+                      "cannot be captured; the capture of the stream is lost");
+}
+
+/* What cuThreadExchangeStreamCaptureMode is documented to forbid to this thread. */
+static bool forbids(const struct vcu_capture *c, uint32_t thread)
+{
+    if (c->thread == thread)
+        return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+/* The next stream whose capture is lost by it, or NULL. Per-thread streams of others are marked. */
+static CUstream next_forbidding(uint32_t thread, bool *any)
+{
+    CUstream found = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture *c = captures; c != NULL && found == NULL; c = c->next) {
+        if (!forbids(c, thread) || c->spoilt)
+            continue;
+        c->spoilt = true;
+        *any = true;
+        if (c->stream != CU_STREAM_PER_THREAD || c->thread == thread)
+            found = c->stream;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static bool still_forbidden(uint32_t thread)
+{
+    bool any = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture *c = captures; c != NULL; c = c->next)
+        any |= forbids(c, thread);
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+CUresult vcu_capture_forbids(const char *call)
+{
+    uint32_t thread = vcu_thread()->number;
+    CUstream stream;
+    bool any = false;
+
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !still_forbidden(thread))
+        return CUDA_SUCCESS;
+    while ((stream = next_forbidding(thread, &any)) != NULL)
+        vgp_call_vgpStreamInvalidateCapture(stream);
+    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
+                      "not while a stream captures in this mode; the capture is lost");
+}
+
+void vcu_capture_tell_spoilt(CUstream stream)
+{
+    bool spoilt = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture *c = captures; c != NULL; c = c->next)
+        spoilt |= is_stream(c, stream) && c->spoilt && stream == CU_STREAM_PER_THREAD;
+    pthread_mutex_unlock(&lock);
+    if (spoilt)
+        vgp_call_vgpStreamInvalidateCapture(stream);
+}
+
+/* ---- beginning and ending -------------------------------------------------------------------- */
+
+CUstreamCaptureMode vcu_capture_exchange_mode(CUstreamCaptureMode mode)
+{
+    CUstreamCaptureMode old = thread_mode;
+
+    thread_mode = mode;
+    return old;
+}
+
+struct vcu_capture *vcu_capture_new(CUstream stream, CUstreamCaptureMode mode, bool to_graph)
+{
+    struct vcu_capture *c = malloc(sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    *c = (struct vcu_capture){
+        .stream = stream,
+        .context = context_of(stream),
+        .thread = vcu_thread()->number,
+        .mode = mode,
+        .to_graph = to_graph,
+    };
+    return c;
+}
+
+void vcu_capture_begun(struct vcu_capture *c, bool begun)
+{
+    if (!begun) {
+        free(c);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    c->next = captures;
+    captures = c;
+    atomic_fetch_add(&vcu_captures, 1);
+    pthread_mutex_unlock(&lock);
+}
+
+bool vcu_capture_may_end(CUstream stream)
+{
+    uint32_t thread = vcu_thread()->number;
+    bool ok = true;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture *c = captures; c != NULL; c = c->next) {
+        if (is_stream(c, stream) && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+            c->thread != thread)
+            ok = false;
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+bool vcu_capture_to_graph(CUstream stream)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct vcu_capture *c = captures; c != NULL && !found; c = c->next)
+        found = is_stream(c, stream) && c->to_graph;
+    pthread_mutex_unlock(&lock);
+    return found;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process's connection: made by the first cuInit, ended by the process's end.
+ *
+ * Rules: libcuda never aborts, exits or hangs the application. A child of fork() gets
+ * CUDA_ERROR_NOT_INITIALIZED from everything and touches nothing of the parent's. When the process
+ * exits, every call returns CUDA_ERROR_DEINITIALIZED from the exit handler on that the first cuInit
+ * registered: what was registered before it (the runtime's clean-up, destructors of static objects)
+ * meets that error, as with NVIDIA's driver, and so waits for no kernel that never ends. Nothing is
+ * unmapped then, because other threads may still be inside a call.
+ */
+#define _GNU_SOURCE
+#include "core.h"
+#include "visible.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../../protocol/generated/vgp_calls.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+/* What may pend before issuing more blocks: the software GPU takes 16384 operations for each stream, NVIDIA's
+   driver about 1024 launches for each channel, which many streams of a context share. */
+#define STREAM_ROOM_SOFT 15360u
+#define CONTEXT_ROOM 960u
+
+static bool print_stats; /* VGPU_STATS */
+
+/* A switch of NVIDIA's driver: any number but 0. */
+static bool env_is_on(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL && atoi(text) != 0;
+}
+
+struct vcu_client vcu = { .init_lock = PTHREAD_MUTEX_INITIALIZER };
+__thread int vcu_per_thread;
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+static __thread struct vcu_thread thread_state;
+static __thread bool thread_registered;
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t number_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t numbers_used[64]; /* 4096 threads at a time have dense numbers */
+static uint32_t numbers_beyond = 64 * 64;
+
+static uint32_t number_take(void)
+{
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&number_lock);
+    for (unsigned w = 0; w < 64; w++) {
+        if (~numbers_used[w] != 0) {
+            unsigned bit = (unsigned)__builtin_ctzll(~numbers_used[w]);
+
+            numbers_used[w] |= 1ull << bit;
+            n = w * 64 + bit;
+            pthread_mutex_unlock(&number_lock);
+            return n;
+        }
+    }
+    n = numbers_beyond++;
+    pthread_mutex_unlock(&number_lock);
+    return n;
+}
+
+static void thread_ended(void *arg)
+{
+    struct vcu_thread *t = arg;
+
+    if (t->number < 64 * 64) {
+        pthread_mutex_lock(&number_lock);
+        numbers_used[t->number / 64] &= ~(1ull << (t->number % 64));
+        pthread_mutex_unlock(&number_lock);
+    }
+    free(t->heap);
+    free(t->payload);
+    free(t->lent.nodes);
+    free(t->lent.edges);
+    memset(t, 0, sizeof(*t));
+    thread_registered = false; /* a later destructor of the thread may call us again */
+}
+
+static void make_thread_key(void)
+{
+    pthread_key_create(&thread_key, thread_ended);
+}
+
+struct vcu_thread *vcu_thread(void)
+{
+    if (__builtin_expect(!thread_registered, 0)) {
+        pthread_once(&thread_once, make_thread_key);
+        thread_registered = true;
+        thread_state.number = number_take();
+        pthread_setspecific(thread_key, &thread_state);
+    }
+    return &thread_state;
+}
+
+/* ---- notifications -------------------------------------------------------------------------- */
+
+static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
+{
+    CUresult r;
+    const char *name, *call;
+
+    (void)arg;
+    if (__builtin_expect(atomic_load_explicit(&lnk_record_on, memory_order_relaxed), 0))
+        lnk_record_notify(type, cookie, data, size);
+    switch (type) {
+    case VGP_NOTIFY_PRINT:
+        /* The same buffers as the application's own. */
+        fwrite(data, 1, size, cookie == VGP_PRINT_STDERR ? stderr : stdout);
+        break;
+    case VGP_NOTIFY_DETAIL:
+        lnk_why("worker", "%.*s", (int)size, (const char *)data);
+        break;
+    case VGP_NOTIFY_ASYNC_ERROR:
+        r = (CUresult)(uint32_t)cookie;
+        if ((int)r <= 0 || (int)r > 9999)
+            break;
+        name = cua_error_name(r);
+        call = vgp_call_name((uint16_t)(cookie >> 32));
+        lnk_why("worker", "%s, which had returned already, failed: %s",
+                call == NULL ? "a call" : call, name == NULL ? "?" : name);
+        atomic_store(&vcu.ring.async_error, (int)r);
+        break;
+    default: /* a unit's, or a newer worker's */
+        vcu_units_notify(type, cookie, data, size);
+        break;
+    }
+}
+
+/* ---- state ---------------------------------------------------------------------------------- */
+
+CUresult vcu_check_init(void)
+{
+    switch (atomic_load_explicit(&vcu.state, memory_order_acquire)) {
+    case VCU_READY:
+        return CUDA_SUCCESS;
+    case VCU_EXITED:
+        return CUDA_ERROR_DEINITIALIZED;
+    default:
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+}
+
+static void in_child(void)
+{
+    vcu_logs_forked();
+    if (vcu.early) { /* the parent has only asked for the version: the child may connect as its own process */
+        lnk_record_forked();
+        vcu.transport.ops->forked(&vcu.transport);
+        vcu.connected = vcu.early = false;
+        pthread_mutex_init(&vcu.init_lock, NULL);
+    } else if (vcu.state == VCU_READY || vcu.connected) {
+        vcu.state = VCU_FORKED; /* first: nothing below may be used by the child */
+        lnk_record_forked();
+        vcu.transport.ops->forked(&vcu.transport);
+    } else {
+        pthread_mutex_init(&vcu.init_lock, NULL); /* another thread of the parent may hold it */
+    }
+}
+
+void vcu_client_loaded(const struct vcu_unit_ops *const *units)
+{
+    lnk_trace_init(&lnk_trace_results);
+    vcu_units_set(units);
+    vcu_logs_init();
+    vcu_wait_init();
+    print_stats = env_is_on("VGPU_STATS");
+    vcu_fault_init();
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+static void process_exits(void)
+{
+    int ready = VCU_READY;
+
+    atomic_compare_exchange_strong(&vcu.state, &ready, VCU_EXITED);
+}
+
+__attribute__((destructor)) static void library_ends(void)
+{
+    lnk_record_end();
+    process_exits();
+    if (vcu.state == VCU_EXITED)
+        lnk_trace_ring(vcu.ring.records, vcu.ring.round_trips, vcu.ring.sleeps, vcu.ring.doorbells);
+    if (vcu.state == VCU_EXITED && print_stats)
+        fprintf(stderr,
+                "vgpu-stats: records=%llu round_trips=%llu sleeps=%llu doorbells=%llu waits_answered=%llu "
+                "waits_made_up=%llu\n",
+                (unsigned long long)vcu.ring.records, (unsigned long long)vcu.ring.round_trips,
+                (unsigned long long)vcu.ring.sleeps, (unsigned long long)vcu.ring.doorbells,
+                (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed);
+}
+
+/* ---- connecting ----------------------------------------------------------------------------- */
+
+static CUresult learn_device(int i)
+{
+    struct vcu_device *d = &vcu.devices[i];
+    uint32_t uuid_len = sizeof(d->uuid.bytes);
+    uint32_t n = VCU_MAX_ATTRIBUTES;
+    uint64_t quota = 0;
+    CUresult res;
+
+    memset(d, 0, sizeof(*d));
+    d->library_cc = -1;
+    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, (uint8_t *)d->uuid.bytes,
+                                 &uuid_len, d->name, sizeof(d->name), d->pci_bus_id,
+                                 sizeof(d->pci_bus_id), d->attributes, &n);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (quota != 0 && quota < d->total_memory)
+        d->total_memory = quota; /* the VM's share is what it has */
+    vcu_device_limit_attributes(d);
+    return CUDA_SUCCESS;
+}
+
+/* The devices that the application sees, each with its primary context. */
+static CUresult show_devices(void)
+{
+    CUresult res = vcu_visible_apply();
+    int fewer;
+
+    for (int i = 0; i < vcu.device_count && res == CUDA_SUCCESS; i++) {
+        vcu.devices[i].primary = vcu_context_add_primary(i);
+        if (vcu.devices[i].primary == 0)
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (vcu_fault_number("devices", NULL, &fewer) && fewer >= 0 && fewer < vcu.device_count)
+        vcu.device_count = fewer;
+    return res;
+}
+
+static CUresult greet(void)
+{
+    uint32_t major = 0, minor = 0;
+    uint64_t features = 0;
+    int32_t count = 0, version = 0;
+    char label[64];
+    int room;
+    CUresult res;
+
+    snprintf(label, sizeof(label), "%s", program_invocation_short_name);
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
+                            &count, &features, vcu.provider, sizeof(vcu.provider));
+    if (res != CUDA_SUCCESS)
+        return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
+    vcu.host_driver_version = version;
+    vcu.worker_minor = minor;
+    if (strcmp(vcu.provider, "software GPU") == 0)
+        vcu_room = (struct vcu_room){ .stream = STREAM_ROOM_SOFT };
+    else
+        vcu_room = (struct vcu_room){ .stream = CONTEXT_ROOM, .context = CONTEXT_ROOM };
+    if (vcu_fault_number("room", NULL, &room) && room > 0)
+        vcu_room = (struct vcu_room){ .stream = (uint32_t)room, .context = (uint32_t)room };
+    if (count <= 0)
+        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "the host's %s shows no device",
+                          vcu.provider);
+    vcu.device_count = count < VCU_MAX_DEVICES ? count : VCU_MAX_DEVICES;
+    for (int i = 0; i < vcu.device_count && res == CUDA_SUCCESS; i++)
+        res = learn_device(i);
+    return res;
+}
+
+static void disconnect(void)
+{
+    vcu.connected = false;
+    vcu.device_count = 0;
+    vcu.transport.ops->close(&vcu.transport);
+}
+
+/* Connects, and learns versions and devices. */
+static CUresult connect_worker(void)
+{
+    const char *why = NULL;
+    CUresult res;
+    int rc;
+
+    rc = lnk_transport_open(&vcu.transport);
+    if (rc != 0)
+        return VCU_REFUSE(rc == -EPROTO ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE,
+                          "cuInit", "%s", vcu.transport.why);
+    rc = lnk_ring_init(&vcu.ring, &vcu.transport, on_notify, NULL, &why);
+    if (rc != 0) {
+        vcu.transport.ops->close(&vcu.transport);
+        return VCU_REFUSE(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "cuInit",
+                          "the window of the %s transport: %s", vcu.transport.ops->name, why);
+    }
+    vcu.ring.shared->guest_pid = (uint32_t)getpid(); /* for NVML's list of processes */
+    vcu.connected = true;
+    lnk_record_start(&vcu.ring);
+    res = vcu_units_connected();
+    if (res == CUDA_SUCCESS)
+        res = greet();
+    if (res != CUDA_SUCCESS)
+        disconnect();
+    return res;
+}
+
+int vcu_client_version(void)
+{
+    static _Atomic int answered;
+    int version = atomic_load(&answered), none = 0;
+
+    if (version != 0)
+        return version;
+    pthread_mutex_lock(&vcu.init_lock);
+    if (lnk_driver_version_wanted() == 0 && vcu.state == VCU_NEW && !vcu.connected &&
+        vcu.host_driver_version == 0)
+        vcu.early = connect_worker() == CUDA_SUCCESS;
+    version = lnk_driver_version(vcu.host_driver_version);
+    pthread_mutex_unlock(&vcu.init_lock);
+    return atomic_compare_exchange_strong(&answered, &none, version) ? version : none;
+}
+
+CUresult vcu_client_init(void)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    if (vcu.state == VCU_READY)
+        return CUDA_SUCCESS;
+    if (vcu.state != VCU_NEW)
+        return vcu_check_init();
+    pthread_mutex_lock(&vcu.init_lock);
+    if (vcu.state == VCU_NEW) {
+        if (!vcu.early)
+            res = connect_worker();
+        vcu.early = false;
+        if (res == CUDA_SUCCESS) {
+            res = show_devices();
+            if (res != CUDA_SUCCESS)
+                disconnect();
+        }
+        vcu.launch_blocking = env_is_on("CUDA_LAUNCH_BLOCKING");
+        if (res == CUDA_SUCCESS) {
+            atomic_store_explicit(&vcu.state, VCU_READY, memory_order_release);
+            atexit(process_exits); /* no room for it: the destructor does it, later */
+        }
+    }
+    pthread_mutex_unlock(&vcu.init_lock);
+    return res;
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Contexts: the per-thread stack, the primary contexts, cuCtxCreate and friends.
+ *
+ * A primary context has one handle from cuInit on (the runtime makes it current before it retains
+ * it); the worker hears of it at the first retain. The current context travels in each record.
+ */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <stdlib.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+/* cuCtxGetApiVersion of contexts made through the _v2 and later interfaces. */
+#define API_VERSION 3020
+#define SETTABLE_FLAGS                                                                             \
+    (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_COREDUMP_ENABLE |    \
+     CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
+
+static _Atomic uint64_t next_id = 1;
+/* Serialises retain, release and reset: they are rare and must not interleave. Recursive, because
+   the destructors of context-local storage, which the runtime registers, may call any of them. */
+static pthread_mutex_t context_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* ---- the stack ------------------------------------------------------------------------------ */
+
+static uint64_t *stack_of(struct vcu_thread *t)
+{
+    return t->heap != NULL ? t->heap : t->inline_stack;
+}
+
+uint64_t vcu_current_context(void)
+{
+    struct vcu_thread *t = vcu_thread();
+
+    return t->depth == 0 ? 0 : stack_of(t)[t->depth - 1];
+}
+
+static bool push(uint64_t handle)
+{
+    struct vcu_thread *t = vcu_thread();
+    uint32_t room = t->heap != NULL ? t->capacity : VCU_STACK_INLINE;
+
+    if (t->depth == room) {
+        uint64_t *bigger = malloc((size_t)room * 2 * sizeof(*bigger));
+
+        if (bigger == NULL)
+            return false;
+        for (uint32_t i = 0; i < t->depth; i++)
+            bigger[i] = stack_of(t)[i];
+        free(t->heap);
+        t->heap = bigger;
+        t->capacity = room * 2;
+    }
+    stack_of(t)[t->depth++] = handle;
+    return true;
+}
+
+static uint64_t pop(void)
+{
+    struct vcu_thread *t = vcu_thread();
+
+    return t->depth == 0 ? 0 : stack_of(t)[--t->depth];
+}
+
+struct vcu_context *vcu_context_find(CUcontext ctx)
+{
+    uint64_t handle = (uintptr_t)ctx;
+
+    if (handle == 0 || handle == UINTPTR_MAX)
+        handle = vcu_current_context();
+    return vcu_handle_data(handle, VGP_H_CONTEXT);
+}
+
+/* A context that work can be sent to. */
+CUresult vcu_context_usable(const struct vcu_context *c)
+{
+    const struct vcu_context *base;
+
+    if (c == NULL || atomic_load_explicit(&c->retained, memory_order_relaxed) == 0)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    base = c->base;
+    if (__builtin_expect(base != c, 0) &&
+        (base->retained == 0 || base->incarnation != c->base_incarnation))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (CUresult)atomic_load_explicit(&base->sticky, memory_order_relaxed);
+}
+
+uint64_t vcu_owner_context(void)
+{
+    uint64_t handle = vcu_current_context();
+    const struct vcu_context *c;
+
+    if (__builtin_expect(vcu_greens == 0, 1))
+        return handle;
+    c = vcu_handle_data(handle, VGP_H_CONTEXT);
+    return c == NULL ? handle : c->base->handle;
+}
+
+CUresult vcu_check_context(void)
+{
+    uint64_t handle;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    handle = vcu_current_context();
+    if (handle == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return vcu_context_usable(vcu_handle_data(handle, VGP_H_CONTEXT));
+}
+
+CUresult vcu_check_usable(void)
+{
+    CUresult res = vcu_check_init();
+
+    return res == CUDA_SUCCESS && vcu_current_context() != 0 ? vcu_check_context() : res;
+}
+
+CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
+{
+    CUresult res = vcu_check_context();
+
+    *borrowed = false;
+    if (res != CUDA_ERROR_INVALID_CONTEXT && res != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return res;
+    if (owner == 0 || vcu_context_usable(vcu_handle_data(owner, VGP_H_CONTEXT)) != CUDA_SUCCESS)
+        return res;
+    *borrowed = push(owner);
+    return *borrowed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void vcu_context_return(bool borrowed)
+{
+    if (borrowed)
+        pop();
+}
+
+/* ---- making and ending ---------------------------------------------------------------------- */
+
+static struct vcu_context *add(int device, bool primary, unsigned flags)
+{
+    struct vcu_context *c = calloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->handle = vgp_handle_mint(VGP_H_CONTEXT);
+    if (c->handle == 0) {
+        free(c);
+        return NULL;
+    }
+    c->id = atomic_fetch_add(&next_id, 1);
+    c->device = device;
+    c->flags = flags;
+    c->primary = primary;
+    c->api_version = API_VERSION;
+    c->retained = primary ? 0 : 1;
+    c->base = c;
+    vcu_handle_set_data(c->handle, VGP_H_CONTEXT, c);
+    return c;
+}
+
+struct vcu_context *vcu_context_add_green(int device)
+{
+    struct vcu_context *c = add(device, false, 0);
+    struct vcu_context *base = vcu_handle_data(vcu.devices[device].primary, VGP_H_CONTEXT);
+
+    if (c == NULL)
+        return NULL;
+    c->base = base;
+    c->base_incarnation = base->incarnation;
+    c->flags = base->flags;
+    return c;
+}
+
+void vcu_context_drop(struct vcu_context *c)
+{
+    vgp_handle_drop(c->handle);
+    free(c);
+}
+
+uint64_t vcu_context_add_primary(int device)
+{
+    struct vcu_context *c = add(device, true, 0);
+
+    return c == NULL ? 0 : c->handle;
+}
+
+static struct vcu_context *primary_of(const struct vcu_device *d)
+{
+    return vcu_handle_data(d->primary, VGP_H_CONTEXT);
+}
+
+CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    struct vcu_device *d;
+    struct vcu_context *c;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    c = primary_of(d);
+    pthread_mutex_lock(&context_lock);
+    if (c->retained == 0) {
+        res = vgp_call_vgpPrimaryCtxRetain(dev, (CUcontext)(uintptr_t)c->handle);
+        if (res == CUDA_SUCCESS)
+            c->sticky = 0;
+    }
+    if (res == CUDA_SUCCESS) {
+        c->retained++;
+        *pctx = (CUcontext)(uintptr_t)c->handle;
+    }
+    pthread_mutex_unlock(&context_lock);
+    return res;
+}
+
+/* Objects of a context end with it. */
+static void forget_contents(struct vcu_context *c)
+{
+    vcu_units_context_ending(c);
+    vcu_coredump_forget(c);
+    vcu_capture_forget_context(c->handle);
+    vcu_green_forget(c);
+    c->incarnation++;
+    c->sticky = 0;
+}
+
+CUresult vcu_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    struct vcu_device *d;
+    struct vcu_context *c;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = primary_of(d);
+    pthread_mutex_lock(&context_lock);
+    if (c->retained == 0) {
+        res = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--c->retained == 0) {
+        forget_contents(c);
+        res = vgp_call_vgpPrimaryCtxRelease(dev);
+        vcu_units_context_gone(c);
+    }
+    pthread_mutex_unlock(&context_lock);
+    return res;
+}
+
+CUresult vcu_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    struct vcu_device *d;
+    struct vcu_context *c;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = primary_of(d);
+    pthread_mutex_lock(&context_lock);
+    if (c->retained != 0) {
+        forget_contents(c);
+        if (c->retained != 0) /* a destructor may have released the last reference */
+            res = vgp_call_vgpPrimaryCtxReset(dev);
+        vcu_units_context_gone(c);
+        c->retained = 0; /* the documentation: all references are gone, it is inactive */
+    }
+    pthread_mutex_unlock(&context_lock);
+    return res;
+}
+
+static bool flags_ok(unsigned flags)
+{
+    unsigned sched = flags & CU_CTX_SCHED_MASK;
+
+    return (flags & ~(unsigned)SETTABLE_FLAGS) == 0 &&
+           (sched == 0 || sched == 1 || sched == 2 || sched == 4);
+}
+
+CUresult vcu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!flags_ok(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    if (res == CUDA_SUCCESS)
+        primary_of(d)->flags = flags;
+    return res;
+}
+
+CUresult vcu_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (flags == NULL || active == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = primary_of(d)->flags;
+    *active = primary_of(d)->retained != 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuCtxSetFlags(unsigned int flags)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!flags_ok(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    c = vcu_context_find(NULL);
+    c->base->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    struct vcu_device *d;
+    struct vcu_context *c;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pctx == NULL || !flags_ok(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    c = add(dev, false, flags);
+    if (c == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpCtxCreate(flags, dev, (CUcontext)(uintptr_t)c->handle);
+    if (res == CUDA_SUCCESS && !push(c->handle)) {
+        vgp_call_vgpCtxDestroy((CUcontext)(uintptr_t)c->handle);
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (res != CUDA_SUCCESS) {
+        vgp_handle_drop(c->handle);
+        free(c);
+        return res;
+    }
+    *pctx = (CUcontext)(uintptr_t)c->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                            unsigned int flags, CUdevice dev)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (numParams != 0)
+        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxCreate_v3",
+                          "execution affinity is not served");
+    return vcu_cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult vcu_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                            CUdevice dev)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate_v4",
+                          "CUDA in graphics is not served");
+    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams != 0)
+        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxCreate_v4",
+                          "execution affinity is not served");
+    return vcu_cuCtxCreate_v2(pctx, flags, dev);
+}
+
+CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
+    if (c == NULL || c->primary || c->base != c)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    forget_contents(c);
+    c->retained = 0;
+    res = vgp_call_vgpCtxDestroy(ctx);
+    vcu_units_context_gone(c);
+    if (vcu_current_context() == c->handle)
+        pop();
+    vgp_handle_drop(c->handle); /* stays so when the encoder dropped it already */
+    /* The record itself is kept: another thread may be looking at it. Contexts are few. */
+    return res;
+}
+
+/* cuCtxAttach and cuCtxDetach: deprecated; a usage count of a context made by cuCtxCreate. */
+CUresult vcu_cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pctx == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_context_find(NULL)->base->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    vcu_context_find(NULL)->retained++;
+    *pctx = (CUcontext)(uintptr_t)vcu_current_context();
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuCtxDetach(CUcontext ctx)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
+    if (c == NULL || c->base->primary || vcu_current_context() != c->handle)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (c->retained > 1) {
+        c->retained--;
+        return CUDA_SUCCESS;
+    }
+    return vcu_cuCtxDestroy_v2(ctx);
+}
+
+/* ---- the current context -------------------------------------------------------------------- */
+
+CUresult vcu_cuCtxGetCurrent(CUcontext *pctx)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)(uintptr_t)vcu_current_context();
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuCtxSetCurrent(CUcontext ctx)
+{
+    struct vcu_thread *t = vcu_thread();
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (ctx == NULL) {
+        pop();
+        return CUDA_SUCCESS;
+    }
+    if (vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT) == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (t->depth != 0) {
+        stack_of(t)[t->depth - 1] = (uintptr_t)ctx;
+        return CUDA_SUCCESS;
+    }
+    return push((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult vcu_cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT) == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return push((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult vcu_cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    uint64_t handle;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    handle = pop();
+    if (handle == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (pctx != NULL)
+        *pctx = (CUcontext)(uintptr_t)handle;
+    return CUDA_SUCCESS;
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+CUresult vcu_context_wait(void)
+{
+    return vcu_wait_answered(NULL, true) ? CUDA_SUCCESS : vgp_call_vgpCtxSynchronize(0);
+}
+
+CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = vcu_context_find(ctx);
+    res = c == NULL ? CUDA_ERROR_INVALID_CONTEXT : vcu_context_usable(c);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (c->handle == vcu_current_context())
+        return vcu_context_wait();
+    if (!push(c->handle)) /* the record names the context: make it current for this one call */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpCtxSynchronize(0);
+    pop();
+    return res;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The lowest folder of the guest's libcuda.so.1: the process-wide client, threads, handles, contexts,
+ * devices, the state of captures, and address ranges.
+ *
+ * Built with __CUDA_API_VERSION_INTERNAL, so that cuda.h declares every version of every entry
+ * point under its exported name. Names: cuX is the exported symbol (generated), vcu_cuX its
+ * hand-written body (same parameters), vgp_call_X the generated encoder of the wire call X.
+ */
+#ifndef VCU_CORE_H
+#define VCU_CORE_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../../lib/cudaapi/cudaapi.h"
+#include "../../../lib/link/link.h"
+#include "../../../protocol/vgp_ring.h"
+#include "fault.h"
+#include "room.h"
+#include "units.h"
+#include "wait.h"
+
+/* More devices than this are not shown to the application: HGX boards have 8, MIG at most 56. */
+#define VCU_MAX_DEVICES 64
+/* Room for the attributes of later cuda.h versions; CU_DEVICE_ATTRIBUTE_MAX is 144 in 13.0. */
+#define VCU_MAX_ATTRIBUTES 192
+
+/* ---- client.c: the process's connection ------------------------------------------------- */
+
+enum vcu_state {
+    VCU_NEW = 0,    /* cuInit has not succeeded yet */
+    VCU_READY = 1,  /* connected; a dead worker is still READY, its calls return the sticky error */
+    VCU_FORKED = 2, /* child of a process that was connected: CUDA_ERROR_NOT_INITIALIZED for ever */
+    VCU_EXITED = 3, /* our destructor ran: CUDA_ERROR_DEINITIALIZED */
+};
+
+/* One GPU as vgpDeviceInfo described it; constant after cuInit. */
+struct vcu_device {
+    char name[256];
+    CUuuid uuid;
+    uint64_t total_memory;              /* bytes */
+    int attributes[VCU_MAX_ATTRIBUTES]; /* 0 where the host driver did not know it */
+    char pci_bus_id[16];                /* "0000:01:00.0" */
+    uint64_t primary;                   /* handle of the primary context; never changes */
+    _Atomic int library_cc;             /* caller.c: 10 * major + minor, 0 none, -1 not asked */
+};
+
+struct vcu_client {
+    _Atomic int state;         /* enum vcu_state */
+    pthread_mutex_t init_lock; /* serialises cuInit */
+    struct lnk_transport transport;
+    struct lnk_ring ring;
+    bool connected;          /* transport and ring are usable (written before state) */
+    bool early;              /* connected for the version only: cuInit has not been called */
+    bool launch_blocking;    /* CUDA_LAUNCH_BLOCKING */
+    uint32_t worker_minor;   /* minor version of the worker's protocol */
+    int host_driver_version; /* the provider's cuDriverGetVersion */
+    char provider[64];       /* the provider's name, for the trace */
+    int device_count;
+    struct vcu_device devices[VCU_MAX_DEVICES];
+};
+extern struct vcu_client vcu;
+
+/* Set while a per-thread variant (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
+extern __thread int vcu_per_thread;
+
+/* The library was loaded: reads the environment, and takes over the list of units. */
+void vcu_client_loaded(const struct vcu_unit_ops *const *units);
+/* Connects and learns the devices; idempotent. Returns what cuInit returns. */
+CUresult vcu_client_init(void);
+/*
+ * The driver version to report: lnk_driver_version() of the host's version, which is queried even before cuInit.
+ * The first answer is kept for the life of the process, because the runtime compares them.
+ */
+int vcu_client_version(void);
+/* CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED or CUDA_ERROR_DEINITIALIZED. Every entry point's first
+ * check. */
+CUresult vcu_check_init(void);
+/* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context.
+ */
+CUresult vcu_check_context(void);
+/* The same for calls whose handles name the context: graphs and their nodes. */
+CUresult vcu_check_usable(void);
+/* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
+CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
+
+/* ---- thread state --------------------------------------------------------------------------- */
+
+/* Arrays that capture queries return to the application; they grow as needed. */
+struct vcu_lent {
+    uint64_t *nodes, *edges;
+    size_t room;
+};
+
+#define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
+
+struct vcu_thread {
+    struct vcu_intent intent; /* of the record that is sent next */
+    uint32_t number;   /* dense, from 0; names the per-thread default stream on the wire */
+    bool in_callback;  /* runs a host function: CUDA calls are not permitted */
+    uint32_t depth;    /* context stack */
+    uint32_t capacity; /* of `heap`, entries */
+    uint64_t inline_stack[VCU_STACK_INLINE];
+    uint64_t *heap;
+    uint8_t *payload; /* private copy of a large reply */
+    struct vcu_lent lent;
+};
+/* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
+struct vcu_thread *vcu_thread(void);
+/* Handle of the calling thread's current context, 0 = none. */
+uint64_t vcu_current_context(void);
+
+/* ---- handle.c --------------------------------------------------------------------------- */
+
+/* Local data of a live handle; NULL when it is stale, of another type, or has none. The data stays
+   valid until the owner frees it after vgp_handle_drop (a race with a destroy is the caller's). */
+void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type);
+/* Attaches data to a live handle; false when it is not live. The table does not own it. */
+bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data);
+/* Calls fn for every live handle of a type, in index order; fn may drop the handle it gets. */
+void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg),
+                     void *arg);
+/* True if this can be a graph handle. The worker mints them and knows which are live. */
+static inline bool vcu_graph_ok(CUgraph g)
+{
+    return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
+}
+/* Number of live handles of a type. */
+uint32_t vcu_handle_count(enum vgp_handle_type type);
+
+/* ---- trace.c ---------------------------------------------------------------------------- */
+
+/* One line for a finished entry point: name(arguments) = RESULT time thread. */
+void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Refuses: writes the why line, remembers it for the error log, and returns r. */
+#define VCU_REFUSE(r, name, ...)                                                                   \
+    (vcu_logs_reason(name, __VA_ARGS__), lnk_trace_on ? (lnk_why(name, __VA_ARGS__), (r)) : (r))
+
+/* ---- logs.c: the error log of cuLogs* --------------------------------------------------- */
+
+/* Why the running call of this thread is about to fail; `call` is a constant, the entry point's name
+   or the beginning of it. */
+void vcu_logs_reason(const char *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Logs a failed entry point and calls the callbacks; ignores results that are not errors. */
+void vcu_logs_failure(const char *call, CUresult r);
+/* Reads CUDA_LOG_FILE; when the library is loaded. In the child of a fork. */
+void vcu_logs_init(void);
+void vcu_logs_forked(void);
+
+/* ---- error.c ---------------------------------------------------------------------------- */
+
+/* How the trace reads results of the driver API. */
+extern const struct lnk_trace_results lnk_trace_results;
+
+/* ---- context.c -------------------------------------------------------------------------- */
+
+/* Local record of a context; reached through its handle. */
+struct vcu_context {
+    uint64_t handle;
+    uint64_t id; /* cuCtxGetId: unique in the process, never reused */
+    int device;
+    unsigned flags;
+    unsigned api_version;
+    bool primary;
+    /*
+     * The context itself; for a green context, the primary context that owns its memory, modules and events,
+     * and the incarnation of that.
+     */
+    struct vcu_context *base;
+    uint32_t incarnation, base_incarnation;
+    uint64_t green;          /* handle of the CUgreenCtx, 0: an ordinary context */
+    int sm_count;            /* of a green context; 0: all that the device has */
+    _Atomic int retained;    /* primary: retain count; others: 1 until destroyed */
+    _Atomic int sticky;      /* 0, or the error that makes the context unusable */
+    unsigned cache_config;   /* CUfunc_cache, kept locally */
+    unsigned shared_config;  /* CUsharedconfig, kept locally */
+    struct vcu_cls *storage; /* entry/export_table.c: context-local storage, under its own lock */
+    struct cua_coredump *coredump; /* coredump.c: NULL until a setting is its own */
+};
+/* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
+struct vcu_context *vcu_context_find(CUcontext ctx);
+
+/*
+ * vcu_check_context() for calls that end an object: they need no current context, as the driver finds the
+ * object's own. Without one, the owner becomes current until vcu_context_return(*borrowed).
+ */
+CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
+void vcu_context_return(bool borrowed);
+/* CUDA_SUCCESS, CONTEXT_IS_DESTROYED (also NULL), or the context's sticky error. */
+CUresult vcu_context_usable(const struct vcu_context *c);
+/* Handle of the context that owns new objects of the calling thread: the current one, or the primary context
+ * of a green one; streams belong to the green context itself. 0: none. */
+uint64_t vcu_owner_context(void);
+/* The context that a stream belongs to: the handle table keeps it as the stream's data. Needs a current
+   context only for the default streams. */
+CUresult vcu_stream_context(CUstream stream, uint64_t *context);
+/* Creates the record of a green context's CUcontext. NULL: no memory. */
+struct vcu_context *vcu_context_add_green(int device);
+/* Frees one that was not used. */
+void vcu_context_drop(struct vcu_context *c);
+/* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
+uint64_t vcu_context_add_primary(int device);
+
+/* ---- green.c ---------------------------------------------------------------------------- */
+
+/* Drops the stream handles of the context and of its green contexts. */
+void vcu_green_forget(const struct vcu_context *c);
+
+/* ---- coredump.c: a context's own settings go with it ---- */
+void vcu_coredump_forget(struct vcu_context *c);
+
+/* ---- capture_state.c: which streams capture ------------------------------------------------ */
+
+/* Captures in progress in this process. While there are any, asynchronous calls wait for a reply, too,
+   because the call itself must return its error. */
+extern _Atomic uint32_t vcu_captures;
+/* Error if a capture forbids this thread a call that may synchronise or use the legacy stream; the
+   capture is invalidated then. */
+CUresult vcu_capture_forbids(const char *call);
+static inline CUresult vcu_capture_unsafe(const char *call)
+{
+    return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0, 1)
+               ? CUDA_SUCCESS
+               : vcu_capture_forbids(call);
+}
+/* vcu_check_context() for such calls. */
+static inline CUresult vcu_check_uncaptured(const char *call)
+{
+    CUresult res = vcu_check_context();
+
+    return res != CUDA_SUCCESS ? res : vcu_capture_unsafe(call);
+}
+/* True if the stream is part of a capture. Asks the worker only while there are captures. */
+bool vcu_stream_captured(CUstream stream);
+/* For calls that a capture cannot contain: invalidates the capture of the stream and returns
+   UNSUPPORTED. */
+CUresult vcu_capture_spoil(const char *call, CUstream stream);
+/* The record of a capture that the calling thread is about to begin; NULL: no memory. */
+struct vcu_capture *vcu_capture_new(CUstream stream, CUstreamCaptureMode mode, bool to_graph);
+/* Takes over the record; begun: the worker has begun the capture. */
+void vcu_capture_begun(struct vcu_capture *c, bool begun);
+/* The worker's state of the stream's capture (CUstreamCaptureStatus). */
+CUresult vcu_capture_status(CUstream stream, uint32_t *status);
+/* True if the calling thread may end the capture that began on this stream. */
+bool vcu_capture_may_end(CUstream stream);
+/* True for a capture into an existing graph of the program; its handle is not returned again. */
+bool vcu_capture_to_graph(CUstream stream);
+/* Invalidates the capture that began on this stream if that could not be done when it was lost. */
+void vcu_capture_tell_spoilt(CUstream stream);
+/* Sets the calling thread's mode; returns the previous one. */
+CUstreamCaptureMode vcu_capture_exchange_mode(CUstreamCaptureMode mode);
+/* The stream, or all streams of a context, are being destroyed. */
+void vcu_capture_forget_stream(CUstream stream);
+void vcu_capture_forget_context(uint64_t context);
+/* ---- submit.c --------------------------------------------------------------------------- */
+
+/* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated").
+ */
+bool vcu_error_is_sticky(CUresult r);
+
+/* Counts `weight` launches (a graph: its nodes) that are about to be issued; may wait for room. */
+void vcu_stream_weigh(uint64_t stream, uint32_t weight);
+
+/* True if the reply of a published submission has arrived or never will. Does not sleep. */
+struct vgp_submit;
+bool vcu_submit_ready(struct vgp_submit *s);
+
+/* ---- device.c -----------------------------------------------------------------------------
+ */
+
+/* Clears the attributes of unsupported features, so that programs do not use them. */
+void vcu_device_limit_attributes(struct vcu_device *d);
+
+/* ---- caller.c ---------------------------------------------------------------------------- */
+
+/* Attribute number by which a provider announces 10 * major + minor for libraries ("vgp" 1). */
+#define VCU_ATTR_LIBRARY_CC 0x76677001u
+/* The capability of d for the code that called the running entry point. */
+void vcu_caller_cc(struct vcu_device *d, int *major, int *minor);
+/* True for the path of a library that gets the library capability; exposed to the test. */
+bool vcu_caller_is_library(const char *file);
+
+/* ---- range.c: address ranges ------------------------------------------------------------- */
+
+/* One range of addresses that we know about. */
+struct vcu_range {
+    uint64_t start, size;
+    void *data;
+};
+/* A set of disjoint ranges with its own lock. */
+struct vcu_range_set {
+    pthread_rwlock_t lock;
+    void *root; /* tsearch(3) tree: red-black in glibc */
+};
+#define VCU_RANGE_SET_INIT                                                                         \
+    {                                                                                              \
+        PTHREAD_RWLOCK_INITIALIZER, NULL                                                           \
+    }
+/* False when it overlaps another range or memory is short. */
+bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);
+/* Removes the range that starts exactly there; *out gets it. False when there is none. */
+bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out);
+/* Removes one range that overlaps [start, start + size); false when there is none. */
+bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
+                              struct vcu_range *out);
+/* Called under the set's lock, so it must not call these functions. */
+typedef bool vcu_range_fn(const struct vcu_range *range, void *arg);
+/* Removes every range for which fn says true; fn may free the data. */
+void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg);
+/* The range that contains addr; false when there is none. Another thread may free `data` at
+ * any time: to read it, use vcu_range_look(). */
+bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out);
+/* The result of fn, which only reads, for the range that contains addr; false if there is none. */
+bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
+/* Removes the range that contains addr if fn says true; fn may change the data, or free it then.
+ * False: there is none, or fn said so. */
+bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
+
+#endif

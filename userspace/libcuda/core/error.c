@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Results: names, texts (lib/cudaapi has the table), and how the trace reads them.
+ */
+#include "core.h"
+
+#include <string.h>
+
+/* Both work before cuInit and after the library's end: there is nothing to connect to. */
+CUresult vcu_cuGetErrorName(CUresult error, const char **pStr)
+{
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = cua_error_name(error);
+    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGetErrorString(CUresult error, const char **pStr)
+{
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = cua_error_text(error);
+    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* ---- results, for the trace ------------------------------------------------------------------ */
+
+static const char *result_name(int result)
+{
+    return cua_error_name((CUresult)result);
+}
+
+/*
+ * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our
+ * end, and names that were asked for and not found (cuGetProcAddress says which itself).
+ */
+static bool is_failure(const char *name, int result)
+{
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ||
+        result == CUDA_ERROR_DEINITIALIZED)
+        return false;
+    return result != CUDA_ERROR_NOT_FOUND || strncmp(name, "cuGetProcAddress", 16) != 0;
+}
+
+const struct lnk_trace_results lnk_trace_results = { result_name, is_failure };
+
+void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    lnk_trace_result(name, (int)r, t0_ns, fmt, ap);
+    va_end(ap);
+}

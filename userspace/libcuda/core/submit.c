@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/* Implements what the generated encoders call: records, replies and blobs on the process's one ring. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_calls.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+/* The library's part of struct vgp_submit. */
+struct submit {
+    struct lnk_call call;
+    uint64_t waits; /* for vcu_wait_done(); 0: this is no wait for everything */
+    uint16_t number;
+    bool answered; /* asynchronous, and yet with a reply: see vgp_submit_begin */
+};
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv),
+               "priv is too small");
+
+static struct submit *part(struct vgp_submit *s)
+{
+    return (struct submit *)s->priv;
+}
+
+/* Replies are copied out of shared memory before anything decodes them. Freed with the thread. */
+static __thread uint8_t payload_small[512] __attribute__((aligned(16)));
+
+bool vcu_error_is_sticky(CUresult r)
+{
+    switch (r) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool needs_answer(uint16_t call)
+{
+    return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0, 0) &&
+           call > VGP_vgpCopy; /* a copy says itself when it is answered, the others cannot fail */
+}
+
+/* A number that the worker does not know would end the client. */
+static CUresult too_new(uint16_t call)
+{
+    unsigned since = vgp_call_since(call);
+
+    if (since <= vcu.worker_minor)
+        return CUDA_SUCCESS;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "libcuda",
+                      "%s came with protocol %d.%u, the worker speaks %d.%u: update the host",
+                      vgp_call_name(call), VGP_VERSION_MAJOR, since, VGP_VERSION_MAJOR,
+                      vcu.worker_minor);
+}
+
+/* The place of a stream: by the index of its handle; default streams by context, per-thread ones by thread.
+   Two that share a place cause unneeded throttling, never too little. */
+static uint32_t place_of(uint64_t stream)
+{
+    if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
+        return VCU_ROOM_STREAMS + VCU_ROOM_CONTEXTS + vcu_thread()->number % VCU_ROOM_THREADS;
+    if (stream <= (uintptr_t)CU_STREAM_LEGACY)
+        return VCU_ROOM_STREAMS + VGP_HANDLE_INDEX(vcu_current_context()) % VCU_ROOM_CONTEXTS;
+    return VGP_HANDLE_INDEX(stream) % VCU_ROOM_STREAMS;
+}
+
+/* Resets the counts of streams that are idle or destroyed. */
+static void look_for_idle(uint32_t context, uint32_t but)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t stream = 0;
+        uint32_t place = vcu_room_suspect(context, but, &stream);
+
+        if (place == UINT32_MAX)
+            return;
+        if (!vgp_handle_live(stream, VGP_H_STREAM) ||
+            vgp_call_cuStreamQuery((CUstream)(uintptr_t)stream) != CUDA_ERROR_NOT_READY)
+            vcu_room_idle(place, context);
+    }
+}
+
+void vcu_stream_weigh(uint64_t stream, uint32_t weight)
+{
+    uint32_t at = place_of(stream), context = VGP_HANDLE_INDEX(vcu_current_context()), marked;
+
+    if (__builtin_expect(!vcu_room_add(at, stream, context, weight), 1) || vcu.worker_minor < 2 ||
+        atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        return;
+    look_for_idle(context, at);
+    marked = vcu_room_mark_begin(at);
+    vgp_call_vgpStreamThrottle((CUstream)(uintptr_t)stream); /* errors are for the work itself */
+    vcu_room_mark_end(at, context, marked);
+}
+
+void vgp_stream_count(uint64_t stream)
+{
+    struct vcu_thread *t = vcu_thread();
+    struct vcu_intent in = t->intent; /* weighing may send records */
+
+    t->intent = (struct vcu_intent){ 0 };
+    vcu_stream_weigh(stream, 1);
+    t->intent = (struct vcu_intent){ true, in.effect, stream };
+}
+
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
+{
+    struct vcu_thread *t = vcu_thread();
+    struct submit *p = part(s);
+    struct vcu_intent in = t->intent;
+    CUresult res;
+
+    t->intent = (struct vcu_intent){ 0 };
+    if (vcu_units_watch() && lnk_call_is_work(call))
+        vcu_units_before_work();
+    /* During a capture an error belongs to the call that made it: every call is answered then. */
+    p->answered = !want_reply && needs_answer(call);
+    want_reply |= p->answered;
+
+    p->call.phase = LNK_CALL_NONE;
+    p->number = call;
+    /* During cuInit the state is still NEW, but the ring is there. */
+    if (__builtin_expect(vcu.state != VCU_READY, 0) && !(vcu.state == VCU_NEW && vcu.connected))
+        return vcu_check_init();
+    if (__builtin_expect(t->in_callback, 0))
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (__builtin_expect(vcu.worker_minor < VGP_VERSION_MINOR, 0)) {
+        res = too_new(call);
+        if (res != CUDA_SUCCESS)
+            return res;
+    }
+    if (__builtin_expect(atomic_load(&vcu_wait_owed), 0))
+        vcu_wait_before(call, &in);
+    res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes,
+                         want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, vcu_current_context(),
+                         t->number);
+    p->waits = res == CUDA_SUCCESS ? vcu_wait_note(call, &in, vcu_current_context()) : 0;
+    s->args = p->call.args;
+    return res;
+}
+
+CUresult vgp_submit_async(struct vgp_submit *s)
+{
+    const void *payload;
+    uint32_t size;
+    CUresult res;
+
+    lnk_ring_publish(&part(s)->call);
+    if (!part(s)->answered)
+        return CUDA_SUCCESS;
+    res = vgp_submit_collect(s, &payload, &size);
+    vgp_submit_end(s);
+    return res;
+}
+
+CUresult vgp_submit_publish(struct vgp_submit *s)
+{
+    lnk_ring_publish(&part(s)->call);
+    return CUDA_SUCCESS;
+}
+
+static bool is_synchronising(uint16_t call)
+{
+    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize ||
+           call == VGP_cuEventSynchronize;
+}
+
+/* Success says that some work is complete. None of these has a result that a nested call would
+   overwrite. */
+static bool tells_completion(uint16_t call)
+{
+    return is_synchronising(call) || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+}
+
+/* Remembers an error that the context will not recover from, so that launches report it at once. */
+static void note_sticky(CUresult r)
+{
+    struct vcu_context *c;
+
+    if (!vcu_error_is_sticky(r))
+        return;
+    c = vcu_handle_data(vcu_current_context(), VGP_H_CONTEXT);
+    if (c != NULL)
+        atomic_store(&c->base->sticky, (int)r);
+}
+
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)
+{
+    struct submit *p = part(s);
+    const void *shared;
+    uint8_t *copy = payload_small;
+    CUresult res;
+    uint32_t n;
+
+    res = lnk_ring_collect(&p->call, &shared, &n);
+    if (is_synchronising(p->number)) /* before the payload is copied: this receives other replies */
+        vcu_units_wait_answered();
+    if (n > sizeof(payload_small)) {
+        struct vcu_thread *t = vcu_thread();
+
+        if (t->payload == NULL)
+            t->payload = malloc(vcu.ring.slot_size);
+        copy = t->payload;
+        if (copy == NULL) {
+            n = 0;
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (n != 0)
+        memcpy(copy, shared, n);
+    *payload = copy;
+    *size = n;
+    if (res == CUDA_SUCCESS && is_synchronising(p->number))
+        res = lnk_ring_take_async_error(&vcu.ring);
+    if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
+        vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_current_context()));
+    if (p->waits != 0 && res == CUDA_SUCCESS)
+        vcu_wait_done(p->waits);
+    if (vcu_units_watch() && res == CUDA_SUCCESS && tells_completion(p->number))
+        vcu_units_after_wait(p->number == VGP_vgpCtxSynchronize);
+    if (__builtin_expect(res != CUDA_SUCCESS, 0))
+        note_sticky(res);
+    return res;
+}
+
+void vgp_submit_end(struct vgp_submit *s)
+{
+    lnk_ring_end(&part(s)->call);
+}
+
+bool vcu_submit_ready(struct vgp_submit *s)
+{
+    return lnk_ring_ready(&part(s)->call);
+}
+
+CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
+{
+    static _Atomic uint32_t last_id;
+    const uint8_t *p = data;
+    uint32_t id = atomic_fetch_add(&last_id, 1) + 1;
+
+    if (size > VGP_BLOB_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (id == 0)
+        id = atomic_fetch_add(&last_id, 1) + 1;
+    for (uint64_t done = 0; done < size;) {
+        uint32_t part_size =
+            size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
+        CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part_size);
+
+        if (res != CUDA_SUCCESS) {
+            if (done != 0)
+                vgp_call_vgpBlobDrop(id);
+            return res;
+        }
+        done += part_size;
+    }
+    *blob_id = id;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* See wait.h. Lock order: owe_lock, the ring's lock. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_calls.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+_Atomic bool vcu_wait_owed;
+_Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
+
+/*
+ * What is outstanding, in one word, so that a wait that ends finds out whether anything was sent behind
+ * it: what, the stream, and how many waits have begun. Written under the ring's lock; a wait that ends
+ * without it compares and swaps.
+ */
+enum kind { IDLE, QUIET, BUSY, WAITED /* all before is being waited for, nothing came behind */ };
+#define OWNER_MANY 0xffffffu
+static _Atomic uint64_t state;
+
+static inline enum kind kind_of(uint64_t s)
+{
+    return (enum kind)(s & 3);
+}
+
+static inline uint32_t owner_of(uint64_t s)
+{
+    return (uint32_t)(s >> 2) & OWNER_MANY;
+}
+
+static inline uint64_t pack(enum kind k, uint32_t owner, uint64_t waits)
+{
+    return k | (uint64_t)owner << 2 | waits << 26;
+}
+
+static inline uint64_t waits_of(uint64_t s)
+{
+    return s >> 26;
+}
+
+/* Streams by the index of their handle; 0 is the legacy stream. */
+static uint32_t owner_id(uint64_t stream)
+{
+    if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
+        return OWNER_MANY;
+    return stream <= (uintptr_t)CU_STREAM_LEGACY ? 0 : VGP_HANDLE_INDEX(stream) + 1;
+}
+_Static_assert(VGP_HANDLE_INDEX_MAX + 1 < OWNER_MANY, "an index has a number");
+
+static bool off;
+static _Atomic bool two_contexts;
+static uint64_t the_context; /* under the ring's lock */
+
+/* The wait that is owed. */
+static pthread_mutex_t owe_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uint64_t stream;
+    uint32_t owner;
+    bool recorded; /* `event` stands for it: other work has been put behind it */
+    CUevent event; /* of the_context; kept for the next time */
+} owed;
+static __thread bool settling;
+
+void vcu_wait_effect(enum vcu_effect effect)
+{
+    vcu_thread()->intent.effect = (uint8_t)effect;
+}
+
+void vcu_wait_intend(CUstream stream, enum vcu_effect effect)
+{
+    vcu_thread()->intent = (struct vcu_intent){ true, (uint8_t)effect, (uintptr_t)stream };
+}
+
+/* Calls that put nothing into a stream and tell nothing of one. */
+static bool harmless(uint16_t call)
+{
+    switch (call) {
+    case VGP_vgpHello:
+    case VGP_vgpDeviceInfo:
+    case VGP_vgpBlobAppend:
+    case VGP_vgpBlobDrop:
+    case VGP_vgpHostFuncDone:
+    case VGP_vgpHostFuncFinished:
+    case VGP_vgpStreamThrottle:
+    case VGP_vgpDeviceGetAttribute:
+    case VGP_cuMemAlloc_v2:
+    case VGP_cuMemGetInfo_v2:
+    case VGP_vgpModuleGetFunction:
+    case VGP_vgpLibraryGetKernel:
+    case VGP_vgpKernelGetFunction:
+    case VGP_vgpModuleFunctionName:
+    case VGP_vgpLibraryKernelName:
+    case VGP_vgpFuncGetAttribute:
+    case VGP_cuOccupancyMaxActiveBlocksPerMultiprocessor:
+    case VGP_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
+    case VGP_cuOccupancyAvailableDynamicSMemPerBlock:
+    case VGP_cuStreamCreate:
+    case VGP_cuStreamCreateWithPriority:
+    case VGP_cuStreamGetFlags:
+    case VGP_cuStreamGetPriority:
+    case VGP_cuStreamGetId:
+    case VGP_cuEventCreate:
+    case VGP_cuCtxGetLimit:
+    case VGP_cuCtxGetStreamPriorityRange:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Calls that leave no work behind when they return. What is not named here counts as work in every stream. */
+static bool leaves_nothing(uint16_t call)
+{
+    switch (call) {
+    case VGP_vgpPing:
+    case VGP_vgpRegionRegister:
+    case VGP_vgpRegionUnregister:
+    case VGP_vgpPrimaryCtxRetain:
+    case VGP_cuCtxSetLimit:
+    case VGP_cuCtxSetCacheConfig:
+    case VGP_cuCtxGetCacheConfig:
+    case VGP_cuMemFree_v2:
+    case VGP_cuMemAllocPitch_v2:
+    case VGP_vgpDeviceGetDefaultMemPool:
+    case VGP_vgpMemPoolGetAttribute:
+    case VGP_vgpMemPoolSetAttribute:
+    case VGP_cuArray3DCreate_v2:
+    case VGP_cuArrayDestroy:
+    case VGP_vgpModuleLoad:
+    case VGP_vgpLibraryLoad:
+    case VGP_vgpModuleLoadEx:
+    case VGP_vgpLibraryLoadEx:
+    case VGP_cuModuleUnload:
+    case VGP_cuLibraryUnload:
+    case VGP_vgpModuleGetGlobal:
+    case VGP_vgpLibraryGetGlobal:
+    case VGP_vgpLibraryGetModule:
+    case VGP_vgpFuncSetAttribute:
+    case VGP_cuFuncSetCacheConfig:
+    case VGP_cuStreamDestroy_v2:
+    case VGP_cuEventDestroy_v2:
+    case VGP_cuEventElapsedTime_v2:
+    case VGP_vgpMemGetGranularity:
+    case VGP_vgpMemCreate:
+    case VGP_vgpMemRelease:
+    case VGP_cuMemAddressReserve:
+    case VGP_cuMemAddressFree:
+    case VGP_vgpMemMap:
+    case VGP_cuMemUnmap:
+    case VGP_vgpMemSetAccess:
+    case VGP_vgpStreamBeginCapture:
+    case VGP_vgpStreamEndCapture:
+    case VGP_vgpStreamCaptureInfo:
+    case VGP_vgpGraphInstantiate:
+    case VGP_vgpGraphExecUpdate:
+    case VGP_cuGraphExecDestroy:
+    case VGP_vgpGraphDestroy:
+    case VGP_vgpGraphCreate:
+    case VGP_vgpGraphClone:
+    case VGP_vgpGraphTraits:
+    case VGP_vgpGraphList:
+    case VGP_vgpGraphEdges:
+    case VGP_vgpGraphNodeInfo:
+    case VGP_vgpGraphKernelNode:
+    case VGP_vgpGraphCopyNode:
+    case VGP_vgpGraphMemsetNode:
+    case VGP_vgpGraphEmptyNode:
+    case VGP_vgpGraphKernelNodeGet:
+    case VGP_vgpTexObjectCreate:
+    case VGP_vgpTexObjectDestroy:
+    case VGP_vgpNvmlInfo:
+    case VGP_vgpNvmlUsage:
+    case VGP_vgpNvmlGet:
+    /* Other waits: what was there before stays, and nothing is added. */
+    case VGP_cuStreamSynchronize:
+    case VGP_cuEventSynchronize:
+    case VGP_cuStreamQuery:
+    case VGP_cuEventQuery:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- what is outstanding -------------------------------------------------------------------- */
+
+static void note_context(uint16_t call, uint64_t context)
+{
+    if (the_context == 0)
+        the_context = context;
+    if ((context != 0 && context != the_context) || call == VGP_vgpCtxCreate ||
+        call == VGP_vgpGreenCtxCreate)
+        atomic_store(&two_contexts, true);
+}
+
+static void note_work(const struct vcu_intent *in)
+{
+    uint64_t s = atomic_load_explicit(&state, memory_order_relaxed), next;
+    uint32_t owner = in->streamed ? owner_id(in->stream) : OWNER_MANY;
+    enum kind k = BUSY;
+
+    if (kind_of(s) != IDLE && owner != owner_of(s))
+        owner = OWNER_MANY;
+    if (in->effect == VCU_EFFECT_QUIET && owner != OWNER_MANY &&
+        (kind_of(s) == IDLE || kind_of(s) == QUIET))
+        k = QUIET;
+    next = pack(k, owner, waits_of(s));
+    if (next != s) /* a launch behind a launch writes nothing */
+        atomic_store(&state, next);
+}
+
+uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context)
+{
+    uint64_t s = atomic_load_explicit(&state, memory_order_relaxed);
+    bool everything = call == VGP_vgpCtxSynchronize;
+
+    if (harmless(call) || (settling && in->effect != VCU_EFFECT_WAITS))
+        return 0;
+    note_context(call, context);
+    if (everything || (in->effect == VCU_EFFECT_WAITS && in->streamed)) {
+        uint32_t owner = everything ? owner_of(s) : owner_id(in->stream);
+
+        if (everything || (owner != OWNER_MANY && (kind_of(s) == IDLE || owner == owner_of(s)))) {
+            s = pack(WAITED, owner, waits_of(s) + 1);
+            atomic_store(&state, s);
+            return s;
+        }
+    }
+    if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))
+        note_work(in);
+    return 0;
+}
+
+void vcu_wait_done(uint64_t token)
+{
+    if (!atomic_compare_exchange_strong(&state, &token, pack(IDLE, 0, waits_of(token))) ||
+        settling || !atomic_load(&vcu_wait_owed))
+        return;
+    pthread_mutex_lock(&owe_lock);
+    if (kind_of(atomic_load(&state)) == IDLE) /* else another thread may owe one by now */
+        atomic_store(&vcu_wait_owed, false);
+    pthread_mutex_unlock(&owe_lock);
+}
+
+/* ---- what is owed --------------------------------------------------------------------------- */
+
+/* Ends the wait that is owed. Its error belongs to the next wait, as that of any work that came before. */
+static void settle_locked(void)
+{
+    CUresult r;
+    bool borrowed;
+    int none = 0;
+
+    settling = true;
+    r = vcu_context_borrow(the_context, &borrowed);
+    if (r == CUDA_SUCCESS) {
+        if (owed.recorded) {
+            r = vgp_call_cuEventSynchronize(owed.event);
+        } else {
+            vcu_wait_intend((CUstream)(uintptr_t)owed.stream, VCU_EFFECT_WAITS);
+            r = vgp_call_cuStreamSynchronize((CUstream)(uintptr_t)owed.stream);
+        }
+        vcu_context_return(borrowed);
+    }
+    settling = false;
+    if (r != CUDA_SUCCESS)
+        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
+    atomic_fetch_add_explicit(&vcu_waits_owed, 1, memory_order_relaxed);
+    atomic_store(&vcu_wait_owed, false);
+}
+
+/* Marks where the wait that is owed ends. False: it cannot be marked. */
+static bool record_locked(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    settling = true;
+    if (owed.event == NULL)
+        r = vgp_call_cuEventCreate(&owed.event, CU_EVENT_DISABLE_TIMING);
+    if (r == CUDA_SUCCESS)
+        r = vgp_call_cuEventRecord(owed.event, (CUstream)(uintptr_t)owed.stream);
+    else
+        owed.event = NULL;
+    settling = false;
+    owed.recorded = r == CUDA_SUCCESS;
+    return owed.recorded;
+}
+
+void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
+{
+    if (settling || harmless(call))
+        return;
+    pthread_mutex_lock(&owe_lock);
+    if (atomic_load(&vcu_wait_owed)) {
+        bool same = in->streamed && owner_id(in->stream) == owed.owner;
+
+        /* Quiet copies need no mark: waiting for them too does no harm, as they wait for nothing. */
+        if (!same || (in->effect == VCU_EFFECT_ANY && !owed.recorded && !record_locked()))
+            settle_locked();
+    }
+    /* The contexts' ends take the event with them. */
+    if (call == VGP_vgpPrimaryCtxReset || call == VGP_vgpPrimaryCtxRelease || call == VGP_vgpCtxDestroy)
+        owed.event = NULL;
+    pthread_mutex_unlock(&owe_lock);
+}
+
+static bool may_answer(void)
+{
+    return !off && !atomic_load_explicit(&two_contexts, memory_order_relaxed) &&
+           atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 && !vcu_units_watch() &&
+           atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) == 0 &&
+           lnk_ring_dead(&vcu.ring) == CUDA_SUCCESS && !vcu_thread()->in_callback;
+}
+
+bool vcu_wait_idle(void)
+{
+    return kind_of(atomic_load(&state)) == IDLE && may_answer();
+}
+
+bool vcu_wait_may_owe(CUstream stream)
+{
+    uint64_t s = atomic_load(&state);
+    uint32_t owner = owner_id((uintptr_t)stream);
+
+    return owner != OWNER_MANY && may_answer() &&
+           (kind_of(s) == IDLE || (kind_of(s) == QUIET && owner_of(s) == owner));
+}
+
+bool vcu_wait_owe(CUstream stream)
+{
+    uint32_t owner = owner_id((uintptr_t)stream);
+    bool yes = false;
+
+    pthread_mutex_lock(&owe_lock);
+    pthread_mutex_lock(&vcu.ring.lock);
+    uint64_t s = atomic_load(&state);
+
+    if (kind_of(s) == QUIET && owner_of(s) == owner && owner != OWNER_MANY) {
+        owed.stream = (uintptr_t)stream;
+        owed.owner = owner;
+        owed.recorded = false;
+        atomic_store(&vcu_wait_owed, true);
+        yes = true;
+    }
+    pthread_mutex_unlock(&vcu.ring.lock);
+    pthread_mutex_unlock(&owe_lock);
+    return yes || kind_of(s) == IDLE;
+}
+
+bool vcu_wait_answered(CUstream stream, bool everything)
+{
+    if (!may_answer())
+        return false;
+    if (kind_of(atomic_load(&state)) != IDLE && (everything || !vcu_wait_owe(stream)))
+        return false;
+    if (lnk_ring_notified(&vcu.ring))
+        lnk_ring_drain(&vcu.ring);
+    atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed);
+    return true;
+}
+
+void vcu_wait_init(void)
+{
+    const char *value = getenv("VGPU_OWE_WAITS");
+
+    off = value != NULL && !strcmp(value, "0");
+}

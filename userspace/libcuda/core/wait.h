@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waits that need no answer of the worker. A program that copies a few inputs to the device and waits
+ * after each of them would sleep once for each; yet nothing that it can see depends on when these copies
+ * end. So the library keeps, for the one stream that was used since everything was last complete, whether
+ * what was put into it is visible to the host:
+ *
+ *   idle     nothing is outstanding: a wait returns at once
+ *   quiet    outstanding are only copies of staged bytes to device memory that nobody but this process
+ *            can reach: a wait of that stream returns at once, and the library owes the wait
+ *   busy     anything else: a wait goes to the worker
+ *
+ * A wait that is owed is made up for before anything could tell the difference: before work in another
+ * stream, a query, a free, a context call. Work in the same stream keeps its order anyway; an event that
+ * is recorded before it lets the wait that is owed end before that work does.
+ *
+ * Off in a process that uses a second context, while a stream captures, while managed memory is watched,
+ * and with VGPU_OWE_WAITS=0.
+ */
+#ifndef VCU_WAIT_H
+#define VCU_WAIT_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum vcu_effect {
+    VCU_EFFECT_ANY = 0, /* the host may see what the record does */
+    VCU_EFFECT_QUIET,   /* it cannot, but by waiting */
+    VCU_EFFECT_WAITS,   /* the reply comes when the stream is idle */
+};
+
+/* Of the next record that the calling thread sends. */
+struct vcu_intent {
+    bool streamed; /* it goes into `stream`, or waits for it */
+    uint8_t effect;
+    uint64_t stream;
+};
+
+/* Says what the next record of this thread does to the host; the stream is counted apart, or given. */
+void vcu_wait_effect(enum vcu_effect effect);
+void vcu_wait_intend(CUstream stream, enum vcu_effect effect);
+
+/* ---- submit.c asks -------------------------------------------------------------------------- */
+
+/* Is a wait owed? */
+extern _Atomic bool vcu_wait_owed;
+/* Before a record is begun while a wait is owed. */
+void vcu_wait_before(uint16_t call, const struct vcu_intent *in);
+/* Under the ring's lock, for every record in its order. What is returned goes to vcu_wait_done(). */
+uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context);
+/* The reply of a record with VCU_EFFECT_WAITS has come, with success. */
+void vcu_wait_done(uint64_t token);
+
+/* ---- entry points ask ----------------------------------------------------------------------- */
+
+/* True: a wait for the stream (or, with everything, for the context) may return success now. */
+bool vcu_wait_answered(CUstream stream, bool everything);
+/* True: is nothing outstanding at all? Then queries of streams and events say complete. */
+bool vcu_wait_idle(void);
+/* May a copy into the stream be left to complete by itself, as nothing before it has to be waited for? Then
+   the caller sends it with VCU_EFFECT_QUIET, and calls vcu_wait_owe(); false: it must wait now. */
+bool vcu_wait_may_owe(CUstream stream);
+bool vcu_wait_owe(CUstream stream);
+
+/* Waits that were answered here, and that were made up for; for VGPU_STATS and the trace. */
+extern _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
+
+/* Reads VGPU_OWE_WAITS; once, when the library is loaded. */
+void vcu_wait_init(void);
+
+#endif

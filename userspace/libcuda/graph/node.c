@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Building graphs call by call. The worker checks handles of graphs and nodes. Checks that need no
+ * reply are here, and what only the guest can do: pack parameters, keep host functions.
+ */
+#include "graph.h"
+#include "../code/code.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+/* ---- where ------------------------------------------------------------------------------------ */
+
+CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, CUgraph graph,
+                       const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n)
+{
+    CUresult res = vcu_check_usable();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out == NULL || !vcu_graph_ok(graph) || (n != 0 && deps == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (n >= VGP_HANDLE_INDEX_MAX) /* more nodes than a process can have */
+        return CUDA_ERROR_INVALID_VALUE;
+    if (n > VGP_DEPENDENCIES_MAX)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                          "more than %u dependencies: add the others with cuGraphAddDependencies",
+                          VGP_DEPENDENCIES_MAX);
+    *w = (struct vcu_where){
+        .op = VGP_NODE_ADD, .graph = graph, .deps = deps, .edges = edges, .ndeps = n
+    };
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_where_set(struct vcu_where *w, CUgraphNode node)
+{
+    CUresult res = vcu_check_usable();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    *w = (struct vcu_where){ .op = VGP_NODE_SET, .target = node };
+    return vcu_node_ok(node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_where_exec(struct vcu_where *w, CUgraphExec exec, CUgraphNode node)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    *w = (struct vcu_where){ .op = VGP_NODE_EXEC, .target = node, .exec = exec };
+    return vcu_node_ok(node) && vcu_exec_ok(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Tells the new node's handle. */
+static CUresult give(CUresult res, uint64_t node, CUgraphNode *out)
+{
+    if (res == CUDA_SUCCESS)
+        *out = (CUgraphNode)(uintptr_t)node;
+    return res;
+}
+
+/* ---- graphs ----------------------------------------------------------------------------------- */
+
+CUresult vcu_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    uint64_t graph = 0;
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && (phGraph == NULL || flags != 0))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphCreate(flags, &graph);
+    if (res == CUDA_SUCCESS)
+        *phGraph = (CUgraph)(uintptr_t)graph;
+    return res;
+}
+
+CUresult vcu_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    uint64_t graph = 0;
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && (phGraphClone == NULL || !vcu_graph_ok(originalGraph)))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphClone(originalGraph, &graph);
+    if (res == CUDA_SUCCESS)
+        *phGraphClone = (CUgraph)(uintptr_t)graph;
+    return res;
+}
+
+CUresult vcu_cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+                                    CUgraph hClonedGraph)
+{
+    uint64_t found = 0;
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS &&
+        (phNode == NULL || !vcu_node_ok(hOriginalNode) || !vcu_graph_ok(hClonedGraph)))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphNodeFindInClone(hOriginalNode, hClonedGraph, &found);
+    return res == CUDA_SUCCESS ? give(res, found, phNode) : res;
+}
+
+CUresult vcu_cuGraphDestroyNode(CUgraphNode hNode)
+{
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && !vcu_node_ok(hNode))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphDestroyNode(hNode);
+    if (res == CUDA_SUCCESS)
+        vcu_node_forget(hNode);
+    return res;
+}
+
+static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
+{
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && !vcu_node_ok(node))
+        res = CUDA_ERROR_INVALID_VALUE;
+    return res == CUDA_SUCCESS ? vgp_call_vgpGraphNodeInfo(node, type, graph) : res;
+}
+
+CUresult vcu_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    uint32_t found = 0;
+    uint64_t graph;
+    CUresult res;
+
+    if (type == NULL) {
+        res = vcu_check_init();
+        return res != CUDA_SUCCESS ? res : CUDA_ERROR_INVALID_VALUE;
+    }
+    res = node_info(hNode, &found, &graph);
+    if (res == CUDA_SUCCESS)
+        *type = (CUgraphNodeType)found;
+    return res;
+}
+
+#define EDGES_MAX ((size_t)VGP_HANDLE_INDEX_MAX * VGP_HANDLE_INDEX_MAX) /* one for each two nodes */
+
+/* Pieces of what fits one call; an error leaves the edges before it, as the driver does. */
+CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                      const CUgraphEdgeData *data, size_t n, bool remove)
+{
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && (!vcu_graph_ok(graph) || (n != 0 && (from == NULL || to == NULL)) ||
+                                n > EDGES_MAX)) /* nothing of the arrays is read then */
+        res = CUDA_ERROR_INVALID_VALUE;
+    for (size_t done = 0; res == CUDA_SUCCESS && done < n;) {
+        uint32_t part = n - done < 1024 ? (uint32_t)(n - done) : 1024;
+
+        res = vgp_call_vgpGraphEdges(graph, remove, from + done, part, to + done, part,
+                                     data == NULL ? NULL : data + done,
+                                     data == NULL ? 0 : part * (uint32_t)sizeof(*data));
+        done += part;
+    }
+    return res;
+}
+
+CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t *value)
+{
+    CUresult res = vcu_check_usable();
+
+    if (res == CUDA_SUCCESS && (!vcu_exec_ok(exec) || !vcu_node_ok(node) || value == NULL))
+        res = CUDA_ERROR_INVALID_VALUE;
+    return res == CUDA_SUCCESS
+               ? vgp_call_vgpGraphNodeEnabled(exec, node, set, set ? *value : 0, value)
+               : res;
+}
+
+CUresult vcu_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                   unsigned int isEnabled)
+{
+    uint32_t value = isEnabled != 0;
+
+    return vcu_node_enabled(hGraphExec, hNode, true, &value);
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------- */
+
+CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
+                         const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *node)
+{
+    CUfunction func;
+    const struct vcu_func *f;
+    const struct vcu_context *at;
+    struct vcu_launch l;
+    const char *why;
+    const void *data;
+    uint8_t *buffer;
+    uint32_t size;
+    CUresult res;
+
+    if (p == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    func = p->func != NULL ? p->func : (CUfunction)p->kern;
+    f = vcu_func_find(func);
+    if (f == NULL)
+        return func == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    at = vcu_context_find(p->ctx); /* NULL: the current one, if there is one */
+    if (at == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    l = (struct vcu_launch){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+                             .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+                             .shared = p->sharedMemBytes };
+    res = vcu_launch_check(vcu.devices[at->device].attributes, f, false, &l, &why);
+    if (res != CUDA_SUCCESS)
+        return VCU_REFUSE(res, call, "%s: %s", f->name, why);
+    buffer = malloc(f->param_bytes + 1);
+    if (buffer == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphKernelNode(VCU_WHERE(w), func, p->func != NULL ? NULL : p->ctx,
+                                          p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX,
+                                          p->blockDimY, p->blockDimZ, p->sharedMemBytes, data, size,
+                                          node);
+    free(buffer);
+    return res;
+}
+
+static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+    CUDA_KERNEL_NODE_PARAMS out = { 0 };
+
+    memcpy(&out, p, sizeof(*p)); /* the second version appends two fields */
+    return out;
+}
+
+CUresult vcu_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies,
+                                     const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    static const char call[] = "cuGraphAddKernelNode";
+    struct vcu_where w;
+    uint64_t node = 0;
+    CUresult res =
+        vcu_where_add(call, phGraphNode, &w, hGraph, dependencies, NULL, numDependencies);
+
+    if (res == CUDA_SUCCESS)
+        res = vcu_kernel_node(call, &w, nodeParams, &node);
+    return give(res, node, phGraphNode);
+}
+
+CUresult vcu_cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+
+    if (nodeParams == NULL)
+        return vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies,
+                                           NULL);
+    p = widen(nodeParams);
+    return vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
+}
+
+CUresult vcu_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct vcu_where w;
+    uint64_t node;
+    CUresult res = vcu_where_set(&w, hNode);
+
+    return res != CUDA_SUCCESS
+               ? res
+               : vcu_kernel_node("cuGraphKernelNodeSetParams", &w, nodeParams, &node);
+}
+
+CUresult vcu_cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+
+    if (nodeParams == NULL)
+        return vcu_cuGraphKernelNodeSetParams_v2(hNode, NULL);
+    p = widen(nodeParams);
+    return vcu_cuGraphKernelNodeSetParams_v2(hNode, &p);
+}
+
+CUresult vcu_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct vcu_where w;
+    uint64_t node;
+    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
+
+    return res != CUDA_SUCCESS
+               ? res
+               : vcu_kernel_node("cuGraphExecKernelNodeSetParams", &w, nodeParams, &node);
+}
+
+CUresult vcu_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+
+    if (nodeParams == NULL)
+        return vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, NULL);
+    p = widen(nodeParams);
+    return vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);
+}
+
+/* The packed parameters, piece by piece; malloc'd. */
+static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8_t **out,
+                             uint32_t *size)
+{
+    uint32_t total = 0, have = 0;
+    uint64_t func = 0, ctx = 0;
+    uint8_t *data = NULL;
+
+    memset(p, 0, sizeof(*p));
+    do {
+        uint8_t part[3900];
+        uint32_t n = sizeof(part);
+        CUresult res = vgp_call_vgpGraphKernelNodeGet(
+            node, have, &func, &ctx, &p->gridDimX, &p->gridDimY, &p->gridDimZ, &p->blockDimX,
+            &p->blockDimY, &p->blockDimZ, &p->sharedMemBytes, &total, part, &n);
+
+        if (res == CUDA_SUCCESS && (total > VCU_MAX_PARAM_BYTES || n > total - have))
+            res = CUDA_ERROR_UNKNOWN;
+        if (res == CUDA_SUCCESS && data == NULL) {
+            data = calloc(1, total + 1);
+            res = data == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+        }
+        if (res != CUDA_SUCCESS) {
+            free(data);
+            return res;
+        }
+        memcpy(data + have, part, n);
+        have += n;
+        if (n == 0)
+            break;
+    } while (have < total);
+    if (VGP_HANDLE_TYPE(func) == VGP_H_KERNEL)
+        p->kern = (CUkernel)(uintptr_t)func;
+    p->func = (CUfunction)(uintptr_t)func; /* a CUkernel does as a CUfunction everywhere */
+    p->ctx = (CUcontext)(uintptr_t)ctx;
+    *out = data;
+    *size = have;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    const struct vcu_func *f;
+    uint8_t *data = NULL;
+    uint32_t type = 0, size = 0;
+    uint64_t graph = 0;
+    void **list;
+    CUresult res = node_info(hNode, &type, &graph);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (nodeParams == NULL || type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = fetch_params(hNode, nodeParams, &data, &size);
+    if (res != CUDA_SUCCESS)
+        return res;
+    f = vcu_func_find(nodeParams->func);
+    if (f == NULL || f->param_bytes > size) {
+        free(data);
+        return VCU_REFUSE(CUDA_ERROR_UNKNOWN, "cuGraphKernelNodeGetParams",
+                          "the node's function is none of this process's");
+    }
+    /* One block: the pointers, then what they point to. */
+    list = malloc(f->param_count * sizeof(*list) + size + 1);
+    if (list != NULL) {
+        uint8_t *bytes = (uint8_t *)(list + f->param_count);
+
+        memcpy(bytes, data, size);
+        for (uint32_t i = 0; i < f->param_count; i++)
+            list[i] = bytes + f->params[i].offset;
+        nodeParams->kernelParams = list;
+    }
+    free(data);
+    if (list == NULL || !vcu_node_keep(hNode, (CUgraph)(uintptr_t)graph, list))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+    CUresult res = vcu_cuGraphKernelNodeGetParams_v2(hNode, nodeParams == NULL ? NULL : &p);
+
+    if (res == CUDA_SUCCESS)
+        memcpy(nodeParams, &p, sizeof(*nodeParams));
+    return res;
+}
+
+static CUresult attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t id,
+                          const void *value, void *result)
+{
+    uint32_t n = sizeof(CUkernelNodeAttrValue);
+    CUresult res = vcu_check_init();
+
+    if (res == CUDA_SUCCESS && !vcu_node_ok(node))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value,
+                                                   value == NULL ? 0 : n, result, &n);
+    return res;
+}
+
+CUresult vcu_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                           CUkernelNodeAttrValue *value_out)
+{
+    if (value_out == NULL && vcu_check_init() == CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute(hNode, NULL, 0, attr, NULL, value_out);
+}
+
+CUresult vcu_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                           const CUkernelNodeAttrValue *value)
+{
+    if ((value == NULL || (unsigned)attr > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) &&
+        vcu_check_init() == CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute(hNode, NULL, 1, attr, value, NULL);
+}
+
+CUresult vcu_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+{
+    if (!vcu_node_ok(src) && vcu_check_init() == CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute(dst, src, 2, 0, NULL, NULL);
+}

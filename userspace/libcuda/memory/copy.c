@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies between host and device.
+ *
+ *   small, from the host        inline in the record
+ *   small, to the host          in the reply
+ *   pinned memory               in place, by the worker
+ *   everything else             through pieces of the staging area, several under way
+ *
+ * When a call returns is CUDA's rule: synchronous copies with a pageable or pinned host side when
+ * they are complete; asynchronous copies from pageable memory when the source has been read;
+ * asynchronous copies to pageable memory when they are complete; pinned and device copies at once.
+ */
+#include "copy.h"
+#include "managed.h"
+
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_guest.h"
+
+/* Pieces of one copy under way: one at each side and one or two between them. More would only take
+   more of the caches (measured: 4 pieces of 128 KiB are as fast as any other choice, or faster). */
+#define IN_FLIGHT 4
+/* Copies up to this size travel in the record. A record is copied once more than a staged piece,
+   but an asynchronous copy needs no reply then. */
+#define INLINE_SYNC 512u
+#define INLINE_ASYNC (8u << 10)
+/* Copies to the device up to this size may be left to complete by themselves (core/wait.h). Of larger ones a
+   program may measure the time; the wait is a small part of it. */
+#define OWE_MAX (256u << 10)
+
+void vcu_copy_simplify(struct vcu_copy *c)
+{
+    if (c->dst.array || c->src.array)
+        return; /* rows of an array do not follow each other */
+    if (c->depth > 1 && c->dst.height == c->height && c->src.height == c->height) {
+        c->height *= c->depth; /* planes follow each other: more rows */
+        c->depth = 1;
+    }
+    if (c->depth == 1 && c->height > 1 && c->dst.pitch == c->width && c->src.pitch == c->width) {
+        c->width *= c->height;
+        c->height = 1;
+    }
+    if (c->height == 1 && c->depth == 1)
+        c->dst.pitch = c->src.pitch = c->width;
+}
+
+static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y)
+{
+    return e->addr + (z * e->height + y) * e->pitch;
+}
+
+static uint64_t wire_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
+{
+    return e->array ? e->addr : row_address(e, z, y) + x;
+}
+
+/* Of an array only whether the place fits the wire: the worker's driver knows its size. */
+static uint64_t array_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
+{
+    return e->x < 1u << 24 && c->width < 1u << 24 && e->y < 1u << 19 && c->height < 1u << 19 &&
+           e->z < 1u << 19 && c->depth < 1u << 19;
+}
+
+uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
+{
+    uint64_t rows, bytes;
+
+    if (e->array)
+        return array_extent(e, c);
+    if (__builtin_mul_overflow(c->depth - 1, e->height, &rows) ||
+        __builtin_add_overflow(rows, c->height - 1, &rows) ||
+        __builtin_mul_overflow(rows, e->pitch, &bytes) ||
+        __builtin_add_overflow(bytes, c->width, &bytes) || e->addr + bytes < e->addr)
+        return 0;
+    return bytes;
+}
+
+void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
+                   uint64_t width, uint64_t rows, bool to_host)
+{
+    for (uint64_t i = 0; i < rows; i++) {
+        uint8_t *row = (uint8_t *)(uintptr_t)row_address(e, z, y + i) + x;
+
+        if (to_host)
+            memcpy(row, packed + i * width, width);
+        else
+            memcpy(packed + i * width, row, width);
+    }
+}
+
+/* The whole copy as one record. */
+/* True if either side of a copy between contexts is on a non-current device. The worker then needs
+   both contexts. */
+static bool crosses(const struct vcu_copy *c)
+{
+    const struct vcu_context *current = vcu_context_find(NULL);
+    const struct vcu_context *dst = vcu_context_find(c->dst_context);
+    const struct vcu_context *src = vcu_context_find(c->src_context);
+
+    return vcu.worker_minor >= 2 && !c->dst.array && !c->src.array && current != NULL &&
+           dst != NULL && src != NULL &&
+           (dst->device != current->device || src->device != current->device);
+}
+
+/* Can nothing but a wait tell when the copy to the device has ended? The source has been read when the call
+   returns, or lies on the device. */
+static bool is_quiet(const struct vcu_copy *c)
+{
+    return !c->dst.array && c->width * c->height * c->depth <= OWE_MAX &&
+           vcu_memory_is_private(c->dst.addr, vcu_copy_extent(&c->dst, c)) &&
+           (!c->src.device || (!c->src.array && vcu_memory_is_private(c->src.addr, vcu_copy_extent(&c->src, c))));
+}
+
+static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind,
+                           uint32_t when)
+{
+    struct vgp_submit s;
+    CUresult res;
+
+    if (c->dst_context != NULL && c->src_context != NULL && dst_kind == VGP_COPY_DEVICE &&
+        src_kind == VGP_COPY_DEVICE && crosses(c))
+        return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr,
+                                    c->src.pitch, c->src.height, c->dst_context, c->src_context,
+                                    c->width, c->height, c->depth, c->stream);
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
+    if (when == VGP_WHEN_COMPLETE)
+        vcu_wait_effect(VCU_EFFECT_WAITS);
+    else if (dst_kind == VGP_COPY_DEVICE && src_kind == VGP_COPY_DEVICE && is_quiet(c))
+        vcu_wait_effect(VCU_EFFECT_QUIET);
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
+                           vcu_copy_wire_pitch(&c->dst, 0, 0, 0), vcu_copy_wire_height(&c->dst, c->dst.height),
+                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
+                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
+                           c->stream, when, NULL, 0);
+
+    if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
+        res = vgp_recv_vgpCopy(&s, NULL, NULL);
+    return res;
+}
+
+/* ---- host to device ------------------------------------------------------------------------- */
+
+static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t when)
+{
+    uint8_t packed[INLINE_SYNC]; /* larger ones are linear: not packed */
+    const void *data = (const void *)(uintptr_t)c->src.addr;
+    struct vgp_submit s;
+    CUresult res;
+
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        when = VGP_WHEN_ISSUED;
+    if (c->height > 1 || c->depth > 1) {
+        uint8_t *p = packed;
+
+        for (uint64_t z = 0; z < c->depth; z++) {
+            vcu_copy_pack(p, &c->src, z, 0, 0, c->width, c->height, false);
+            p += c->width * c->height;
+        }
+        data = packed;
+    }
+    if (when == VGP_WHEN_COMPLETE)
+        vcu_wait_effect(VCU_EFFECT_WAITS);
+    else if (is_quiet(c))
+        vcu_wait_effect(VCU_EFFECT_QUIET);
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, vcu_copy_wire_kind(&c->dst), VGP_COPY_INLINE,
+                           c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
+                           vcu_copy_wire_height(&c->dst, c->dst.height), 0, c->width, c->height, c->width,
+                           c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
+    if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
+        res = vgp_recv_vgpCopy(&s, NULL, NULL);
+    return res;
+}
+
+/* A rectangle of rows [y, y + rows) and bytes [x, x + width) of plane z, small enough for a piece.
+ */
+struct piece {
+    uint64_t z, y, x, width, rows;
+};
+
+/* The pieces of a copy, in order; false at the end. Start with everything zero. */
+static bool next_piece(const struct vcu_copy *c, struct piece *p, bool first)
+{
+    uint64_t room = vcu_chunk_size();
+
+    if (first) {
+        *p = (struct piece){ 0 };
+    } else if (p->x + p->width < c->width) {
+        p->x += p->width;
+    } else {
+        p->x = 0;
+        p->y += p->rows;
+        if (p->y == c->height) {
+            p->y = 0;
+            p->z++;
+        }
+    }
+    if (p->z == c->depth)
+        return false;
+    p->width = c->width - p->x;
+    p->rows = 1;
+    if (p->width > room)
+        p->width = room;
+    else if (p->x == 0)
+        p->rows = room / c->width;
+    if (p->rows > c->height - p->y)
+        p->rows = c->height - p->y;
+    return true;
+}
+
+/* Errors of pieces: the first one counts. */
+static void keep_first(CUresult *all, CUresult one)
+{
+    if (*all == CUDA_SUCCESS)
+        *all = one;
+}
+
+/* Waits for the oldest of the pieces under way and gives it back. */
+static CUresult finish(struct vcu_chunk *chunk)
+{
+    CUresult res = vgp_recv_vgpCopy(vcu_chunk_submit(chunk), NULL, NULL);
+
+    vcu_chunk_give(chunk);
+    return res;
+}
+
+static CUresult upload_staged(const struct vcu_copy *c)
+{
+    struct vcu_chunk *under_way[IN_FLIGHT];
+    unsigned head = 0, tail = 0;
+    CUresult all = CUDA_SUCCESS;
+    enum vcu_effect effect = !c->async ? VCU_EFFECT_WAITS : is_quiet(c) ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY;
+    struct piece p;
+
+    for (bool more = next_piece(c, &p, true); more && all == CUDA_SUCCESS;
+         more = next_piece(c, &p, false)) {
+        struct vcu_chunk *chunk;
+        CUresult res;
+
+        if (tail - head == IN_FLIGHT)
+            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+        /* Holding some, never wait for others' pieces: finish an own one instead. */
+        while ((chunk = vcu_chunk_take(tail != head)) == NULL && tail != head)
+            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+        if (chunk == NULL)
+            return lnk_ring_dead(&vcu.ring);
+        vcu_copy_pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
+        vcu_wait_effect(effect);
+        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, vcu_copy_wire_kind(&c->dst), VGP_COPY_STAGING,
+                               wire_address(&c->dst, p.z, p.y, p.x),
+                               vcu_copy_wire_pitch(&c->dst, p.z, p.y, p.x), vcu_copy_wire_height(&c->dst, p.rows),
+                               vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
+                               c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+        if (res != CUDA_SUCCESS) {
+            vcu_chunk_give(chunk);
+            keep_first(&all, res);
+        } else if (c->async) {
+            vcu_chunk_give_later(chunk); /* the source has been read: that is all async promises */
+        } else {
+            under_way[tail++ % IN_FLIGHT] = chunk;
+        }
+    }
+    while (head != tail)
+        keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
+    return all;
+}
+
+/*
+ * Asynchronous copies are answered when they are complete, which is too late for an address that the
+ * driver refuses at the call. So of memory that is not known here the first and the last byte are
+ * copied ahead, and the worker answers as soon as these are issued.
+ */
+static CUresult try_ends(const struct vcu_copy *c, uint64_t src_extent, uint64_t dst_extent)
+{
+    struct vcu_copy one = *c;
+    CUresult res;
+
+    one.width = one.height = one.depth = 1;
+    res = upload_inline(&one, 1, VGP_WHEN_ISSUED);
+    if (res != CUDA_SUCCESS)
+        return res;
+    one.dst.addr += dst_extent - 1;
+    one.src.addr += src_extent - 1;
+    return upload_inline(&one, 1, VGP_WHEN_ISSUED);
+}
+
+/* A synchronous copy whose bytes are taken over by the record: it is left to complete by itself where
+   nothing has to be waited for before it. False: it must be waited for. */
+static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
+{
+    if (bytes > INLINE_ASYNC || c->height > 1 || c->depth > 1 || !is_quiet(c) ||
+        !vcu_wait_may_owe(c->stream))
+        return false;
+    *res = upload_inline(c, bytes, VGP_WHEN_NEVER);
+    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream)) {
+        vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
+        *res = vgp_call_cuStreamSynchronize(c->stream);
+    }
+    return true;
+}
+
+static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
+{
+    uint64_t bytes = c->width * c->height * c->depth;
+    uint64_t dst_extent = vcu_copy_extent(&c->dst, c);
+    /* An address that we know needs no answer of the worker; others may be refused by it. */
+    bool known = dst_extent != 0 && vcu_memory_is_device(c->dst.addr, dst_extent);
+    uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
+
+    CUresult res;
+
+    if (!c->async && known && upload_owed(c, bytes, &res))
+        return res;
+    if (vcu_memory_in_place(c->src.addr, src_extent))
+        return send_whole(c, vcu_copy_wire_kind(&c->dst), VGP_COPY_HOST, when);
+    if (bytes <= INLINE_SYNC ||
+        (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
+        return upload_inline(c, bytes, when);
+    if (when == VGP_WHEN_ISSUED && vcu_copy_wire_kind(&c->dst) == VGP_COPY_DEVICE && dst_extent != 0 &&
+        src_extent != 0 && atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0) {
+        res = try_ends(c, src_extent, dst_extent);
+
+        if (res != CUDA_SUCCESS)
+            return res;
+    }
+    return upload_staged(c);
+}
+
+/* ---- device to host ------------------------------------------------------------------------- */
+
+static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
+{
+    uint8_t packed[VGP_COPY_REPLY_MAX];
+    uint32_t n = sizeof(packed);
+    struct vgp_submit s;
+    CUresult res;
+
+    vcu_wait_effect(VCU_EFFECT_WAITS);
+    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, vcu_copy_wire_kind(&c->src), 0, c->width, c->height,
+                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
+                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
+                           c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+    if (res == CUDA_SUCCESS)
+        res = vgp_recv_vgpCopy(&s, packed, &n);
+    if (res == CUDA_SUCCESS && n != bytes)
+        res = CUDA_ERROR_UNKNOWN;
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (uint64_t z = 0; z < c->depth; z++)
+        vcu_copy_pack(packed + z * c->width * c->height, &c->dst, z, 0, 0, c->width, c->height, true);
+    return CUDA_SUCCESS;
+}
+
+static CUresult download_staged(const struct vcu_copy *c)
+{
+    struct {
+        struct vcu_chunk *chunk;
+        struct piece p;
+    } under_way[IN_FLIGHT], *oldest;
+    unsigned head = 0, tail = 0;
+    CUresult all = CUDA_SUCCESS;
+    struct piece p;
+    bool more = next_piece(c, &p, true);
+
+    while (more || head != tail) {
+        struct vcu_chunk *chunk = NULL;
+
+        if (more && tail - head < IN_FLIGHT && all == CUDA_SUCCESS)
+            chunk = vcu_chunk_take(tail != head);
+        if (chunk != NULL) {
+            vcu_wait_effect(VCU_EFFECT_WAITS);
+            CUresult res = vgp_send_vgpCopy(
+                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src),
+                vcu_chunk_offset(chunk), p.width, p.rows, wire_address(&c->src, p.z, p.y, p.x),
+                vcu_copy_wire_pitch(&c->src, p.z, p.y, p.x), vcu_copy_wire_height(&c->src, p.rows), p.width, p.rows,
+                1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+
+            if (res != CUDA_SUCCESS) {
+                vcu_chunk_give(chunk);
+                keep_first(&all, res);
+                more = false;
+                continue;
+            }
+            under_way[tail % IN_FLIGHT].chunk = chunk;
+            under_way[tail++ % IN_FLIGHT].p = p;
+            more = next_piece(c, &p, false);
+            continue;
+        }
+        if (head == tail) /* nothing under way and no piece to be had: the worker is gone */
+            return all != CUDA_SUCCESS ? all : lnk_ring_dead(&vcu.ring);
+        oldest = &under_way[head++ % IN_FLIGHT];
+        keep_first(&all, vgp_recv_vgpCopy(vcu_chunk_submit(oldest->chunk), NULL, NULL));
+        if (all == CUDA_SUCCESS)
+            vcu_copy_pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
+                 oldest->p.width, oldest->p.rows, true);
+        else
+            more = false;
+        vcu_chunk_give(oldest->chunk);
+    }
+    return all;
+}
+
+static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
+{
+    uint64_t bytes = c->width * c->height * c->depth;
+    uint64_t src_extent = vcu_copy_extent(&c->src, c);
+    bool known = src_extent != 0 && vcu_memory_is_device(c->src.addr, src_extent);
+
+    if (vcu_memory_in_place(c->dst.addr, dst_extent)) {
+        uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
+
+        return send_whole(c, VGP_COPY_HOST, vcu_copy_wire_kind(&c->src), when);
+    }
+    if (bytes <= VGP_COPY_REPLY_MAX)
+        return download_small(c, bytes);
+    return download_staged(c);
+}
+
+/* ---- the four directions -------------------------------------------------------------------- */
+
+static CUresult host_to_host(const struct vcu_copy *c)
+{
+    /* "Fully synchronous with respect to the host", after the stream's work. */
+    CUresult res;
+
+    vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
+    res = vgp_call_cuStreamSynchronize(c->stream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (uint64_t z = 0; z < c->depth; z++) {
+        for (uint64_t y = 0; y < c->height; y++)
+            memmove((void *)(uintptr_t)row_address(&c->dst, z, y),
+                    (const void *)(uintptr_t)row_address(&c->src, z, y), c->width);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_to_device(const struct vcu_copy *c)
+{
+    uint64_t to = vcu_copy_extent(&c->dst, c), from = vcu_copy_extent(&c->src, c);
+    bool known = to != 0 && from != 0 && vcu_memory_is_device(c->dst.addr, to) &&
+                 vcu_memory_is_device(c->src.addr, from);
+
+    /* No host synchronisation in either form; a reply only where the worker may refuse. */
+    return send_whole(c, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
+                      known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
+}
+
+/* A captured copy: each launch of the graph reads or writes the host memory anew. */
+static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
+{
+    uint32_t dst = c->dst.device ? vcu_copy_wire_kind(&c->dst) : VGP_COPY_HOST;
+    uint32_t src = c->src.device ? vcu_copy_wire_kind(&c->src) : VGP_COPY_HOST;
+
+    if (!c->async)
+        return vcu_capture_spoil(call, c->stream);
+    if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
+        (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
+        return vcu_units_capture_copy(call, c);
+    return send_whole(c, dst, src, VGP_WHEN_ISSUED);
+}
+
+CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from)
+{
+    *to = *from = 0;
+    if (c->width == 0 || c->height == 0 || c->depth == 0)
+        return CUDA_SUCCESS;
+    vcu_copy_simplify(c);
+    if ((c->height > 1 || c->depth > 1) && ((!c->dst.array && c->dst.pitch < c->width) ||
+                                            (!c->src.array && c->src.pitch < c->width)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
+    if (c->depth > 1 && ((!c->dst.array && c->dst.height < c->height) ||
+                         (!c->src.array && c->src.height < c->height)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
+    *to = vcu_copy_extent(&c->dst, c);
+    *from = vcu_copy_extent(&c->src, c);
+    if (*to == 0 || *from == 0 || c->dst.addr == 0 || c->src.addr == 0)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    return CUDA_SUCCESS;
+}
+
+/* An address of no known sort counts as host memory: that there is some is asked of the kernel. Where
+   the call says that it is host memory, only for copies that cost more than the question. */
+bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent)
+{
+    if (e->device || (!e->guessed && extent < VCU_ASK_ABOVE))
+        return true;
+    return lnk_memory_mapped((const void *)(uintptr_t)e->addr, extent);
+}
+
+/* A copy that begins in memory of ours and ends behind it is refused before any byte is moved. */
+static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
+{
+    struct vcu_place place;
+
+    return e->device && !e->array && !vcu_memory_is_device(e->addr, extent) &&
+           vcu_memory_find(e->addr, &place) &&
+           (place.m.kind == VCU_MEM_DEVICE || place.m.kind == VCU_MEM_VARIABLE ||
+            place.m.kind == VCU_MEM_MANAGED) &&
+           extent > place.size - (e->addr - place.start);
+}
+
+CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
+{
+    uint64_t to, from;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_stream_ok(c->stream))
+        return VCU_REFUSE(vcu_stream_error(c->stream), call, "the stream handle is not live");
+    res = vcu_copy_check(call, c, &to, &from);
+    if (res != CUDA_SUCCESS || to == 0)
+        return res;
+    if (!vcu_copy_host_ok(&c->dst, to) || !vcu_copy_host_ok(&c->src, from))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
+                          "neither device memory nor memory of this process");
+    if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the copy leaves its allocation");
+    if (vcu_stream_captured(c->stream))
+        return capture(call, c, to, from);
+    if (c->dst.device && c->src.device)
+        return device_to_device(c);
+    if (!c->dst.device && !c->src.device)
+        return host_to_host(c);
+    res = c->dst.device ? upload(c, from) : download(c, to);
+    if (vcu_units_watch() && res == CUDA_SUCCESS && !c->async)
+        vcu_units_after_wait(false);
+    if (res == CUDA_SUCCESS && !c->async) /* it has waited for earlier work: so here it surfaces */
+        res = lnk_ring_take_async_error(&vcu.ring);
+    return res;
+}
+
+static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, uint64_t src,
+                              uint64_t n, CUstream stream, bool async)
+{
+    return (struct vcu_copy){
+        .dst = { dst_device, dst, n, 1 },
+        .src = { src_device, src, n, 1 },
+        .width = n,
+        .height = 1,
+        .depth = 1,
+        .stream = vcu_stream(stream),
+        .async = async,
+    };
+}
+
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
+                         uint64_t src, uint64_t n, CUstream stream, bool async)
+{
+    struct vcu_copy c = linear(dst_device, dst, src_device, src, n, stream, async);
+
+    return vcu_copy_run(call, &c);
+}
+
+CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
+                          bool async)
+{
+    struct vcu_copy c = linear(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src,
+                               n, stream, async);
+
+    c.dst.guessed = c.src.guessed = true;
+    return vcu_copy_run(call, &c);
+}

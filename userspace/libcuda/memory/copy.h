@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* One normal form for every copy: up to three dimensions, host or device on either side. */
+#ifndef VCU_COPY_H
+#define VCU_COPY_H
+
+#include "memory.h"
+
+/* From this many bytes on it is checked that what a call says is host memory is mapped. */
+#define VCU_ASK_ABOVE (64u << 20)
+
+struct vcu_copy_end {
+    bool device;
+    uint64_t addr;   /* of the first byte that is copied */
+    uint64_t pitch;  /* bytes from row to row */
+    uint64_t height; /* rows from plane to plane */
+    /* an array: device is set, addr is its handle, and the copy begins at byte x of row y of slice z */
+    bool array;
+    uint64_t x, y, z;
+    bool guessed; /* the call left open whether it is device memory */
+};
+
+struct vcu_copy {
+    struct vcu_copy_end dst, src;
+    uint64_t width;         /* bytes */
+    uint64_t height, depth; /* rows, planes */
+    CUstream stream;
+    bool async;
+    CUcontext dst_context, src_context; /* of copies between contexts; else NULL */
+};
+
+/* A side as the wire has it: kind, and what stands for pitch and height of byte x of row y of plane z. */
+static inline uint32_t vcu_copy_wire_kind(const struct vcu_copy_end *e)
+{
+    return e->array ? VGP_COPY_ARRAY : e->device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
+}
+
+static inline uint64_t vcu_copy_wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y,
+                                           uint64_t x)
+{
+    return e->array ? VGP_COPY_AT(e->x + x, e->y + y, e->z + z) : e->pitch;
+}
+
+static inline uint64_t vcu_copy_wire_height(const struct vcu_copy_end *e, uint64_t height)
+{
+    return e->array ? 0 : height;
+}
+
+/* Linear copy of n bytes. */
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
+                         uint64_t src, uint64_t n, CUstream stream, bool async);
+/* The same with two addresses of either sort: what is no device memory that we know is host memory. */
+CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
+                          bool async);
+/* A 3D copy; the contexts are NULL, or those of its sides. */
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
+                     CUcontext src_context, CUstream stream, bool async);
+/* Checks and runs a copy; context and stream are checked here. */
+CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
+/* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes
+   [x, x + width) of each. */
+void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
+                   uint64_t width, uint64_t rows, bool to_host);
+/* Bytes from the first to the last byte that one side touches; 0 = overflow. */
+uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c);
+/* What is refused at once: simplifies, and finds both extents. CUDA_SUCCESS with *to == 0: nothing to
+   copy. */
+CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from);
+/* False: a host side is not mapped, as far as that is asked. extent: of that side. */
+bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent);
+/* The normal form of a 3D copy, with the checks of its parameters. */
+CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c);
+
+/* Pure part, for the test: merges rows and planes that follow each other without a gap. */
+void vcu_copy_simplify(struct vcu_copy *c);
+
+#endif

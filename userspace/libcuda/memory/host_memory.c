@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pinned host memory: pages that the worker maps too, at the same address where that is free there,
+ * and that the provider has registered. Copies to and from it need no staging, kernels may use it.
+ *
+ * Where existing memory cannot be shared (over the socket, when it is not whole pages),
+ * cuMemHostRegister still succeeds as pinned memory does, copies are staged, and only the device
+ * pointer of it is refused. The same holds in a VM beyond RLIMIT_MEMLOCK, which counts what is pinned and is
+ * 8 MiB for ordinary users: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
+ * (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is pinned or refused.
+ */
+#include "memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+static uint64_t page_size(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static CUresult result_of(const char *call, int rc)
+{
+    CUresult res = rc == -ENODEV                    ? CUDA_ERROR_DEVICE_UNAVAILABLE
+                   : rc == -EFAULT || rc == -EINVAL ? CUDA_ERROR_INVALID_VALUE
+                                                    : CUDA_ERROR_OUT_OF_MEMORY;
+
+    return VCU_REFUSE(res, call, "%s", vcu.transport.why);
+}
+
+/* Does the driver's error say that the limit is reached? ENOBUFS has no other meaning. Drivers before that
+   gave ENOMEM, also where the host is short of memory: copies are staged then, too. */
+static bool is_over_limit(int rc)
+{
+    return rc == -ENOBUFS || rc == -ENOMEM;
+}
+
+/* VGPU_FAULT: the driver's error when the limit is reached, else 0. */
+static int pin_fault(uint64_t size)
+{
+    static _Atomic uint64_t pinned;
+    int limit, error;
+
+    if (__builtin_expect(vcu_fault_spec == NULL, 1) || !vcu_fault_number("pinned", NULL, &limit))
+        return 0;
+    if (atomic_load(&pinned) + size <= (uint64_t)limit) {
+        atomic_fetch_add(&pinned, size);
+        return 0;
+    }
+    snprintf(vcu.transport.why, sizeof(vcu.transport.why),
+             "pin %llu bytes: VGPU_FAULT; as RLIMIT_MEMLOCK (ulimit -l)", (unsigned long long)size);
+    return vcu_fault_number("pinned", "errno", &error) ? -error : -ENOBUFS;
+}
+
+/* Beyond the limit of pinned memory: the call succeeds, its memory is not shared, copies are staged. */
+static void say_staged(const char *call, uint64_t size)
+{
+    lnk_why(call, "%llu bytes are not pinned, copies of them are staged, kernels cannot use them: %s",
+            (unsigned long long)size, vcu.transport.why);
+}
+
+/* What of the description does not depend on sharing. */
+static void describe(struct vcu_memory *m)
+{
+    struct vcu_context *c = vcu_context_find(NULL);
+
+    m->context = vcu_owner_context();
+    m->device = c == NULL ? 0 : c->device;
+    m->buffer_id = vcu_memory_new_id();
+}
+
+/* Registers what the worker has mapped with its provider. */
+static CUresult register_region(struct vcu_memory *m, unsigned flags)
+{
+    uint64_t on_device = 0;
+    CUresult res;
+
+    describe(m);
+    res = vgp_call_vgpRegionRegister(m->shared.region, flags, (uintptr_t)m->shared.va,
+                                     m->shared.length, &on_device);
+    if (res == CUDA_SUCCESS) {
+        m->device_ptr = on_device;
+        m->in_place = true;
+    }
+    return res;
+}
+
+/* Memory that only this process has. */
+static CUresult stage_new(const char *call, uint64_t length, struct vcu_memory *m)
+{
+    void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    m->shared = (struct lnk_shared_memory){ .va = p, .length = length };
+    m->over_limit = true;
+    describe(m);
+    say_staged(call, length);
+    return CUDA_SUCCESS;
+}
+
+/* Somewhere between 1 and 64 TiB, far from what either process has mapped. */
+static void *far_address(void)
+{
+    uint64_t r = 0;
+
+    if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != (ssize_t)sizeof(r))
+        r = (uintptr_t)&r >> 4; /* a hint only */
+    return (void *)(uintptr_t)((UINT64_C(1) << 40) + r % (UINT64_C(63) << 40) / 4096 * 4096);
+}
+
+/*
+ * Kernels use the program's own address, so memory that the worker could not map there is tried at another
+ * one. Which addresses the worker keeps for itself nobody here knows; there are few, and they lie where a
+ * program's mappings lie too.
+ */
+static int alloc_shared(uint64_t length, struct lnk_shared_memory *m)
+{
+    struct lnk_transport *t = &vcu.transport;
+    int rc = t->ops->alloc_shared(t, NULL, length, m), elsewhere = 0;
+
+    if (__builtin_expect(vcu_fault_spec != NULL, 0))
+        vcu_fault_number("elsewhere", NULL, &elsewhere);
+    for (int i = 0; i < 8 && rc == 0 && (m->worker_va != (uintptr_t)m->va || i < elsewhere); i++) {
+        t->ops->unshare(t, m, true);
+        rc = t->ops->alloc_shared(t, far_address(), length, m);
+    }
+    return rc;
+}
+
+static CUresult host_new(const char *call, uint64_t size, bool may_stage, struct vcu_memory *m)
+{
+    uint64_t page = page_size(), length = (size + page - 1) & ~(page - 1);
+    CUresult res;
+    int rc;
+
+    if (size > UINT64_MAX - page)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    vcu.transport.why[0] = '\0';
+    rc = pin_fault(length);
+    if (rc == 0)
+        rc = alloc_shared(length, &m->shared);
+    if (is_over_limit(rc) && may_stage)
+        return stage_new(call, length, m);
+    if (rc != 0)
+        return result_of(call, rc);
+    res = register_region(m, 0);
+    if (res != CUDA_SUCCESS)
+        vcu.transport.ops->unshare(&vcu.transport, &m->shared, true);
+    return res;
+}
+
+CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m)
+{
+    return host_new(call, size, false, m);
+}
+
+void vcu_hostmem_end(struct vcu_memory *m)
+{
+    if (m->in_place) {
+        vgp_call_vgpRegionUnregister(m->shared.region); /* waits for copies that use it */
+        vcu.transport.ops->unshare(&vcu.transport, &m->shared, !m->registered);
+    } else if (!m->registered && m->shared.va != NULL) {
+        munmap(m->shared.va, m->shared.length);
+    }
+}
+
+CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    struct vcu_memory m = { .kind = VCU_MEM_HOST, .flags = Flags };
+    CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pp == NULL || bytesize == 0 ||
+        (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+                             CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vcu_memory_add((uintptr_t)m.shared.va, bytesize, &m)) {
+        vcu_hostmem_end(&m);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pp = m.shared.va;
+    return CUDA_SUCCESS;
+}
+
+/* Takes the range out if it is of the wanted sort; `registered` tells the two sorts apart. */
+static CUresult take(void *p, bool registered, struct vcu_place *place)
+{
+    struct vcu_place found;
+
+    if (!vcu_memory_find_host((uintptr_t)p, &found) || found.start != (uintptr_t)p ||
+        found.m.registered != registered)
+        return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_memory_take((uintptr_t)p, VCU_MEM_HOST, place))
+        return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
+    return CUDA_SUCCESS;
+}
+
+/* Ends memory that is `registered` or allocated; no context need be current. */
+CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
+{
+    struct vcu_place place;
+    bool borrowed;
+    CUresult res;
+
+    if (!vcu_memory_find_host((uintptr_t)p, &place))
+        place.m.context = 0;
+    res = vcu_context_borrow(place.m.context, &borrowed);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vcu_capture_unsafe(call);
+    if (res == CUDA_SUCCESS && p == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = take(p, registered, &place);
+    if (res == CUDA_SUCCESS)
+        vcu_hostmem_end(&place.m);
+    vcu_context_return(borrowed);
+    return res;
+}
+
+CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    struct vcu_memory m = { .kind = VCU_MEM_HOST, .flags = Flags, .registered = true };
+    uint64_t page = page_size();
+    uint64_t start = (uintptr_t)p & ~(page - 1);
+    uint64_t end = ((uintptr_t)p + bytesize + page - 1) & ~(page - 1);
+    bool read_only = (Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+    bool whole, socket;
+    struct vcu_place place;
+    CUresult res = vcu_check_uncaptured("cuMemHostRegister");
+    int rc;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (p == NULL || bytesize == 0 || end < start ||
+        (Flags & ~(unsigned)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                             CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister",
+                          "I/O memory cannot be shared with the host");
+    if (!lnk_memory_mapped(p, bytesize))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_memory_find_host((uintptr_t)p, &place) ||
+        vcu_memory_find_host((uintptr_t)p + bytesize - 1, &place))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+
+    whole = start == (uintptr_t)p && end == (uintptr_t)p + bytesize;
+    socket = vcu.transport.ops == &lnk_transport_sock;
+    if (!socket || whole) {
+        vcu.transport.why[0] = '\0';
+        rc = pin_fault(end - start);
+        if (rc == 0)
+            rc = vcu.transport.ops->share(&vcu.transport, (void *)(uintptr_t)start, end - start, read_only,
+                                          &m.shared);
+        m.over_limit = is_over_limit(rc) && (Flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0;
+        if (m.over_limit)
+            say_staged("cuMemHostRegister", end - start);
+        else if (rc != 0 && rc != -EOPNOTSUPP)
+            return result_of("cuMemHostRegister", rc);
+        if (rc == 0) {
+            res = register_region(&m, read_only ? VGP_REGION_READONLY : 0);
+            if (res != CUDA_SUCCESS) {
+                vcu.transport.ops->unshare(&vcu.transport, &m.shared, false);
+                return res;
+            }
+            if (m.device_ptr != 0)
+                m.device_ptr += (uintptr_t)p - start;
+        }
+    }
+    if (!m.in_place)
+        describe(&m);
+    if (!vcu_memory_add((uintptr_t)p, bytesize, &m)) {
+        vcu_hostmem_end(&m);
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    struct vcu_place place;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pdptr == NULL || Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_memory_find_host((uintptr_t)p, &place))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (place.m.device_ptr == 0)
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
+                          place.m.over_limit
+                              ? "the memory is beyond RLIMIT_MEMLOCK (ulimit -l), and only copied"
+                              : "without a VM, registered memory that is not whole pages is only copied");
+    *pdptr = place.m.device_ptr + ((uintptr_t)p - place.start);
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    struct vcu_place place;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
+        return CUDA_ERROR_INVALID_VALUE;
+    /* Under unified addressing all pinned memory is mapped, whatever was asked for; staged memory is not. */
+    *pFlags = place.m.flags | (place.m.in_place ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory and events shared with other processes by handles (cuIpc*). A handle is a token of the
+ * host's broker, which knows it in this virtual machine (or session of the host) only.
+ */
+#include "memory.h"
+
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    CUipcMemHandle h;
+    uint32_t n = sizeof(h);
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct vcu_place p;
+    if (!vcu_memory_find(dptr, &p) || p.m.kind != VCU_MEM_DEVICE || p.m.pool != 0 || p.m.opened)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle",
+                          "%#llx is not memory of cuMemAlloc", (unsigned long long)dptr);
+    res = vgp_call_cuIpcGetMemHandle(&h, &n, dptr);
+    if (res == CUDA_SUCCESS && n != sizeof(h))
+        res = CUDA_ERROR_UNKNOWN;
+    if (res == CUDA_SUCCESS) {
+        vcu_memory_set_exported(dptr);
+        *pHandle = h;
+    }
+    return res;
+}
+
+CUresult vcu_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    uint64_t dptr = 0, size = 0;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_vgpIpcOpenMem(&handle, sizeof(handle), Flags, &dptr, &size);
+    if (res != CUDA_SUCCESS)
+        return res;
+    vcu_memory_note_opened(dptr, size, 0);
+    *pdptr = dptr;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    /* Out of the table first: once closed, the address may be another thread's at once. */
+    struct vcu_place p;
+    bool last = vcu_memory_close(dptr, &p);
+
+    res = vgp_call_cuIpcCloseMemHandle(dptr);
+    if (res != CUDA_SUCCESS && last)
+        vcu_memory_put(p.start, p.size, &p.m);
+    return res;
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+/* Data of the handle of an event that other processes may have. */
+static char interprocess;
+
+CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (phEvent == NULL ||
+        (Flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
+                             CU_EVENT_INTERPROCESS)) ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vgp_call_cuEventCreate(phEvent, Flags);
+    if (res == CUDA_SUCCESS && (Flags & CU_EVENT_INTERPROCESS))
+        vcu_handle_set_data((uintptr_t)*phEvent, VGP_H_EVENT, &interprocess);
+    return res;
+}
+
+/* Another process may be told of the record as soon as the call returns: it must have happened. */
+static CUresult recorded(CUevent event, CUresult res)
+{
+    uint64_t echo;
+
+    if (res == CUDA_SUCCESS && vcu_handle_data((uintptr_t)event, VGP_H_EVENT) == &interprocess)
+        res = vgp_call_vgpPing(0, &echo);
+    return res;
+}
+
+static CUresult check_record(CUevent event, CUstream stream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vgp_handle_live((uintptr_t)event, VGP_H_EVENT) && vcu_stream_ok(stream)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    CUresult res = check_record(hEvent, hStream);
+
+    return res == CUDA_SUCCESS
+               ? recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream)))
+               : res;
+}
+
+CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = check_record(hEvent, hStream);
+    return res == CUDA_SUCCESS
+               ? recorded(hEvent,
+                          vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags))
+               : res;
+}
+
+CUresult vcu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    uint8_t h[sizeof(*pHandle)];
+    uint32_t n = sizeof(h);
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vgp_call_vgpIpcGetEvent(event, h, &n);
+    if (res == CUDA_SUCCESS && n != sizeof(h))
+        res = CUDA_ERROR_UNKNOWN;
+    if (res == CUDA_SUCCESS)
+        memcpy(pHandle, h, sizeof(h));
+    return res;
+}
+
+CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+{
+    uint64_t h;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (phEvent == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    h = vgp_handle_mint(VGP_H_EVENT);
+    if (h == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpIpcOpenEvent(&handle, sizeof(handle), (CUevent)(uintptr_t)h);
+    if (res != CUDA_SUCCESS) {
+        vgp_handle_drop(h);
+        return res;
+    }
+    vcu_handle_set_data(h, VGP_H_EVENT, &interprocess);
+    *phEvent = (CUevent)(uintptr_t)h;
+    return CUDA_SUCCESS;
+}

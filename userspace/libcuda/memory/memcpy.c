@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* The copy entry points: each brings its parameters into the normal form of copy.h. */
+#include "copy.h"
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+static uint64_t address(const void *p)
+{
+    return (uintptr_t)p;
+}
+
+/* Unified addressing: what is not known as device memory is memory of this process. */
+static bool on_device(uint64_t addr)
+{
+    return vcu_memory_is_device(addr, 0);
+}
+
+/* One worker has all devices of the process in one address space: inside of one device a peer copy is
+   a device copy. */
+CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                     CUcontext src_context, size_t n, CUstream stream, bool async)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
+        return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
+    struct vcu_copy c = { .dst = { .device = true, .addr = dst, .pitch = n, .height = 1 },
+                          .src = { .device = true, .addr = src, .pitch = n, .height = 1 },
+                          .width = n, .height = 1, .depth = 1,
+                          .stream = vcu_stream(stream), .async = async,
+                          .dst_context = dst_context, .src_context = src_context };
+
+    return vcu_copy_run(call, &c);
+}
+
+/* Where one side of a strided copy is. */
+static CUresult resolve(const char *call, CUmemorytype type, const void *host, CUdeviceptr device,
+                        CUarray array, struct vcu_copy_end *end)
+{
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        end->device = false;
+        end->addr = address(host);
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_DEVICE:
+        end->device = true;
+        end->addr = device;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_UNIFIED:
+        end->guessed = true;
+        end->device = on_device(device);
+        end->addr = device;
+        return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+        if (!vgp_handle_live((uintptr_t)array, VGP_H_ARRAY))
+            return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the array handle is not live");
+        end->device = end->array = true;
+        end->addr = (uintptr_t)array;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* Where on that side the copy begins. False: that is nowhere, or its rows are longer than its pitch. */
+static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t y, uint64_t z)
+{
+    uint64_t rows, bytes;
+
+    if (e->array) {
+        e->x = x;
+        e->y = y;
+        e->z = z;
+        return true;
+    }
+    if (__builtin_mul_overflow(z, e->height, &rows) || __builtin_add_overflow(rows, y, &rows) ||
+        __builtin_mul_overflow(rows, e->pitch, &bytes) || __builtin_add_overflow(bytes, x, &bytes) ||
+        __builtin_add_overflow(e->addr, bytes, &e->addr) ||
+        __builtin_mul_overflow(e->pitch, e->height, &rows) ||
+        __builtin_add_overflow(x, width, &x) || (e->pitch != width && x > e->pitch))
+        return false;
+    if (bytes >= VCU_ASK_ABOVE) /* where that leads to is asked */
+        e->guessed = true;
+    return true;
+}
+
+/* The limit of cuMemcpy2D and cuMemcpy2DAsync; cuMemcpy2DUnaligned has none. */
+static bool pitch_ok(CUmemorytype type, size_t pitch)
+{
+    const struct vcu_context *c = vcu_context_find(NULL);
+
+    return type == CU_MEMORYTYPE_ARRAY || c == NULL ||
+           pitch <= (size_t)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH];
+}
+
+CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream,
+                        bool async)
+{
+    struct vcu_copy c = { .depth = 1, .stream = vcu_stream(stream), .async = async };
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (p == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c.src);
+    if (res == CUDA_SUCCESS)
+        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c.dst);
+    if (res != CUDA_SUCCESS)
+        return res;
+    c.width = p->WidthInBytes;
+    c.height = p->Height;
+    c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
+    c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
+    c.src.height = c.dst.height = p->Height;
+    if (limited && (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
+    if (c.src.addr == 0 || c.dst.addr == 0)
+        return c.width == 0 || c.height == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!advance(&c.src, c.width, p->srcXInBytes, p->srcY, 0) ||
+        !advance(&c.dst, c.width, p->dstXInBytes, p->dstY, 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_copy_run(call, &c);
+}
+
+CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c)
+{
+    CUresult res;
+
+    if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL ||
+        p->reserved1 != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
+    if (res == CUDA_SUCCESS)
+        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
+    if (res != CUDA_SUCCESS)
+        return res;
+    c->width = p->WidthInBytes;
+    c->height = p->Height;
+    c->depth = p->Depth;
+    c->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
+    c->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
+    c->src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
+    c->dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
+    if (c->src.addr == 0 || c->dst.addr == 0) {
+        bool nothing = c->width == 0 || c->height == 0 || c->depth == 0;
+
+        return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    return advance(&c->src, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
+                   advance(&c->dst, c->width, p->dstXInBytes, p->dstY, p->dstZ)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
+                     CUcontext src_context, CUstream stream, bool async)
+{
+    struct vcu_copy c = { .stream = vcu_stream(stream), .async = async,
+                          .dst_context = dst_context, .src_context = src_context };
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = vcu_copy_from_3d(call, p, &c);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (c.width == 0 || c.height == 0 || c.depth == 0)
+        return CUDA_SUCCESS;
+    return vcu_copy_run(call, &c);
+}
+
+CUresult vcu_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return vcu_copy_3d("cuMemcpy3DAsync", pCopy, NULL, NULL, hStream, true);
+}
+
+/* ---- one row of an array ---------------------------------------------------------------------- */
+
+static struct vcu_copy_end linear_end(bool device, uint64_t addr, uint64_t n)
+{
+    return (struct vcu_copy_end){ .device = device, .addr = addr, .pitch = n, .height = 1 };
+}
+
+static CUresult array_row(const char *call, struct vcu_copy_end dst, CUarray to, size_t to_offset,
+                          struct vcu_copy_end src, CUarray from, size_t from_offset, size_t n,
+                          CUstream stream, bool async)
+{
+    struct vcu_copy c = { .dst = dst, .src = src, .width = n, .height = 1, .depth = 1,
+                          .stream = vcu_stream(stream), .async = async };
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS && dst.array)
+        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, to, &c.dst);
+    if (res == CUDA_SUCCESS && src.array)
+        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, from, &c.src);
+    if (res != CUDA_SUCCESS || n == 0)
+        return res;
+    c.dst.x = to_offset;
+    c.src.x = from_offset;
+    return vcu_copy_run(call, &c);
+}
+
+#define AN_ARRAY ((struct vcu_copy_end){ .array = true })
+
+CUresult vcu_cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoA", AN_ARRAY, dstArray, dstOffset, AN_ARRAY, srcArray, srcOffset,
+                     ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoD", linear_end(true, dstDevice, ByteCount), NULL, 0, AN_ARRAY,
+                     srcArray, srcOffset, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyDtoA", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(true, srcDevice, ByteCount), NULL, 0, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return array_row("cuMemcpyAtoH", linear_end(false, address(dstHost), ByteCount), NULL, 0,
+                     AN_ARRAY, srcArray, srcOffset, ByteCount, NULL, false);
+}
+
+CUresult vcu_cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
+                                  size_t ByteCount, CUstream hStream)
+{
+    return array_row("cuMemcpyAtoHAsync", linear_end(false, address(dstHost), ByteCount), NULL, 0,
+                     AN_ARRAY, srcArray, srcOffset, ByteCount, hStream, true);
+}
+
+CUresult vcu_cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                             size_t ByteCount)
+{
+    return array_row("cuMemcpyHtoA", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, NULL,
+                     false);
+}
+
+CUresult vcu_cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
+                                  size_t ByteCount, CUstream hStream)
+{
+    return array_row("cuMemcpyHtoAAsync", AN_ARRAY, dstArray, dstOffset,
+                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, hStream,
+                     true);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the guest knows about addresses: its own device allocations and variables, and its pinned
+ * host memory. Pointer attributes, copy directions and in-place copies are decided from here.
+ */
+#ifndef VCU_MEMORY_H
+#define VCU_MEMORY_H
+
+#include "../core/core.h"
+
+enum vcu_memory_kind {
+    VCU_MEM_DEVICE = 1,   /* cuMemAlloc and friends */
+    VCU_MEM_VARIABLE = 2, /* a module's variable */
+    VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
+    VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
+    VCU_MEM_MAPPED = 5,   /* cuMemMap; `flags` is what cuMemSetAccess allows */
+    VCU_MEM_SHADOW = 6,   /* a __managed__ variable: device memory, and pages of ours there */
+};
+
+/* Describes one range; never freed while it is in a set. */
+struct vcu_memory {
+    enum vcu_memory_kind kind;
+    uint64_t context;
+    uint64_t owner; /* variable: its module or library */
+    int device;
+    uint64_t buffer_id;  /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
+    unsigned flags;      /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
+    bool registered;     /* host: by cuMemHostRegister: the memory is the application's */
+    bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    bool in_place;       /* host: the worker maps it: copies need no staging */
+    bool over_limit;     /* host: not in place because of RLIMIT_MEMLOCK */
+    uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
+    uint64_t pool;       /* device: the pool that it came from, 0 = none */
+    bool graph;          /* device: of a graph's allocation node: launches allocate it */
+    uint64_t allocation; /* mapped: handle of its physical memory, which may be gone */
+    unsigned opened;     /* device: memory of another process, opened so many times */
+    bool exported;       /* device: another process may open it */
+    struct lnk_shared_memory shared; /* host, managed */
+};
+
+/* A found range with a copy of its description. */
+struct vcu_place {
+    uint64_t start, size;
+    struct vcu_memory m;
+};
+
+/* The range around an address; device memory first, then host memory. */
+bool vcu_memory_find(uint64_t addr, struct vcu_place *place);
+/* The range of pinned host memory around an address of this process. */
+bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
+/* True when [addr, addr + n) lies inside one known range of device memory (or managed memory), or
+   inside mappings of cuMemMap side by side that may be written. */
+bool vcu_memory_is_device(uint64_t addr, uint64_t n);
+/* True when [addr, addr + n) lies inside one range of device memory that only work of this process's
+   streams can read: not managed, not of a pool, a graph or a mapping, not shared with other processes. */
+bool vcu_memory_is_private(uint64_t addr, uint64_t n);
+/* Other processes may open the range around an address from now on. */
+void vcu_memory_set_exported(uint64_t addr);
+/* True when [addr, addr + n) lies inside one host range that the worker maps. */
+bool vcu_memory_in_place(uint64_t addr, uint64_t n);
+/* Remembers a variable of a module or library; both are forgotten together. */
+void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size);
+void vcu_memory_forget_owner(uint64_t owner);
+/* Adds a range; false when memory is short (the caller then undoes the allocation). */
+bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
+/* Takes the range that starts there and is of that kind out of the table. */
+bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place);
+uint64_t vcu_memory_new_id(void);
+/* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
+bool vcu_memory_set_sync(uint64_t addr, bool on);
+/* Enters a range that the worker says is new: what the table still has there is gone. */
+void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
+
+/* Enters a new allocation of the current context, from a pool or (0) not. */
+void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool);
+
+/* Enters memory of a graph: it stays known, for the address is the graph's for good. Dropped when the
+   worker gives the address to something else. */
+void vcu_graph_memory_note(uint64_t dptr, uint64_t size, int device);
+/* True once graphs have allocated memory in this process. */
+bool vcu_graph_memory_known(void);
+
+/* Enters memory of another process, or counts that it was opened once more. */
+void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
+/* Once less; true: that was the last time, and what was in the table is in *place. */
+bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
+
+/* decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: the worker's driver knows. */
+CUresult vcu_decompress_capable(int device, uint64_t address, unsigned char *out);
+
+/* multicast.c: waits until all devices were added, if it is a multicast object. */
+void vcu_multicast_await(uint64_t handle);
+/* The handle was released. */
+void vcu_multicast_forget(uint64_t handle);
+
+/* Allocations of a context go with it; the staging area is divided when there is one. */
+extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit;
+
+/* external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
+bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
+
+/* vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
+struct vcu_reserved {
+    uint64_t base, size, map_base, map_size;
+};
+bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out);
+
+/* host_memory.c: shares new host memory and registers it with the provider. */
+CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
+void vcu_hostmem_end(struct vcu_memory *m);
+
+/* staging.c: one piece of the staging area. */
+struct vcu_chunk;
+/* Bytes in one piece. */
+uint64_t vcu_chunk_size(void);
+/* A free piece; waits for one unless `try` (then NULL when none is free). NULL also when dead. */
+struct vcu_chunk *vcu_chunk_take(bool try);
+uint8_t *vcu_chunk_data(struct vcu_chunk *c);
+uint64_t vcu_chunk_offset(struct vcu_chunk *c); /* in the staging area */
+struct vgp_submit *vcu_chunk_submit(struct vcu_chunk *c);
+/* Back to the free list. */
+void vcu_chunk_give(struct vcu_chunk *c);
+/* Back to the free list as soon as its published submission is answered. An error of it becomes the
+   asynchronous error that the next synchronising call returns. */
+void vcu_chunk_give_later(struct vcu_chunk *c);
+
+#include "copy.h"
+#include "managed.h"
+
+#endif

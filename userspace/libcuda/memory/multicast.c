@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Multicast objects: handles of physical memory (vmm.c) to which the memory of several devices is
+ * bound. CUDA calls that wait until all devices were added wait here, because the worker must not
+ * block.
+ */
+#include "memory.h"
+
+#include <stdlib.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+#define ABSENT "no multicast objects (device attribute 132 is 0)"
+
+struct team {
+    struct team *next;
+    uint64_t handle;
+    uint64_t added; /* a bit for each device */
+    uint32_t devices;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct team *teams;
+
+static struct team *find_locked(uint64_t handle)
+{
+    struct team *t = teams;
+
+    while (t != NULL && t->handle != handle)
+        t = t->next;
+    return t;
+}
+
+/* Until the object is released, too: another thread may do that instead of adding the last one. */
+void vcu_multicast_await(uint64_t handle)
+{
+    const struct team *t;
+
+    pthread_mutex_lock(&lock);
+    while ((t = find_locked(handle)) != NULL &&
+           (uint32_t)__builtin_popcountll(t->added) < t->devices)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_multicast_forget(uint64_t handle)
+{
+    struct team *t = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct team **p = &teams; *p != NULL; p = &(*p)->next) {
+        if ((*p)->handle != handle)
+            continue;
+        t = *p;
+        *p = t->next;
+        break;
+    }
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    free(t);
+}
+
+static bool any_device_can(void)
+{
+    for (int i = 0; i < vcu.device_count; i++) {
+        if (vcu.devices[i].attributes[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] != 0)
+            return true;
+    }
+    return false;
+}
+
+static CUresult check_prop(const char *call, const void *out, const CUmulticastObjectProp *prop)
+{
+    if (out == NULL || prop == NULL || prop->numDevices == 0 || prop->size == 0 ||
+        prop->flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return any_device_can() ? CUDA_SUCCESS
+                            : VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "%s", ABSENT);
+}
+
+CUresult vcu_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
+                                       CUmulticastGranularity_flags option)
+{
+    uint64_t g = 0;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if ((unsigned)option > CU_MULTICAST_GRANULARITY_RECOMMENDED)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = check_prop("cuMulticastGetGranularity", granularity, prop);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_call_vgpMulticastGranularity(prop->numDevices, prop->size, prop->handleTypes,
+                                           prop->flags, option, &g);
+    if (res == CUDA_SUCCESS)
+        *granularity = g;
+    return res;
+}
+
+CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                               const CUmulticastObjectProp *prop)
+{
+    struct team *t;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = check_prop("cuMulticastCreate", mcHandle, prop);
+    if (res != CUDA_SUCCESS)
+        return res;
+    t = calloc(1, sizeof(*t));
+    if (t == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    t->devices = prop->numDevices;
+    t->handle = vgp_handle_mint(VGP_H_ALLOCATION);
+    res = t->handle == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                         : vgp_call_vgpMulticastCreate(t->handle, prop->numDevices, prop->size,
+                                                       prop->handleTypes, prop->flags);
+    if (res != CUDA_SUCCESS) {
+        vgp_handle_drop(t->handle);
+        free(t);
+        return res;
+    }
+    *mcHandle = t->handle;
+    pthread_mutex_lock(&lock);
+    t->next = teams;
+    teams = t;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+/* What calls with an object of the process check; that it is one, and not memory, is the worker's to say. */
+static CUresult check_object(const char *call, uint64_t handle)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS || vgp_handle_live(handle, VGP_H_ALLOCATION))
+        return res;
+    return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the handle is not live");
+}
+
+CUresult vcu_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    struct vcu_device *d;
+    struct team *t;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res == CUDA_SUCCESS)
+        res = check_object("cuMulticastAddDevice", mcHandle);
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpMulticastAddDevice(mcHandle, dev);
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&lock);
+    t = find_locked(mcHandle);
+    if (t != NULL)
+        t->added |= UINT64_C(1) << dev;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                size_t size, unsigned long long flags)
+{
+    CUresult res = check_object("cuMulticastBindMem", mcHandle);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!vgp_handle_live(memHandle, VGP_H_ALLOCATION) || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    vcu_multicast_await(mcHandle);
+    return vgp_call_vgpMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+}
+
+CUresult vcu_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                 CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    CUresult res = check_object("cuMulticastBindAddr", mcHandle);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    vcu_multicast_await(mcHandle);
+    return vgp_call_vgpMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+}
+
+CUresult vcu_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                               size_t size)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res == CUDA_SUCCESS)
+        res = check_object("cuMulticastUnbind", mcHandle);
+    return res == CUDA_SUCCESS ? vgp_call_vgpMulticastUnbind(mcHandle, dev, mcOffset, size) : res;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory pools and the stream-ordered allocator. */
+#include "memory.h"
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+#define DESCRIPTORS_MAX 64 /* the wire's maximum */
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t default_pools[VCU_MAX_DEVICES];
+static uint64_t current_pools[VCU_MAX_DEVICES]; /* set by cuDeviceSetMemPool; 0: the default one */
+
+/* The documentation's code for a bad pool is INVALID_VALUE, everywhere. */
+CUresult vcu_pool_check(CUmemoryPool pool)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- the pool of a device ------------------------------------------------------------------- */
+
+static CUresult default_pool_locked(CUdevice dev, uint64_t *pool)
+{
+    uint64_t h = default_pools[dev];
+    CUresult res = CUDA_SUCCESS;
+
+    if (h == 0) {
+        h = vgp_handle_mint(VGP_H_MEM_POOL);
+        res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                     : vgp_call_vgpDeviceGetDefaultMemPool(dev, (CUmemoryPool)(uintptr_t)h);
+        if (res == CUDA_SUCCESS)
+            default_pools[dev] = h;
+        else if (h != 0)
+            vgp_handle_drop(h);
+    }
+    *pool = h;
+    return res;
+}
+
+CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current)
+{
+    struct vcu_device *d;
+    uint64_t h;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pool == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&pool_lock);
+    h = current ? current_pools[dev] : 0;
+    if (h == 0)
+        res = default_pool_locked(dev, &h);
+    pthread_mutex_unlock(&pool_lock);
+    if (res == CUDA_SUCCESS)
+        *pool = (CUmemoryPool)(uintptr_t)h;
+    return res;
+}
+
+CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    struct vcu_device *d;
+    CUresult res = vcu_device_get(dev, &d);
+
+    if (res == CUDA_SUCCESS)
+        res = vcu_pool_check(pool);
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&pool_lock);
+    res = vgp_call_cuDeviceSetMemPool(dev, pool);
+    if (res == CUDA_SUCCESS)
+        current_pools[dev] = (uintptr_t)pool == default_pools[dev] ? 0 : (uintptr_t)pool;
+    pthread_mutex_unlock(&pool_lock);
+    return res;
+}
+
+/* The calls of 13.0 name a location and a type; what there is, is device memory. */
+static CUresult check_location(const char *call, const CUmemLocation *location,
+                               CUmemAllocationType type)
+{
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_SUCCESS;
+    if ((type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
+        (location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
+         location->type == CU_MEM_LOCATION_TYPE_HOST ||
+         location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         (location->type == CU_MEM_LOCATION_TYPE_NONE && type == CU_MEM_ALLOCATION_TYPE_MANAGED)))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                          "pools of host memory and of managed memory are not served");
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult vcu_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                    CUmemAllocationType type)
+{
+    CUresult res = check_location("cuMemGetDefaultMemPool", location, type);
+
+    return res == CUDA_SUCCESS ? vcu_pool_of_device(pool_out, location->id, false) : res;
+}
+
+CUresult vcu_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
+                             CUmemAllocationType type)
+{
+    CUresult res = check_location("cuMemGetMemPool", location, type);
+
+    return res == CUDA_SUCCESS ? vcu_pool_of_device(pool, location->id, true) : res;
+}
+
+CUresult vcu_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult res = check_location("cuMemSetMemPool", location, type);
+
+    return res == CUDA_SUCCESS ? vcu_cuDeviceSetMemPool(location->id, pool) : res;
+}
+
+/* ---- pools ---------------------------------------------------------------------------------- */
+
+CUresult vcu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    uint64_t h;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (pool == NULL || poolProps == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    h = vgp_handle_mint(VGP_H_MEM_POOL);
+    if (h == 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpMemPoolCreate((CUmemoryPool)(uintptr_t)h, poolProps->allocType,
+                                    poolProps->handleTypes, poolProps->location.type,
+                                    poolProps->location.id, poolProps->maxSize, poolProps->usage);
+    if (res == CUDA_SUCCESS)
+        *pool = (CUmemoryPool)(uintptr_t)h;
+    else
+        vgp_handle_drop(h);
+    return res;
+}
+
+CUresult vcu_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult res = vcu_pool_check(pool);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&pool_lock);
+    for (int i = 0; i < vcu.device_count; i++) {
+        if (default_pools[i] == (uintptr_t)pool)
+            res = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemPoolDestroy",
+                             "a device's default pool cannot be destroyed");
+    }
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_cuMemPoolDestroy(pool);
+    for (int i = 0; res == CUDA_SUCCESS && i < vcu.device_count; i++) {
+        if (current_pools[i] == (uintptr_t)pool)
+            current_pools[i] = 0; /* documented: the default pool takes its place */
+    }
+    pthread_mutex_unlock(&pool_lock);
+    return res;
+}
+
+/* The reuse switches (1 to 3) are int, the rest cuuint64_t. */
+static bool attribute_is_int(CUmemPool_attribute attr)
+{
+    return attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+static CUresult check_attribute(CUmemoryPool pool, CUmemPool_attribute attr, const void *value)
+{
+    CUresult res = vcu_pool_check(pool);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (value == NULL || (int)attr < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+        attr > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    uint64_t v;
+    CUresult res = check_attribute(pool, attr, value);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    v = attribute_is_int(attr) ? (uint64_t) * (int *)value : *(cuuint64_t *)value;
+    return vgp_call_vgpMemPoolSetAttribute(pool, attr, v);
+}
+
+CUresult vcu_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    uint64_t v = 0;
+    CUresult res = check_attribute(pool, attr, value);
+
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpMemPoolGetAttribute(pool, attr, &v);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (attribute_is_int(attr))
+        *(int *)value = (int)v;
+    else
+        *(cuuint64_t *)value = v;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    uint32_t types[DESCRIPTORS_MAX], access[DESCRIPTORS_MAX];
+    int32_t ids[DESCRIPTORS_MAX];
+    CUresult res = vcu_pool_check(pool);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if ((count != 0 && map == NULL) || count > DESCRIPTORS_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        types[i] = map[i].location.type;
+        ids[i] = map[i].location.id;
+        access[i] = map[i].flags;
+    }
+    return vgp_call_vgpMemPoolSetAccess(pool, types, (uint32_t)count, ids, (uint32_t)count, access,
+                                        (uint32_t)count);
+}
+
+/* ---- stream-ordered allocation -------------------------------------------------------------- */
+
+CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t context;
+    CUdevice dev;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return vcu_stream_error(hStream);
+    if (dptr == NULL || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_stream_context(hStream, &context);
+    if (res == CUDA_SUCCESS)
+        res = vcu_cuCtxGetDevice_v2(&dev, (CUcontext)(uintptr_t)context);
+    if (res == CUDA_SUCCESS)
+        res = vcu_pool_of_device(&pool, dev, true); /* only so that pointers can say where they came from */
+    bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
+    if (res == CUDA_SUCCESS && node)
+        vcu_graph_memory_note(*dptr, bytesize, dev);
+    else if (res == CUDA_SUCCESS)
+        vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
+    return res;
+}
+
+CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+                                     CUstream hStream)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return vcu_stream_error(hStream);
+    if (dptr == NULL || bytesize == 0 || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    bool node = vcu_stream_captured(hStream);
+    res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    if (res == CUDA_SUCCESS && node)
+        vcu_graph_memory_note(*dptr, bytesize, vcu_context_find(NULL)->device);
+    else if (res == CUDA_SUCCESS)
+        vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
+    return res;
+}
+
+CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    struct vcu_place p;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return vcu_stream_error(hStream);
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    /* On a captured stream a node frees memory of a graph, and nothing else can be freed. */
+    if (vcu_stream_captured(hStream))
+        return vgp_call_cuMemFreeAsync(dptr, hStream);
+    if (vcu_memory_find(dptr, &p) && p.m.graph)
+        return vgp_call_vgpGraphMemFree(dptr, hStream);
+    if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
+                          "%#llx is not the start of an allocation", (unsigned long long)dptr);
+    return vgp_call_cuMemFreeAsync(dptr, hStream);
+}

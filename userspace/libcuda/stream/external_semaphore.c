@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * External semaphores: objects, and the calls on streams. The worker's stream stops where a call is,
+ * and asks for it with a HOST_FUNC notification. Not the thread of the host functions answers, which
+ * an application may block: a thread of this file signals at once, and gives each wait that has to
+ * sleep a thread of its own. So no wait holds up another, a signal, or a host function.
+ */
+#define _GNU_SOURCE
+#include "external_semaphore.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+#define SLICE_MS 100     /* after which a wait looks whether its context, or the worker, has ended */
+#define NO_THREAD_MS 1   /* the same where there was no thread for it */
+
+/* A run that the worker asked for; next: in the queue. */
+struct run {
+    struct run *next;
+    struct vcu_semas *s; /* a reference */
+    struct vcu_host_run what;
+    unsigned at; /* so many of its semaphores have been waited for */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
+static struct vcu_semas *all;
+
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
+static struct run *queue, **queue_end = &queue;
+static bool started;
+
+CUresult vcu_semas_served(const char *call)
+{
+    if (vcu.worker_minor >= 2)
+        return CUDA_SUCCESS;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
+                      "the worker speaks protocol %d.%u, external semaphores came with 1.2: update "
+                      "the host",
+                      VGP_VERSION_MAJOR, vcu.worker_minor);
+}
+
+/* ---- objects ----------------------------------------------------------------------------------- */
+
+CUresult vcu_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
+                                       const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
+{
+    static const char call[] = "cuImportExternalSemaphore";
+    const char *why = NULL;
+    CUresult res = vcu_check_context();
+
+    if (res == CUDA_SUCCESS)
+        res = cua_semaphore_check(extSem_out, semHandleDesc, &why);
+    if (res == CUDA_SUCCESS)
+        res = vcu_semas_served(call);
+    if (res == CUDA_SUCCESS)
+        res = cua_semaphore_import(extSem_out, semHandleDesc, &why);
+    return res != CUDA_SUCCESS && why != NULL ? VCU_REFUSE(res, call, "%s", why) : res;
+}
+
+/* ---- what a call does -------------------------------------------------------------------------- */
+
+/* Takes references to what is behind the handles, and enters s into the list. */
+static CUresult resolve(const char *call, struct vcu_semas *s)
+{
+    const char *why = NULL;
+    CUresult res = cua_semaphores_get(s->wait, s->handles, s->n, s->sem, &why);
+
+    if (res != CUDA_SUCCESS)
+        return why != NULL ? VCU_REFUSE(res, call, "%s", why) : res;
+    pthread_mutex_lock(&lock);
+    s->next = all;
+    s->pprev = &all;
+    if (all != NULL)
+        all->pprev = &s->next;
+    all = s;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static void release(struct vcu_semas *s)
+{
+    for (unsigned i = 0; s->sem != NULL && i < s->n; i++)
+        vgp_extsem_put(s->sem[i]);
+    free(s->sem);
+    free(s->handles);
+    free(s->params.any);
+    free(s);
+}
+
+static bool serving(void);
+
+CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles,
+                       const void *params, unsigned n, struct vcu_semas **out)
+{
+    size_t size = wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS)
+                       : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
+    struct vcu_semas *s;
+    CUresult res = cua_semaphores_check(wait, handles, params, n);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!serving())
+        return res;
+    s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return res;
+    s->refs = 1;
+    s->wait = wait;
+    s->n = n;
+    s->context = vcu_current_context();
+    s->sem = calloc(n, sizeof(*s->sem));
+    s->handles = malloc(n * sizeof(*s->handles));
+    s->params.any = malloc(n * size);
+    if (s->sem != NULL && s->handles != NULL && s->params.any != NULL) {
+        memcpy(s->handles, handles, n * sizeof(*handles));
+        memcpy(s->params.any, params, n * size);
+        res = resolve(call, s);
+    }
+    if (res != CUDA_SUCCESS)
+        release(s);
+    else
+        *out = s;
+    return res;
+}
+
+void vcu_semas_get(struct vcu_semas *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+}
+
+void vcu_semas_put(struct vcu_semas *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    pthread_mutex_lock(&lock);
+    *s->pprev = s->next;
+    if (s->next != NULL)
+        s->next->pprev = s->pprev;
+    pthread_mutex_unlock(&lock);
+    release(s);
+}
+
+/* ---- runs -------------------------------------------------------------------------------------- */
+
+static bool over(const struct run *r)
+{
+    return atomic_load(&r->s->given_up) || atomic_load(&vcu.state) != VCU_READY ||
+           lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS;
+}
+
+/* What cannot be signalled, or waited for, any more: no answer could tell, so the context fails. */
+static void failed(const struct vcu_semas *s, int rc)
+{
+    struct vcu_context *c = vcu_context_find((CUcontext)(uintptr_t)s->context);
+
+    lnk_why("external semaphore", "%s failed: %s", s->wait ? "a wait" : "a signal", strerror(-rc));
+    if (c != NULL)
+        c->sticky = CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+static void signal_all(const struct vcu_semas *s)
+{
+    for (unsigned i = 0; i < s->n; i++) {
+        uint64_t value = s->params.signal[i].params.fence.value;
+        int rc = vgp_extsem_signal(s->sem[i], value);
+
+        if (rc < 0) {
+            failed(s, rc);
+            return;
+        }
+        if (rc == 1)
+            lnk_why("external semaphore", "a timeline does not go back to %llu: it stays",
+                    (unsigned long long)value);
+    }
+}
+
+/* Waits a while; true: for all of them, or there is no use in it. */
+static bool wait_all(struct run *r, int milliseconds)
+{
+    const struct vcu_semas *s = r->s;
+
+    while (r->at < s->n) {
+        int rc = vgp_extsem_wait(s->sem[r->at], s->params.wait[r->at].params.fence.value,
+                                 milliseconds);
+
+        if (rc == 0)
+            return over(r);
+        if (rc < 0) {
+            failed(s, rc);
+            return true;
+        }
+        r->at++;
+    }
+    return true;
+}
+
+static void finish(struct run *r)
+{
+    if (atomic_load(&vcu.state) == VCU_READY)
+        vcu_hostfunc_finish(&r->what);
+    vcu_semas_put(r->s);
+    free(r);
+}
+
+static void *sleeper(void *arg)
+{
+    struct run *r = arg;
+
+    while (!wait_all(r, SLICE_MS))
+        continue;
+    finish(r);
+    return NULL;
+}
+
+static bool start(void *(*body)(void *), void *arg, const char *name)
+{
+    sigset_t every, old;
+    pthread_t thread;
+    bool ok;
+
+    sigfillset(&every); /* signals belong to the application's threads */
+    pthread_sigmask(SIG_SETMASK, &every, &old);
+    ok = pthread_create(&thread, NULL, body, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (ok) {
+        pthread_setname_np(thread, name);
+        pthread_detach(thread);
+    }
+    return ok;
+}
+
+static void enqueue(struct run *r)
+{
+    pthread_mutex_lock(&queue_lock);
+    r->next = NULL;
+    *queue_end = r;
+    queue_end = &r->next;
+    pthread_cond_signal(&queued);
+    pthread_mutex_unlock(&queue_lock);
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        struct run *r;
+
+        pthread_mutex_lock(&queue_lock);
+        while (queue == NULL)
+            pthread_cond_wait(&queued, &queue_lock);
+        r = queue;
+        queue = r->next;
+        if (queue == NULL)
+            queue_end = &queue;
+        pthread_mutex_unlock(&queue_lock);
+        if (over(r) || r->what.status != 0) { /* a failed stream does nothing any more */
+            finish(r);
+        } else if (!r->s->wait) {
+            signal_all(r->s);
+            finish(r);
+        } else if (wait_all(r, 0)) {
+            finish(r);
+        } else if (!start(sleeper, r, "vgpu-semaphore")) {
+            if (wait_all(r, NO_THREAD_MS)) /* in turns with the others */
+                finish(r);
+            else
+                enqueue(r);
+        }
+    }
+    return NULL;
+}
+
+/* The thread that answers, from the first use on; false: there is none to be had. */
+static bool serving(void)
+{
+    bool ok;
+
+    pthread_mutex_lock(&queue_lock);
+    if (!started)
+        started = start(serve, NULL, "vgpu-semaphores");
+    ok = started;
+    pthread_mutex_unlock(&queue_lock);
+    return ok;
+}
+
+void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run)
+{
+    struct run *r = malloc(sizeof(*r));
+
+    if (r == NULL) {
+        lnk_why("worker", "no memory for a semaphore: its stream stays blocked");
+        vcu_semas_put(s);
+        return;
+    }
+    *r = (struct run){ .s = s, .what = *run };
+    pthread_mutex_lock(&lock);
+    s->cookie = 0;
+    pthread_mutex_unlock(&lock);
+    enqueue(r);
+}
+
+/* ---- the end of a context ---------------------------------------------------------------------- */
+
+static void context_ending(struct vcu_context *c)
+{
+    uint64_t context = c->handle;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_semas *s = all; s != NULL; s = s->next) {
+        if (s->context == context)
+            atomic_store(&s->given_up, true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static uint64_t next_left(uint64_t context)
+{
+    uint64_t cookie = 0;
+
+    pthread_mutex_lock(&lock);
+    for (struct vcu_semas *s = all; s != NULL && cookie == 0; s = s->next) {
+        if (s->context == context && atomic_load(&s->given_up)) {
+            cookie = s->cookie;
+            s->cookie = 0;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return cookie;
+}
+
+static void context_gone(struct vcu_context *c)
+{
+    uint64_t cookie;
+
+    while ((cookie = next_left(c->handle)) != 0)
+        vcu_hostfunc_cancel(cookie);
+}
+
+const struct vcu_unit_ops vcu_semas_unit = {
+    .context_ending = context_ending,
+    .context_gone = context_gone,
+};
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles,
+                      const void *params, unsigned n, CUstream stream)
+{
+    uint32_t what = wait ? VGP_EXTSEM_WAIT : VGP_EXTSEM_SIGNAL;
+    struct vcu_semas *s;
+    uint64_t cookie;
+    bool captured;
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    stream = vcu_stream(stream);
+    if (!vcu_stream_ok(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vcu_semas_new(call, wait, handles, params, n, &s);
+    if (res != CUDA_SUCCESS)
+        return res;
+    captured = vcu_stream_captured(stream);
+    cookie = vcu_hostfunc_keep_semas(s, !captured, &res);
+    if (cookie == 0)
+        return res;
+    if (!captured) { /* nobody asks for it before the next call */
+        pthread_mutex_lock(&lock);
+        s->cookie = cookie;
+        pthread_mutex_unlock(&lock);
+    }
+    res = vgp_call_vgpExtSemOp(stream, what, captured, cookie);
+    if (res != CUDA_SUCCESS)
+        vcu_hostfunc_cancel(cookie);
+    return res;
+}

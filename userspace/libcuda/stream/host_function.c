@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Host functions (cuLaunchHostFunc, cuStreamAddCallback, host nodes of graphs). The worker asks for a
+ * run with a notification; a thread of this file runs it and says so. Any thread that waits for
+ * a reply may be the one that reads the notification, so the runner sleeps on a condition variable, which
+ * the reading thread signals. A second thread, the listener, sleeps in the transport in case
+ * no other thread does. Both are started at first use and use no CPU while
+ * nothing is outstanding.
+ */
+#define _GNU_SOURCE
+#include "stream.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
+
+struct callback {
+    struct callback *next; /* in its bucket */
+    uint64_t cookie;
+    CUhostFn fn;
+    CUstreamCallback stream_fn; /* set: cuStreamAddCallback */
+    CUstream stream;
+    void *user;
+    bool kept; /* a graph's: it may run any number of times */
+    void (*gone)(void *user); /* kept: when nothing will run it any more; may be NULL */
+    uint64_t object;          /* fn is the destructor of this user object */
+    struct vcu_semas *semas;  /* no function, but semaphores: a reference */
+};
+
+/* One run that the worker asked for. */
+struct task {
+    struct task *next;
+    struct callback c; /* a copy: a kept one may be released meanwhile */
+    struct vcu_host_run run;
+    bool released; /* no run, but the end of it */
+};
+
+#define BUCKETS 256u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static struct callback *known[BUCKETS]; /* by cookie */
+static struct task *ready, **ready_end = &ready;
+static unsigned outstanding; /* runs that will be asked for, or are under way */
+static bool always;          /* ... and nobody knows how many more */
+static unsigned objects;     /* user objects, whose destructors may be asked for at any time */
+static unsigned started;     /* of the two threads */
+static uint64_t next_cookie;
+
+/* How long the listener sleeps in the transport before it checks for outstanding work. */
+#define WAIT_NS 1000000000ll
+
+static int64_t soon(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000ll + ts.tv_nsec + WAIT_NS;
+}
+
+static struct callback **find_locked(uint64_t cookie)
+{
+    struct callback **p = &known[cookie % BUCKETS];
+
+    while (*p != NULL && (*p)->cookie != cookie)
+        p = &(*p)->next;
+    return p;
+}
+
+/* Semaphores are served by their own thread: this one may be in a function that does not return. */
+static bool post_semas(const struct vcu_host_run *r)
+{
+    struct vcu_semas *s = NULL;
+    struct callback **p, *c;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(r->cookie);
+    c = *p;
+    if (c != NULL && c->semas != NULL) {
+        s = c->semas;
+        if (outstanding > 0)
+            outstanding--;
+        if (c->kept) {
+            vcu_semas_get(s);
+        } else {
+            *p = c->next;
+            free(c);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (s != NULL)
+        vcu_semas_post(s, r);
+    return s != NULL;
+}
+
+static void post(const struct vcu_host_run *r)
+{
+    struct task *task;
+    struct callback **p;
+
+    if (post_semas(r))
+        return;
+    task = malloc(sizeof(*task));
+    if (task == NULL) {
+        lnk_why("worker", "no memory to run a host function: its stream stays blocked");
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    p = find_locked(r->cookie);
+    if (*p != NULL) {
+        struct callback *c = *p;
+
+        task->c = *c;
+        task->run = *r;
+        task->released = false;
+        task->next = NULL;
+        *ready_end = task;
+        ready_end = &task->next;
+        task = NULL;
+        if (!c->kept) {
+            *p = c->next;
+            free(c);
+        }
+        pthread_cond_broadcast(&wake);
+    }
+    pthread_mutex_unlock(&lock);
+    free(task); /* an unknown cookie is the worker's mistake: ignored */
+}
+
+/* Called by the thread that reads the notification; the runner does the slow part. */
+static void released(uint64_t cookie)
+{
+    struct task *task = malloc(sizeof(*task));
+    struct callback **p, *c;
+
+    if (task == NULL)
+        return; /* what it holds stays */
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    c = *p;
+    if (c != NULL) {
+        *p = c->next;
+        *task = (struct task){ .c = *c, .released = true };
+        *ready_end = task;
+        ready_end = &task->next;
+        task = NULL;
+        if (c->object != 0)
+            objects--;
+        pthread_cond_broadcast(&wake);
+    }
+    pthread_mutex_unlock(&lock);
+    free(c);
+    free(task);
+}
+
+static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
+{
+    struct vcu_host_run r = { .cookie = cookie };
+    uint32_t words[3] = { 0 };
+
+    if (type == VGP_NOTIFY_RELEASED) {
+        released(cookie);
+        return true;
+    }
+    if (type != VGP_NOTIFY_HOST_FUNC)
+        return false;
+    memcpy(words, data, size < sizeof(words) ? size : sizeof(words));
+    r.status = words[0];
+    r.numbered = size >= sizeof(words) && words[1] < VGP_HOST_RUNS && words[2] != 0;
+    r.slot = words[1];
+    r.sequence = words[2];
+    post(&r);
+    return true;
+}
+
+const struct vcu_unit_ops vcu_hostfunc_unit = { .notify = notify };
+
+static void end(const struct callback *c)
+{
+    struct vcu_thread *t = vcu_thread();
+
+    if (c->semas != NULL) {
+        vcu_semas_put(c->semas);
+        return;
+    }
+    if (c->object == 0) {
+        if (c->gone != NULL)
+            c->gone(c->user);
+        return;
+    }
+    t->in_callback = true; /* nor may a destructor make CUDA calls */
+    c->fn(c->user);
+    t->in_callback = false;
+    vgp_call_vgpUserObjectDrop((CUuserObject)(uintptr_t)c->object);
+}
+
+void vcu_hostfunc_finish(const struct vcu_host_run *r)
+{
+    if (!r->numbered) {
+        vgp_call_vgpHostFuncDone(r->cookie);
+        return;
+    }
+    if (__builtin_expect(atomic_load_explicit(&lnk_record_on, memory_order_relaxed), 0))
+        lnk_record_host_done(r->slot, r->sequence);
+    /* In the window first: the ring may be full of calls that wait for this stream. */
+    __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
+    vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
+}
+
+static void run(const struct task *task)
+{
+    const struct callback *c = &task->c;
+    const struct vcu_host_run *r = &task->run;
+    struct vcu_thread *t = vcu_thread();
+
+    if (task->released) {
+        end(c);
+        return;
+    }
+
+    t->in_callback = true; /* CUDA calls inside are refused with NOT_PERMITTED */
+    if (c->stream_fn != NULL)
+        c->stream_fn(c->stream, (CUresult)r->status, c->user);
+    else if (r->status == 0) /* a failed stream runs no host functions */
+        c->fn(c->user);
+    t->in_callback = false;
+    vcu_hostfunc_finish(r);
+}
+
+/* The runner: one callback after another. */
+static void *serve(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        struct task *task;
+
+        pthread_mutex_lock(&lock);
+        while (ready == NULL)
+            pthread_cond_wait(&wake, &lock);
+        task = ready;
+        ready = task->next;
+        if (ready == NULL)
+            ready_end = &ready;
+        pthread_mutex_unlock(&lock);
+        run(task);
+        pthread_mutex_lock(&lock);
+        if (outstanding > 0 && !task->released)
+            outstanding--;
+        pthread_mutex_unlock(&lock);
+        free(task);
+    }
+    return NULL;
+}
+
+/* The listener: reads notifications while a callback is outstanding. */
+static void *hear(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (outstanding == 0 && objects == 0 && !always)
+            pthread_cond_wait(&wake, &lock);
+        pthread_mutex_unlock(&lock);
+        if (lnk_ring_wait_notify(&vcu.ring, soon()))
+            lnk_ring_drain(&vcu.ring);
+        if (lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
+            pthread_mutex_lock(&lock);
+            outstanding = objects = 0; /* nobody will ask for the others any more */
+            always = false;
+            pthread_mutex_unlock(&lock);
+        }
+    }
+    return NULL;
+}
+
+static CUresult start_locked(void)
+{
+    static void *(*const bodies[])(void *) = { serve, hear };
+    static const char *const names[] = { "vgpu-callbacks", "vgpu-listener" };
+    sigset_t all, old;
+    pthread_t thread;
+    int rc = 0;
+
+    sigfillset(&all); /* signals belong to the application's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (started < 2 && rc == 0) {
+        rc = pthread_create(&thread, NULL, bodies[started], NULL);
+        if (rc != 0)
+            break;
+        pthread_setname_np(thread, names[started++]);
+        pthread_detach(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Enters a callback; the two threads run from the first one on. */
+static CUresult enter(const struct callback *init, uint64_t *cookie)
+{
+    struct callback *c = malloc(sizeof(*c));
+    CUresult res;
+
+    if (c == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *c = *init;
+    pthread_mutex_lock(&lock);
+    res = start_locked();
+    if (res == CUDA_SUCCESS) {
+        struct callback **bucket;
+
+        c->cookie = *cookie = ++next_cookie;
+        bucket = &known[c->cookie % BUCKETS];
+        c->next = *bucket;
+        *bucket = c;
+        if (!c->kept)
+            outstanding++;
+        if (c->object != 0)
+            objects++;
+        pthread_cond_broadcast(&wake);
+    }
+    pthread_mutex_unlock(&lock);
+    if (res != CUDA_SUCCESS)
+        free(c);
+    return res;
+}
+
+/* Takes a callback back that will not be asked for. */
+static bool leave(uint64_t cookie)
+{
+    struct callback **p, *c;
+    bool found;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    c = *p;
+    found = c != NULL;
+    if (found) {
+        *p = c->next;
+        if (!c->kept && outstanding > 0)
+            outstanding--;
+        if (c->object != 0 && objects > 0)
+            objects--;
+    }
+    pthread_mutex_unlock(&lock);
+    if (found && c->semas != NULL)
+        vcu_semas_put(c->semas);
+    free(c);
+    return found;
+}
+
+uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why)
+{
+    const struct callback init = { .fn = fn, .user = user, .kept = true, .gone = gone };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    return cookie;
+}
+
+uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why)
+{
+    const struct callback init = { .semas = s, .kept = !once };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    if (cookie == 0)
+        vcu_semas_put(s);
+    return cookie;
+}
+
+struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie)
+{
+    struct callback *c;
+    struct vcu_semas *s;
+
+    pthread_mutex_lock(&lock);
+    c = *find_locked(cookie);
+    s = c == NULL ? NULL : c->semas;
+    if (s != NULL)
+        vcu_semas_get(s);
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why)
+{
+    const struct callback init = { .fn = destroy, .user = user, .kept = true, .object = handle };
+    uint64_t cookie = 0;
+
+    *why = enter(&init, &cookie);
+    return cookie;
+}
+
+bool vcu_hostfunc_cancel(uint64_t cookie)
+{
+    return leave(cookie);
+}
+
+bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user)
+{
+    struct callback *c;
+
+    pthread_mutex_lock(&lock);
+    c = *find_locked(cookie);
+    if (c != NULL) {
+        *fn = c->fn;
+        *user = c->user;
+    }
+    pthread_mutex_unlock(&lock);
+    return c != NULL;
+}
+
+void vcu_hostfunc_expect(uint32_t runs)
+{
+    if (runs == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    if (runs == VGP_HOST_NODES_UNKNOWN)
+        always = true;
+    else
+        outstanding += runs;
+    pthread_cond_broadcast(&wake);
+    pthread_mutex_unlock(&lock);
+}
+
+static CUresult launch(const struct callback *init)
+{
+    uint64_t cookie;
+    CUresult res = enter(init, &cookie);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_call_vgpLaunchHostFunc(init->stream, cookie);
+    if (res != CUDA_SUCCESS)
+        leave(cookie);
+    return res;
+}
+
+/* Into the graph that the stream is being captured into. */
+static CUresult capture(CUstream stream, CUhostFn fn, void *user)
+{
+    CUresult res;
+    uint64_t cookie = vcu_hostfunc_keep(fn, user, NULL, &res);
+
+    if (cookie == 0)
+        return res;
+    res = vgp_call_vgpCaptureHostFunc(stream, cookie);
+    if (res != CUDA_SUCCESS)
+        leave(cookie);
+    return res;
+}
+
+CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return vcu_stream_error(hStream);
+    if (fn == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_stream_captured(hStream))
+        return capture(hStream, fn, userData);
+    return launch(&(struct callback){ .fn = fn, .stream = hStream, .user = userData });
+}
+
+CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
+                                 unsigned int flags)
+{
+    CUresult res = vcu_check_context();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    hStream = vcu_stream(hStream);
+    if (!vcu_stream_ok(hStream))
+        return vcu_stream_error(hStream);
+    if (callback == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (vcu_stream_captured(hStream))
+        return vcu_capture_spoil("cuStreamAddCallback", hStream);
+    return launch(&(struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
+}
