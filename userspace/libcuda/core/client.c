@@ -42,8 +42,7 @@ __thread int vcu_per_thread;
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-static __thread struct vcu_thread thread_state;
-static __thread bool thread_registered;
+__thread struct vcu_thread vcu_thread_state;
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t number_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,8 +82,7 @@ static void thread_ended(void *arg)
     free(t->payload);
     free(t->lent.nodes);
     free(t->lent.edges);
-    memset(t, 0, sizeof(*t));
-    thread_registered = false; /* a later destructor of the thread may call us again */
+    memset(t, 0, sizeof(*t)); /* not registered: a later destructor of the thread may call us again */
 }
 
 static void make_thread_key(void)
@@ -92,15 +90,15 @@ static void make_thread_key(void)
     pthread_key_create(&thread_key, thread_ended);
 }
 
-struct vcu_thread *vcu_thread(void)
+struct vcu_thread *vcu_thread_register(void)
 {
-    if (__builtin_expect(!thread_registered, 0)) {
-        pthread_once(&thread_once, make_thread_key);
-        thread_registered = true;
-        thread_state.number = number_take();
-        pthread_setspecific(thread_key, &thread_state);
-    }
-    return &thread_state;
+    struct vcu_thread *t = &vcu_thread_state;
+
+    pthread_once(&thread_once, make_thread_key);
+    t->registered = true;
+    t->number = number_take();
+    pthread_setspecific(thread_key, t);
+    return t;
 }
 
 /* ---- notifications -------------------------------------------------------------------------- */

@@ -32,13 +32,6 @@ static uint64_t *stack_of(struct vcu_thread *t)
     return t->heap != NULL ? t->heap : t->inline_stack;
 }
 
-uint64_t vcu_current_context(void)
-{
-    struct vcu_thread *t = vcu_thread();
-
-    return t->depth == 0 ? 0 : stack_of(t)[t->depth - 1];
-}
-
 static bool push(uint64_t handle)
 {
     struct vcu_thread *t = vcu_thread();

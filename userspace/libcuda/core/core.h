@@ -102,7 +102,9 @@ struct vcu_lent {
 struct vcu_thread {
     struct vcu_intent intent; /* of the record that is sent next */
     uint32_t number;   /* dense, from 0; names the per-thread default stream on the wire */
+    bool registered;   /* has its number, and is freed with the thread */
     bool in_callback;  /* runs a host function: CUDA calls are not permitted */
+    bool settling;     /* makes a wait that was owed (wait.c) */
     uint32_t depth;    /* context stack */
     uint32_t capacity; /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
@@ -110,10 +112,27 @@ struct vcu_thread {
     uint8_t *payload; /* private copy of a large reply */
     struct vcu_lent lent;
 };
+/* Finding a thread's variable costs a call in a shared library, several of them most of the time of a launch:
+   so what a launch needs of the thread is in one variable, and these are inline. */
+extern __thread struct vcu_thread vcu_thread_state;
+struct vcu_thread *vcu_thread_register(void);
 /* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
-struct vcu_thread *vcu_thread(void);
-/* Handle of the calling thread's current context, 0 = none. */
-uint64_t vcu_current_context(void);
+static inline struct vcu_thread *vcu_thread(void)
+{
+    struct vcu_thread *t = &vcu_thread_state;
+
+    return __builtin_expect(t->registered, 1) ? t : vcu_thread_register();
+}
+/* Handle of the thread's current context, 0 = none. */
+static inline uint64_t vcu_thread_context(const struct vcu_thread *t)
+{
+    return t->depth == 0 ? 0 : (t->heap != NULL ? t->heap : t->inline_stack)[t->depth - 1];
+}
+/* The same of the calling thread. */
+static inline uint64_t vcu_current_context(void)
+{
+    return vcu_thread_context(vcu_thread());
+}
 
 /* ---- handle.c --------------------------------------------------------------------------- */
 

@@ -120,6 +120,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     struct vcu_thread *t = vcu_thread();
     struct submit *p = part(s);
     struct vcu_intent in = t->intent;
+    uint64_t context;
     CUresult res;
 
     t->intent = (struct vcu_intent){ 0 };
@@ -143,10 +144,10 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     }
     if (__builtin_expect(atomic_load(&vcu_wait_owed), 0))
         vcu_wait_before(call, &in);
+    context = vcu_thread_context(t);
     res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes,
-                         want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, vcu_current_context(),
-                         t->number);
-    p->waits = res == CUDA_SUCCESS ? vcu_wait_note(call, &in, vcu_current_context()) : 0;
+                         want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, context, t->number);
+    p->waits = res == CUDA_SUCCESS ? vcu_wait_note(call, &in, context) : 0;
     s->args = p->call.args;
     return res;
 }

@@ -61,7 +61,6 @@ static struct {
     bool recorded; /* `event` stands for it: other work has been put behind it */
     CUevent event; /* of the_context; kept for the next time */
 } owed;
-static __thread bool settling;
 
 void vcu_wait_effect(enum vcu_effect effect)
 {
@@ -216,7 +215,7 @@ uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t cont
     uint64_t s = atomic_load_explicit(&state, memory_order_relaxed);
     bool everything = call == VGP_vgpCtxSynchronize;
 
-    if (harmless(call) || (settling && in->effect != VCU_EFFECT_WAITS))
+    if (harmless(call) || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
         return 0;
     note_context(call, context);
     if (everything || (in->effect == VCU_EFFECT_WAITS && in->streamed)) {
@@ -236,7 +235,7 @@ uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t cont
 void vcu_wait_done(uint64_t token)
 {
     if (!atomic_compare_exchange_strong(&state, &token, pack(IDLE, 0, waits_of(token))) ||
-        settling || !atomic_load(&vcu_wait_owed))
+        vcu_thread()->settling || !atomic_load(&vcu_wait_owed))
         return;
     pthread_mutex_lock(&owe_lock);
     if (kind_of(atomic_load(&state)) == IDLE) /* else another thread may owe one by now */
@@ -253,7 +252,7 @@ static void settle_locked(void)
     bool borrowed;
     int none = 0;
 
-    settling = true;
+    vcu_thread()->settling = true;
     r = vcu_context_borrow(the_context, &borrowed);
     if (r == CUDA_SUCCESS) {
         if (owed.recorded) {
@@ -264,7 +263,7 @@ static void settle_locked(void)
         }
         vcu_context_return(borrowed);
     }
-    settling = false;
+    vcu_thread()->settling = false;
     if (r != CUDA_SUCCESS)
         atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
     atomic_fetch_add_explicit(&vcu_waits_owed, 1, memory_order_relaxed);
@@ -276,21 +275,21 @@ static bool record_locked(void)
 {
     CUresult r = CUDA_SUCCESS;
 
-    settling = true;
+    vcu_thread()->settling = true;
     if (owed.event == NULL)
         r = vgp_call_cuEventCreate(&owed.event, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS)
         r = vgp_call_cuEventRecord(owed.event, (CUstream)(uintptr_t)owed.stream);
     else
         owed.event = NULL;
-    settling = false;
+    vcu_thread()->settling = false;
     owed.recorded = r == CUDA_SUCCESS;
     return owed.recorded;
 }
 
 void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
 {
-    if (settling || harmless(call))
+    if (vcu_thread()->settling || harmless(call))
         return;
     pthread_mutex_lock(&owe_lock);
     if (atomic_load(&vcu_wait_owed)) {
