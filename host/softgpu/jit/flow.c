@@ -231,7 +231,7 @@ void sg_jit_branch(struct jit *j, u32 i)
     const struct sg_insn *in = &j->code->insns[i];
     const u32 to = (u32)((s64)i + in->imm);
     struct buf *b = B(j);
-    const bool not = in->fn == sg_jit_ctl.bra_not, over = jumps_over_little(j, i, to);
+    const bool negated = in->fn == sg_jit_ctl.bra_not, over = jumps_over_little(j, i, to);
     size_t none, all;
 
     alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
@@ -248,7 +248,7 @@ void sg_jit_branch(struct jit *j, u32 i)
         alu_imm(b, false, 7, RAX, SG_FULL);
     all = jcc(b, JE);
     if (over) {
-        if (not) { /* those of EAX stay */
+        if (negated) { /* those of EAX stay */
             put8(b, 0xf7);
             put8(b, 0xd0);
         }
@@ -262,9 +262,9 @@ void sg_jit_branch(struct jit *j, u32 i)
         sg_jit_jump_to(j, jcc(b, JE), JIT_RESCHED);
         sg_jit_jump_to(j, jmp(b), JIT_EXIT);
     }
-    patch(b, not ? none : all, b->n);
+    patch(b, negated ? none : all, b->n);
     sg_jit_go_to(j, i, to);
-    patch(b, not ? all : none, b->n);
+    patch(b, negated ? all : none, b->n);
     sg_jit_check_waiting(j, i + 1);
     sg_jit_jump_to(j, jmp(b), i + 1);
 }
