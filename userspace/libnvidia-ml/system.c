@@ -7,39 +7,39 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "vnm.h"
+#include "library.h"
 #include "../../lib/link/link.h"
 
 /* Init and shutdown are the only calls that do not need an initialised library. */
-#define VNM_START(name, parameters, flags)                                                         \
-    VNM_EXPORT nvmlReturn_t name parameters;                                                       \
-    VNM_EXPORT nvmlReturn_t name parameters                                                        \
+#define NVML_START(name, parameters, flags)                                                         \
+    NVML_EXPORT nvmlReturn_t name parameters;                                                       \
+    NVML_EXPORT nvmlReturn_t name parameters                                                        \
     {                                                                                              \
         uint64_t t0 = lnk_trace_now();                                                             \
-        nvmlReturn_t r = vnm_init(flags);                                                          \
+        nvmlReturn_t r = nvml_init(flags);                                                          \
                                                                                                    \
         if (__builtin_expect(lnk_trace_on, 0))                                                     \
-            vnm_trace(#name, r, t0, "flags=%u", (unsigned)(flags));                                \
+            nvml_trace(#name, r, t0, "flags=%u", (unsigned)(flags));                                \
         return r;                                                                                  \
     }
 
-VNM_START(nvmlInit_v2, (void), 0)
+NVML_START(nvmlInit_v2, (void), 0)
 /* Before version 2 a missing device was reported by the later calls. */
-VNM_START(nvmlInit, (void), NVML_INIT_FLAG_NO_GPUS)
-VNM_START(nvmlInitWithFlags, (unsigned flags), flags)
+NVML_START(nvmlInit, (void), NVML_INIT_FLAG_NO_GPUS)
+NVML_START(nvmlInitWithFlags, (unsigned flags), flags)
 
-VNM_EXPORT nvmlReturn_t nvmlShutdown(void);
-VNM_EXPORT nvmlReturn_t nvmlShutdown(void)
+NVML_EXPORT nvmlReturn_t nvmlShutdown(void);
+NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
     uint64_t t0 = lnk_trace_now();
-    nvmlReturn_t r = vnm_shutdown();
+    nvmlReturn_t r = nvml_shutdown();
 
     if (lnk_trace_on)
-        vnm_trace("nvmlShutdown", r, t0, "%s", "");
+        nvml_trace("nvmlShutdown", r, t0, "%s", "");
     return r;
 }
 
-nvmlReturn_t vnm_put(char *to, unsigned room, const char *text)
+nvmlReturn_t nvml_put(char *to, unsigned room, const char *text)
 {
     if (to == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -49,16 +49,16 @@ nvmlReturn_t vnm_put(char *to, unsigned room, const char *text)
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlSystemGetDriverVersion, (char *version, unsigned length), (version, length),
+NVML_CALL(nvmlSystemGetDriverVersion, (char *version, unsigned length), (version, length),
          "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
 {
-    return vnm_put(version, length, vnm.driver_version);
+    return nvml_put(version, length, nvml.driver_version);
 }
 
-VNM_CALL(nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, length),
+NVML_CALL(nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, length),
          "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
 {
-    return vnm_put(version, length, vnm.nvml_version);
+    return nvml_put(version, length, nvml.nvml_version);
 }
 
 /* As libcuda says: the version that this guest's programs meet. */
@@ -66,24 +66,24 @@ static nvmlReturn_t cuda_version(int *version)
 {
     if (version == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *version = lnk_driver_version(vnm.cuda_version);
+    *version = lnk_driver_version(nvml.cuda_version);
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlSystemGetCudaDriverVersion, (int *version), (version), "version=%d",
+NVML_CALL(nvmlSystemGetCudaDriverVersion, (int *version), (version), "version=%d",
          r == NVML_SUCCESS ? *version : 0)
 {
     return cuda_version(version);
 }
 
-VNM_CALL(nvmlSystemGetCudaDriverVersion_v2, (int *version), (version), "version=%d",
+NVML_CALL(nvmlSystemGetCudaDriverVersion_v2, (int *version), (version), "version=%d",
          r == NVML_SUCCESS ? *version : 0)
 {
     return cuda_version(version);
 }
 
 /* The first word of the command line; cut to what fits, as NVIDIA's does. */
-VNM_CALL(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length), (pid, name, length),
+NVML_CALL(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length), (pid, name, length),
          "pid=%u name=%s", pid, r == NVML_SUCCESS ? name : "?")
 {
     char path[64], text[4096];

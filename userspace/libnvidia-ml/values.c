@@ -3,26 +3,26 @@
  * Single values of a device: the host's NVML answers, or, where there is none, the attribute that
  * CUDA reports for the same thing. What neither knows is NVML_ERROR_NOT_SUPPORTED.
  */
-#include "vnm.h"
+#include "library.h"
 
 #include <cuda.h>
 
 #include "../../protocol/vgp_ring.h"
 
-static int attribute(const struct vnm_device *d, int which)
+static int attribute(const struct nvml_device *d, int which)
 {
     return d->attributes[which];
 }
 
 static nvmlReturn_t one(nvmlDevice_t device, unsigned what, unsigned argument, unsigned *value)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     uint64_t first = 0;
     nvmlReturn_t r;
 
     if (d == NULL || value == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = vnm_ask(d, what, argument, &first, NULL, NULL, 0);
+    r = nvml_ask(d, what, argument, &first, NULL, NULL, 0);
     if (r == NVML_SUCCESS)
         *value = (unsigned)first;
     return r;
@@ -30,13 +30,13 @@ static nvmlReturn_t one(nvmlDevice_t device, unsigned what, unsigned argument, u
 
 static nvmlReturn_t two(nvmlDevice_t device, unsigned what, unsigned *a, unsigned *b)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     uint64_t first = 0, second = 0;
     nvmlReturn_t r;
 
     if (d == NULL || a == NULL || b == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = vnm_ask(d, what, 0, &first, &second, NULL, 0);
+    r = nvml_ask(d, what, 0, &first, &second, NULL, 0);
     if (r == NVML_SUCCESS) {
         *a = (unsigned)first;
         *b = (unsigned)second;
@@ -46,21 +46,21 @@ static nvmlReturn_t two(nvmlDevice_t device, unsigned what, unsigned *a, unsigne
 
 static nvmlReturn_t text(nvmlDevice_t device, unsigned what, char *to, unsigned room)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     char value[96] = "";
     nvmlReturn_t r;
 
     if (d == NULL || to == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = vnm_ask(d, what, 0, NULL, NULL, value, sizeof(value));
-    return r == NVML_SUCCESS ? vnm_put(to, room, value) : r;
+    r = nvml_ask(d, what, 0, NULL, NULL, value, sizeof(value));
+    return r == NVML_SUCCESS ? nvml_put(to, room, value) : r;
 }
 
 /* No NVML on the host: the value is this attribute of CUDA, unless that is 0, too. */
 static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int which, int divisor,
                                    unsigned *value)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
 
     if (r != NVML_ERROR_NOT_SUPPORTED || d == NULL || attribute(d, which) <= 0)
         return r;
@@ -69,25 +69,25 @@ static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int whic
 }
 
 #define VALUE(name, what)                                                                          \
-    VNM_CALL(name, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",            \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",            \
              r == NVML_SUCCESS ? *value : 0)                                                       \
     {                                                                                              \
         return one(device, what, 0, value);                                                        \
     }
 #define VALUE_OF(name, what, kinds)                                                                \
-    VNM_CALL(name, (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value),   \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value),   \
              "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)                             \
     {                                                                                              \
         return kind >= (kinds) ? NVML_ERROR_INVALID_ARGUMENT : one(device, what, kind, value);     \
     }
 #define PAIR(name, what)                                                                           \
-    VNM_CALL(name, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),                \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),                \
              "first=%u second=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)         \
     {                                                                                              \
         return two(device, what, a, b);                                                            \
     }
 #define TEXT(name, what)                                                                           \
-    VNM_CALL(name, (nvmlDevice_t device, char *to, unsigned room), (device, to, room),             \
+    NVML_CALL(name, (nvmlDevice_t device, char *to, unsigned room), (device, to, room),             \
              "length=%u text=%s", room, r == NVML_SUCCESS ? to : "?")                              \
     {                                                                                              \
         return text(device, what, to, room);                                                       \
@@ -116,7 +116,7 @@ VALUE(nvmlDeviceGetCurrPcieLinkWidth, VGP_NVML_PCIE_WIDTH)
 VALUE(nvmlDeviceGetMaxPcieLinkGeneration, VGP_NVML_PCIE_MAX_GEN)
 VALUE(nvmlDeviceGetMaxPcieLinkWidth, VGP_NVML_PCIE_MAX_WIDTH)
 
-VNM_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t *t), (device, t),
+NVML_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t *t), (device, t),
          "temperature=%d", r == NVML_SUCCESS ? t->temperature : 0)
 {
     unsigned value = 0;
@@ -135,7 +135,7 @@ VNM_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t *
 }
 
 /* CUDA knows the highest clocks, in kHz. */
-VNM_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsigned *value),
+NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsigned *value),
          (device, kind, value), "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r;
@@ -151,26 +151,26 @@ VNM_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsigne
                           1000, value);
 }
 
-VNM_CALL(nvmlDeviceGetMemoryBusWidth, (nvmlDevice_t device, unsigned *value), (device, value),
+NVML_CALL(nvmlDeviceGetMemoryBusWidth, (nvmlDevice_t device, unsigned *value), (device, value),
          "value=%u", r == NVML_SUCCESS ? *value : 0)
 {
     return else_attribute(one(device, VGP_NVML_BUS_WIDTH, 0, value), device,
                           CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 1, value);
 }
 
-VNM_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (device, value),
+NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (device, value),
          "value=%u", r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r = one(device, VGP_NVML_COMPUTE_MODE, 0, value);
 
     if (r == NVML_ERROR_NOT_SUPPORTED) { /* CUDA's numbers are the same */
-        *value = (unsigned)attribute(vnm_device(device), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+        *value = (unsigned)attribute(nvml_device(device), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
         r = NVML_SUCCESS;
     }
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
+NVML_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
          r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r = one(device, VGP_NVML_BRAND, 0, value);
@@ -182,17 +182,17 @@ VNM_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, va
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),
+NVML_CALL(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),
          "current=%u pending=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)
 {
     return two(device, VGP_NVML_ECC_MODE, a, b);
 }
 
 /* The architecture of the compute capability that the device reports. */
-VNM_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (device, value),
+NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (device, value),
          "value=%u", r == NVML_SUCCESS ? *value : 0)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     nvmlReturn_t r = one(device, VGP_NVML_ARCHITECTURE, 0, value);
     int cc;
 
@@ -210,16 +210,16 @@ VNM_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (dev
 }
 
 #define WIDE(name, what)                                                                           \
-    VNM_CALL(name, (nvmlDevice_t device, unsigned long long *value), (device, value),              \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned long long *value), (device, value),              \
              "value=%llu", r == NVML_SUCCESS ? *value : 0)                                         \
     {                                                                                              \
-        struct vnm_device *d = vnm_device(device);                                                 \
+        struct nvml_device *d = nvml_device(device);                                                 \
         uint64_t first = 0;                                                                        \
         nvmlReturn_t r;                                                                            \
                                                                                                    \
         if (d == NULL || value == NULL)                                                            \
             return NVML_ERROR_INVALID_ARGUMENT;                                                    \
-        r = vnm_ask(d, what, 0, &first, NULL, NULL, 0);                                            \
+        r = nvml_ask(d, what, 0, &first, NULL, NULL, 0);                                            \
         if (r == NVML_SUCCESS)                                                                     \
             *value = first;                                                                        \
         return r;                                                                                  \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What changes while programs run and is not the host's secret: memory, utilisation, processes. */
-#include "vnm.h"
+#include "library.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -14,31 +14,31 @@
 struct usage {
     uint64_t total, reserved, used, cpu_ns, now_ns;
     uint32_t count, rows;
-    uint64_t processes[3 * VNM_PROCESSES_MAX];
+    uint64_t processes[3 * NVML_PROCESSES_MAX];
 };
 
-static nvmlReturn_t ask_usage(const struct vnm_device *d, struct usage *u)
+static nvmlReturn_t ask_usage(const struct nvml_device *d, struct usage *u)
 {
-    uint32_t n = 3 * VNM_PROCESSES_MAX;
+    uint32_t n = 3 * NVML_PROCESSES_MAX;
     CUresult res;
 
     memset(u, 0, sizeof(*u));
-    res = vgp_call_vgpNvmlUsage(vnm_ordinal(d), &u->total, &u->reserved, &u->used, &u->cpu_ns,
+    res = vgp_call_vgpNvmlUsage(nvml_ordinal(d), &u->total, &u->reserved, &u->used, &u->cpu_ns,
                                 &u->now_ns, &u->count, u->processes, &n);
     u->rows = n / 3;
-    return vnm_result((int)res);
+    return nvml_result((int)res);
 }
 
 /* ---- memory ---- */
 
 static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     nvmlReturn_t r;
 
     if (d == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((vnm.flags & VGP_NVML_MEMORY) == 0)
+    if ((nvml.flags & VGP_NVML_MEMORY) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
     r = ask_usage(d, u);
     if (r == NVML_SUCCESS && u->used + u->reserved > u->total)
@@ -46,7 +46,7 @@ static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (device, m),
+NVML_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (device, m),
          "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0,
          r == NVML_SUCCESS ? m->free : 0, r == NVML_SUCCESS ? m->used : 0)
 {
@@ -64,7 +64,7 @@ VNM_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (devic
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m), (device, m),
+NVML_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m), (device, m),
          "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0,
          r == NVML_SUCCESS ? m->free : 0, r == NVML_SUCCESS ? m->used : 0)
 {
@@ -93,7 +93,7 @@ static pthread_mutex_t sample_lock = PTHREAD_MUTEX_INITIALIZER;
  * Without the host's NVML: the processor time of the workers between two samples, as a share of one
  * processor; more than one counts as 100 %. The first call waits for the second sample.
  */
-static nvmlReturn_t sample(struct vnm_device *d, unsigned *percent)
+static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
 {
     const struct timespec pause = { 0, SAMPLE_NS };
     struct usage u;
@@ -126,18 +126,18 @@ static nvmlReturn_t sample(struct vnm_device *d, unsigned *percent)
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t *u), (device, u),
+NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t *u), (device, u),
          "gpu=%u memory=%u", r == NVML_SUCCESS ? u->gpu : 0, r == NVML_SUCCESS ? u->memory : 0)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     uint64_t gpu = 0, mem = 0;
     unsigned percent = 0;
     nvmlReturn_t r;
 
     if (d == NULL || u == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((vnm.flags & VGP_NVML_HOST) != 0) {
-        r = vnm_ask(d, VGP_NVML_UTILIZATION, 0, &gpu, &mem, NULL, 0);
+    if ((nvml.flags & VGP_NVML_HOST) != 0) {
+        r = nvml_ask(d, VGP_NVML_UTILIZATION, 0, &gpu, &mem, NULL, 0);
     } else {
         r = sample(d, &percent);
         gpu = mem = percent; /* the software GPU's threads compute and move memory alike */
@@ -153,7 +153,7 @@ VNM_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t 
 
 static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool v1)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     struct usage u;
     unsigned room;
     nvmlReturn_t r;
@@ -182,14 +182,14 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool
 /* Neither graphics nor MPS reaches a guest: their lists are empty. */
 static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
 {
-    if (vnm_device(device) == NULL || count == NULL)
+    if (nvml_device(device) == NULL || count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;
     return NVML_SUCCESS;
 }
 
 #define PROCESSES(name, type, body)                                                                \
-    VNM_CALL(name, (nvmlDevice_t device, unsigned *count, type *infos), (device, count, infos),    \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *count, type *infos), (device, count, infos),    \
              "infos=%p count=%u", (void *)infos, count != NULL ? *count : 0)                       \
     {                                                                                              \
         (void)infos;                                                                               \

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "vnm.h"
+#include "library.h"
 #include "../../lib/link/link.h"
 
 static const struct {
@@ -46,7 +46,7 @@ static const struct {
 };
 #define RESULTS (sizeof(results) / sizeof(results[0]))
 
-const char *vnm_error_name(nvmlReturn_t r)
+const char *nvml_error_name(nvmlReturn_t r)
 {
     for (unsigned i = 0; i < RESULTS; i++) {
         if (results[i].code == r)
@@ -55,8 +55,8 @@ const char *vnm_error_name(nvmlReturn_t r)
     return NULL;
 }
 
-VNM_EXPORT const char *nvmlErrorString(nvmlReturn_t r);
-VNM_EXPORT const char *nvmlErrorString(nvmlReturn_t r)
+NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t r);
+NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t r)
 {
     for (unsigned i = 0; i < RESULTS; i++) {
         if (results[i].code == r)
@@ -67,7 +67,7 @@ VNM_EXPORT const char *nvmlErrorString(nvmlReturn_t r)
 
 static const char *result_name(int code)
 {
-    return vnm_error_name((nvmlReturn_t)code);
+    return nvml_error_name((nvmlReturn_t)code);
 }
 
 /* All that is no success; the software GPU leaves much unsupported. */
@@ -77,9 +77,9 @@ static bool is_failure(const char *name, int result)
     return result != NVML_SUCCESS;
 }
 
-const struct lnk_trace_results vnm_trace_results = { result_name, is_failure };
+const struct lnk_trace_results nvml_trace_results = { result_name, is_failure };
 
-void vnm_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
+void nvml_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
 {
     va_list ap;
 
@@ -88,7 +88,7 @@ void vnm_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, 
     va_end(ap);
 }
 
-void vnm_why(const char *name, const char *fmt, ...)
+void nvml_why(const char *name, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -101,7 +101,7 @@ void vnm_why(const char *name, const char *fmt, ...)
     lnk_why(name, "%s", text);
 }
 
-void vnm_refusal(const char *name)
+void nvml_refusal(const char *name)
 {
     lnk_trace_refusal(name, "libnvidia-ml of vgpu-cuda does not serve it");
 }

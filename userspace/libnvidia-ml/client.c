@@ -4,7 +4,7 @@
  * the number of its users and gets a connection of its own with its first call, as with NVIDIA's.
  */
 #define _GNU_SOURCE
-#include "vnm.h"
+#include "library.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "../../protocol/generated/vgp_guest.h"
 #include "../../lib/link/link.h"
 
-struct vnm_client vnm;
+struct nvml_client nvml;
 __thread int vcu_per_thread; /* of the generated code; no stream is used here */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 
@@ -50,7 +50,7 @@ int32_t vgp_device_got(int32_t device)
 
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
-    CUresult res = lnk_ring_begin(&vnm.ring, call_of(s), call, bytes,
+    CUresult res = lnk_ring_begin(&nvml.ring, call_of(s), call, bytes,
                                   want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, 0, 0);
 
     s->args = call_of(s)->args;
@@ -94,12 +94,12 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     (void)arg;
     (void)cookie;
     if (type == VGP_NOTIFY_DETAIL)
-        vnm_why("worker", "%.*s", (int)size, (const char *)data);
+        nvml_why("worker", "%.*s", (int)size, (const char *)data);
 }
 
 /* ---- connecting ---- */
 
-nvmlReturn_t vnm_result(int cuda_result)
+nvmlReturn_t nvml_result(int cuda_result)
 {
     switch (cuda_result) {
     case CUDA_SUCCESS:
@@ -137,8 +137,8 @@ static nvmlReturn_t result_of_errno(int error)
 
 static CUresult learn_device(int i)
 {
-    struct vnm_device *d = &vnm.devices[i];
-    uint32_t uuid_len = sizeof(d->uuid), n = VNM_ATTRIBUTES_MAX;
+    struct nvml_device *d = &nvml.devices[i];
+    uint32_t uuid_len = sizeof(d->uuid), n = NVML_ATTRIBUTES_MAX;
     uint64_t quota = 0;
     CUresult res;
 
@@ -171,20 +171,20 @@ static unsigned branch_of(int cuda)
 static CUresult learn_versions(void)
 {
     int32_t cuda = 0;
-    CUresult res = vgp_call_vgpNvmlInfo(&vnm.flags, &cuda, vnm.driver_version,
-                                        sizeof(vnm.driver_version), vnm.nvml_version,
-                                        sizeof(vnm.nvml_version));
+    CUresult res = vgp_call_vgpNvmlInfo(&nvml.flags, &cuda, nvml.driver_version,
+                                        sizeof(nvml.driver_version), nvml.nvml_version,
+                                        sizeof(nvml.nvml_version));
 
     if (res != CUDA_SUCCESS)
         return res;
-    vnm.cuda_version = cuda;
+    nvml.cuda_version = cuda;
     /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
-    if (vnm.driver_version[0] == '\0')
-        snprintf(vnm.driver_version, sizeof(vnm.driver_version), "%u.0",
+    if (nvml.driver_version[0] == '\0')
+        snprintf(nvml.driver_version, sizeof(nvml.driver_version), "%u.0",
                  branch_of(lnk_driver_version(cuda)));
-    if (vnm.nvml_version[0] == '\0')
-        snprintf(vnm.nvml_version, sizeof(vnm.nvml_version), "%d.%.60s",
-                 lnk_driver_version(cuda) / 1000, vnm.driver_version);
+    if (nvml.nvml_version[0] == '\0')
+        snprintf(nvml.nvml_version, sizeof(nvml.nvml_version), "%d.%.60s",
+                 lnk_driver_version(cuda) / 1000, nvml.driver_version);
     return CUDA_SUCCESS;
 }
 
@@ -200,24 +200,24 @@ static nvmlReturn_t greet(void)
     res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
                             &count, &features, provider, sizeof(provider));
     if (res != CUDA_SUCCESS)
-        return vnm_result((int)res);
+        return nvml_result((int)res);
     if ((features & VGP_FEATURE_NVML) == 0) {
-        vnm_why("nvmlInit", "the host's vgpu-backend is older than this library: update it");
+        nvml_why("nvmlInit", "the host's vgpu-backend is older than this library: update it");
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     }
-    vnm.device_count = count < 0 ? 0 : count < VNM_DEVICES_MAX ? count : VNM_DEVICES_MAX;
-    for (int i = 0; i < vnm.device_count && res == CUDA_SUCCESS; i++)
+    nvml.device_count = count < 0 ? 0 : count < NVML_DEVICES_MAX ? count : NVML_DEVICES_MAX;
+    for (int i = 0; i < nvml.device_count && res == CUDA_SUCCESS; i++)
         res = learn_device(i);
     if (res == CUDA_SUCCESS)
         res = learn_versions();
-    return vnm_result((int)res);
+    return nvml_result((int)res);
 }
 
 static void disconnect(void)
 {
-    vnm.transport.ops->close(&vnm.transport);
-    vnm.connected = false;
-    vnm.device_count = 0;
+    nvml.transport.ops->close(&nvml.transport);
+    nvml.connected = false;
+    nvml.device_count = 0;
 }
 
 /* Under the write lock. */
@@ -225,26 +225,26 @@ static nvmlReturn_t connect_worker(void)
 {
     const char *why = NULL;
     nvmlReturn_t r;
-    int rc = lnk_transport_open(&vnm.transport);
+    int rc = lnk_transport_open(&nvml.transport);
 
     if (rc != 0) {
-        vnm_why("nvmlInit", "%s", vnm.transport.why);
+        nvml_why("nvmlInit", "%s", nvml.transport.why);
         return result_of_errno(-rc);
     }
-    rc = lnk_ring_init(&vnm.ring, &vnm.transport, on_notify, NULL, &why);
+    rc = lnk_ring_init(&nvml.ring, &nvml.transport, on_notify, NULL, &why);
     if (rc != 0) {
-        vnm_why("nvmlInit", "the window of the %s transport: %s", vnm.transport.ops->name, why);
-        vnm.transport.ops->close(&vnm.transport);
+        nvml_why("nvmlInit", "the window of the %s transport: %s", nvml.transport.ops->name, why);
+        nvml.transport.ops->close(&nvml.transport);
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     }
-    vnm.connected = true;
+    nvml.connected = true;
     r = greet();
     if (r != NVML_SUCCESS)
         disconnect();
     return r;
 }
 
-nvmlReturn_t vnm_init(unsigned flags)
+nvmlReturn_t nvml_init(unsigned flags)
 {
     nvmlReturn_t r = NVML_SUCCESS;
 
@@ -252,54 +252,54 @@ nvmlReturn_t vnm_init(unsigned flags)
                    NVML_INIT_FLAG_FORCE_INIT)) != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     pthread_rwlock_wrlock(&lock);
-    if (!vnm.connected)
+    if (!nvml.connected)
         r = connect_worker();
-    if (r == NVML_SUCCESS && vnm.device_count == 0 && (flags & NVML_INIT_FLAG_NO_GPUS) == 0) {
-        vnm_why("nvmlInit", "the host shows no device");
+    if (r == NVML_SUCCESS && nvml.device_count == 0 && (flags & NVML_INIT_FLAG_NO_GPUS) == 0) {
+        nvml_why("nvmlInit", "the host shows no device");
         r = NVML_ERROR_DRIVER_NOT_LOADED;
-        if (vnm.users == 0)
+        if (nvml.users == 0)
             disconnect();
     }
     if (r == NVML_SUCCESS)
-        vnm.users++;
+        nvml.users++;
     pthread_rwlock_unlock(&lock);
     return r;
 }
 
-nvmlReturn_t vnm_shutdown(void)
+nvmlReturn_t nvml_shutdown(void)
 {
     nvmlReturn_t r = NVML_SUCCESS;
 
     pthread_rwlock_wrlock(&lock);
-    if (vnm.users == 0)
+    if (nvml.users == 0)
         r = NVML_ERROR_UNINITIALIZED;
-    else if (--vnm.users == 0 && vnm.connected)
+    else if (--nvml.users == 0 && nvml.connected)
         disconnect();
     pthread_rwlock_unlock(&lock);
     return r;
 }
 
-nvmlReturn_t vnm_enter(void)
+nvmlReturn_t nvml_enter(void)
 {
     nvmlReturn_t r = NVML_SUCCESS;
 
     pthread_rwlock_rdlock(&lock);
-    while (vnm.users != 0 && !vnm.connected && r == NVML_SUCCESS) { /* a child of fork() */
+    while (nvml.users != 0 && !nvml.connected && r == NVML_SUCCESS) { /* a child of fork() */
         pthread_rwlock_unlock(&lock);
         pthread_rwlock_wrlock(&lock);
-        if (vnm.users != 0 && !vnm.connected)
+        if (nvml.users != 0 && !nvml.connected)
             r = connect_worker();
         pthread_rwlock_unlock(&lock);
         pthread_rwlock_rdlock(&lock);
     }
-    if (vnm.users == 0)
+    if (nvml.users == 0)
         r = NVML_ERROR_UNINITIALIZED;
     if (r != NVML_SUCCESS)
         pthread_rwlock_unlock(&lock);
     return r;
 }
 
-void vnm_leave(void)
+void nvml_leave(void)
 {
     pthread_rwlock_unlock(&lock);
 }
@@ -307,13 +307,13 @@ void vnm_leave(void)
 static void in_child(void)
 {
     pthread_rwlock_init(&lock, NULL); /* another thread of the parent may hold it */
-    if (vnm.connected)
-        vnm.transport.ops->forked(&vnm.transport);
-    vnm.connected = false;
+    if (nvml.connected)
+        nvml.transport.ops->forked(&nvml.transport);
+    nvml.connected = false;
 }
 
 __attribute__((constructor)) static void library_loaded(void)
 {
-    lnk_trace_init(&vnm_trace_results);
+    lnk_trace_init(&nvml_trace_results);
     pthread_atfork(NULL, NULL, in_child);
 }

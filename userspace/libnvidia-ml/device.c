@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Handles of devices and what identifies them. */
-#include "vnm.h"
+#include "library.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,38 +10,38 @@
 
 #include "../../protocol/generated/vgp_guest.h"
 
-struct vnm_device *vnm_device(nvmlDevice_t handle)
+struct nvml_device *nvml_device(nvmlDevice_t handle)
 {
-    uintptr_t at = (uintptr_t)handle, first = (uintptr_t)vnm.devices;
+    uintptr_t at = (uintptr_t)handle, first = (uintptr_t)nvml.devices;
 
-    if (at < first || (at - first) % sizeof(vnm.devices[0]) != 0 ||
-        (at - first) / sizeof(vnm.devices[0]) >= (uintptr_t)vnm.device_count)
+    if (at < first || (at - first) % sizeof(nvml.devices[0]) != 0 ||
+        (at - first) / sizeof(nvml.devices[0]) >= (uintptr_t)nvml.device_count)
         return NULL;
-    return &vnm.devices[(at - first) / sizeof(vnm.devices[0])];
+    return &nvml.devices[(at - first) / sizeof(nvml.devices[0])];
 }
 
-unsigned vnm_ordinal(const struct vnm_device *d)
+unsigned nvml_ordinal(const struct nvml_device *d)
 {
-    return (unsigned)(d - vnm.devices);
+    return (unsigned)(d - nvml.devices);
 }
 
-nvmlReturn_t vnm_ask(const struct vnm_device *d, unsigned what, unsigned argument, uint64_t *first,
+nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argument, uint64_t *first,
                      uint64_t *second, char *text, unsigned room)
 {
     int32_t status = NVML_ERROR_UNKNOWN;
     uint64_t a = 0, b = 0;
     CUresult res;
 
-    if ((vnm.flags & VGP_NVML_HOST) == 0)
+    if ((nvml.flags & VGP_NVML_HOST) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
-    res = vgp_call_vgpNvmlGet(vnm_ordinal(d), what, argument, &status, &a, &b, text, room);
+    res = vgp_call_vgpNvmlGet(nvml_ordinal(d), what, argument, &status, &a, &b, text, room);
     if (res != CUDA_SUCCESS)
-        return vnm_result((int)res);
+        return nvml_result((int)res);
     if (first != NULL)
         *first = a;
     if (second != NULL)
         *second = b;
-    return vnm_error_name((nvmlReturn_t)status) != NULL ? (nvmlReturn_t)status : NVML_ERROR_UNKNOWN;
+    return nvml_error_name((nvmlReturn_t)status) != NULL ? (nvmlReturn_t)status : NVML_ERROR_UNKNOWN;
 }
 
 /* ---- finding a device ---- */
@@ -50,17 +50,17 @@ static nvmlReturn_t get_count(unsigned *count)
 {
     if (count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = (unsigned)vnm.device_count;
+    *count = (unsigned)nvml.device_count;
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetCount, (unsigned *count), (count), "count=%u",
+NVML_CALL(nvmlDeviceGetCount, (unsigned *count), (count), "count=%u",
          r == NVML_SUCCESS ? *count : 0)
 {
     return get_count(count);
 }
 
-VNM_CALL(nvmlDeviceGetCount_v2, (unsigned *count), (count), "count=%u",
+NVML_CALL(nvmlDeviceGetCount_v2, (unsigned *count), (count), "count=%u",
          r == NVML_SUCCESS ? *count : 0)
 {
     return get_count(count);
@@ -68,26 +68,26 @@ VNM_CALL(nvmlDeviceGetCount_v2, (unsigned *count), (count), "count=%u",
 
 static nvmlReturn_t by_index(unsigned index, nvmlDevice_t *device)
 {
-    if (device == NULL || index >= (unsigned)vnm.device_count)
+    if (device == NULL || index >= (unsigned)nvml.device_count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = (nvmlDevice_t)&vnm.devices[index];
+    *device = (nvmlDevice_t)&nvml.devices[index];
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetHandleByIndex, (unsigned index, nvmlDevice_t *device), (index, device),
+NVML_CALL(nvmlDeviceGetHandleByIndex, (unsigned index, nvmlDevice_t *device), (index, device),
          "index=%u", index)
 {
     return by_index(index, device);
 }
 
-VNM_CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device), (index, device),
+NVML_CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device), (index, device),
          "index=%u", index)
 {
     return by_index(index, device);
 }
 
 /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx: the bytes that cuDeviceGetUuid gives. */
-static void uuid_text(const struct vnm_device *d, char text[48])
+static void uuid_text(const struct nvml_device *d, char text[48])
 {
     const unsigned char *u = d->uuid;
 
@@ -96,30 +96,30 @@ static void uuid_text(const struct vnm_device *d, char text[48])
              u[14], u[15]);
 }
 
-VNM_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (uuid, device),
+NVML_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (uuid, device),
          "uuid=%s", uuid != NULL ? uuid : "(null)")
 {
     char text[48];
 
     if (uuid == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < vnm.device_count; i++) {
-        uuid_text(&vnm.devices[i], text);
-        if (vnm.devices[i].has_uuid && strcasecmp(text, uuid) == 0)
+    for (int i = 0; i < nvml.device_count; i++) {
+        uuid_text(&nvml.devices[i], text);
+        if (nvml.devices[i].has_uuid && strcasecmp(text, uuid) == 0)
             return by_index((unsigned)i, device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
 
-VNM_CALL(nvmlDeviceGetHandleBySerial, (const char *serial, nvmlDevice_t *device), (serial, device),
+NVML_CALL(nvmlDeviceGetHandleBySerial, (const char *serial, nvmlDevice_t *device), (serial, device),
          "serial=%s", serial != NULL ? serial : "(null)")
 {
     char text[96];
 
     if (serial == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < vnm.device_count; i++) {
-        if (vnm_ask(&vnm.devices[i], VGP_NVML_SERIAL, 0, NULL, NULL, text, sizeof(text)) ==
+    for (int i = 0; i < nvml.device_count; i++) {
+        if (nvml_ask(&nvml.devices[i], VGP_NVML_SERIAL, 0, NULL, NULL, text, sizeof(text)) ==
                 NVML_SUCCESS &&
             strcmp(text, serial) == 0)
             return by_index((unsigned)i, device);
@@ -131,7 +131,7 @@ struct place {
     unsigned domain, bus, slot;
 };
 
-static struct place place_of(const struct vnm_device *d)
+static struct place place_of(const struct nvml_device *d)
 {
     const int *a = d->attributes;
 
@@ -152,8 +152,8 @@ static nvmlReturn_t by_pci(const char *text, nvmlDevice_t *device)
         if (sscanf(text, "%x:%x", &want.bus, &want.slot) != 2)
             return NVML_ERROR_INVALID_ARGUMENT;
     }
-    for (int i = 0; i < vnm.device_count; i++) {
-        struct place p = place_of(&vnm.devices[i]);
+    for (int i = 0; i < nvml.device_count; i++) {
+        struct place p = place_of(&nvml.devices[i]);
 
         if (p.domain == want.domain && p.bus == want.bus && p.slot == want.slot)
             return by_index((unsigned)i, device);
@@ -161,13 +161,13 @@ static nvmlReturn_t by_pci(const char *text, nvmlDevice_t *device)
     return NVML_ERROR_NOT_FOUND;
 }
 
-VNM_CALL(nvmlDeviceGetHandleByPciBusId, (const char *id, nvmlDevice_t *device), (id, device),
+NVML_CALL(nvmlDeviceGetHandleByPciBusId, (const char *id, nvmlDevice_t *device), (id, device),
          "pciBusId=%s", id != NULL ? id : "(null)")
 {
     return by_pci(id, device);
 }
 
-VNM_CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *device), (id, device),
+NVML_CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *device), (id, device),
          "pciBusId=%s", id != NULL ? id : "(null)")
 {
     return by_pci(id, device);
@@ -175,18 +175,18 @@ VNM_CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *device
 
 /* ---- what it is ---- */
 
-VNM_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned length),
+NVML_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned length),
          (device, name, length), "length=%u name=%s", length, r == NVML_SUCCESS ? name : "?")
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
 
-    return d == NULL ? NVML_ERROR_INVALID_ARGUMENT : vnm_put(name, length, d->name);
+    return d == NULL ? NVML_ERROR_INVALID_ARGUMENT : nvml_put(name, length, d->name);
 }
 
-VNM_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length),
+NVML_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length),
          (device, uuid, length), "length=%u uuid=%s", length, r == NVML_SUCCESS ? uuid : "?")
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     char text[48];
 
     if (d == NULL)
@@ -194,24 +194,24 @@ VNM_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length),
     if (!d->has_uuid)
         return NVML_ERROR_NOT_SUPPORTED;
     uuid_text(d, text);
-    return vnm_put(uuid, length, text);
+    return nvml_put(uuid, length, text);
 }
 
-VNM_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned *index), (device, index), "index=%u",
+NVML_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned *index), (device, index), "index=%u",
          r == NVML_SUCCESS ? *index : 0)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
 
     if (d == NULL || index == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *index = vnm_ordinal(d);
+    *index = nvml_ordinal(d);
     return NVML_SUCCESS;
 }
 
 /* The place on the bus is the one that CUDA reports, of the host's device. */
 static nvmlReturn_t fill_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
     uint64_t ids = 0, subsystem = 0;
     struct place p;
 
@@ -219,7 +219,7 @@ static nvmlReturn_t fill_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
         return NVML_ERROR_INVALID_ARGUMENT;
     memset(pci, 0, sizeof(*pci));
     p = place_of(d);
-    if (vnm_ask(d, VGP_NVML_PCI_IDS, 0, &ids, &subsystem, NULL, 0) == NVML_SUCCESS) {
+    if (nvml_ask(d, VGP_NVML_PCI_IDS, 0, &ids, &subsystem, NULL, 0) == NVML_SUCCESS) {
         pci->ids = (unsigned)ids; /* else 0: the software GPU is no PCI device */
         pci->subsystem = (unsigned)subsystem;
     }
@@ -233,7 +233,7 @@ static nvmlReturn_t fill_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci), "busId=%s",
+NVML_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci), "busId=%s",
          r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
 {
     nvmlPciInfo_t all;
@@ -244,7 +244,7 @@ VNM_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (devic
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
+NVML_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
          "busId=%s", r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
 {
     nvmlPciInfo_t all;
@@ -255,13 +255,13 @@ VNM_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (de
     return r;
 }
 
-VNM_CALL(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
+NVML_CALL(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
          "busId=%s", r == NVML_SUCCESS ? pci->bus_id : "?")
 {
     return fill_pci(device, pci);
 }
 
-VNM_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext), (device, ext),
+NVML_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext), (device, ext),
          "busId=%s", r == NVML_SUCCESS ? ext->bus_id : "?")
 {
     nvmlPciInfo_t pci;
@@ -284,11 +284,11 @@ VNM_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, int *minor),
+NVML_CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, int *minor),
          (device, major, minor), "major=%d minor=%d", r == NVML_SUCCESS ? *major : 0,
          r == NVML_SUCCESS ? *minor : 0)
 {
-    struct vnm_device *d = vnm_device(device);
+    struct nvml_device *d = nvml_device(device);
 
     if (d == NULL || major == NULL || minor == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -297,10 +297,10 @@ VNM_CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, i
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), (device, is_mig),
+NVML_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), (device, is_mig),
          "isMigDevice=%u", r == NVML_SUCCESS ? *is_mig : 0)
 {
-    if (vnm_device(device) == NULL || is_mig == NULL)
+    if (nvml_device(device) == NULL || is_mig == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     *is_mig = 0; /* a MIG device of the host is a whole device here */
     return NVML_SUCCESS;
@@ -308,7 +308,7 @@ VNM_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), (
 
 /* ---- peers: what CUDA says ------------------------------------------------------------------- */
 
-static nvmlReturn_t p2p_status(const struct vnm_device *a, const struct vnm_device *b,
+static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_device *b,
                                unsigned index, unsigned *status)
 {
     int yes = a == b && index != NVML_P2P_CAPS_INDEX_NVLINK && index != NVML_P2P_CAPS_INDEX_PCI;
@@ -317,22 +317,22 @@ static nvmlReturn_t p2p_status(const struct vnm_device *a, const struct vnm_devi
     if (a == NULL || b == NULL || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (a != b && index <= NVML_P2P_CAPS_INDEX_WRITE)
-        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)vnm_ordinal(a),
-                                             (CUdevice)vnm_ordinal(b));
+        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)nvml_ordinal(a),
+                                             (CUdevice)nvml_ordinal(b));
     else if (a != b && index == NVML_P2P_CAPS_INDEX_ATOMICS)
         res = vgp_call_cuDeviceGetP2PAttribute(
-            &yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, (CUdevice)vnm_ordinal(a),
-            (CUdevice)vnm_ordinal(b));
+            &yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, (CUdevice)nvml_ordinal(a),
+            (CUdevice)nvml_ordinal(b));
     if (res != CUDA_SUCCESS)
         return NVML_ERROR_UNKNOWN;
     *status = yes ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
     return NVML_SUCCESS;
 }
 
-VNM_CALL(nvmlDeviceGetP2PStatus,
+NVML_CALL(nvmlDeviceGetP2PStatus,
          (nvmlDevice_t device, nvmlDevice_t peer, unsigned index, unsigned *status),
          (device, peer, index, status), "index=%u status=%u", index,
          r == NVML_SUCCESS ? *status : 0)
 {
-    return p2p_status(vnm_device(device), vnm_device(peer), index, status);
+    return p2p_status(nvml_device(device), nvml_device(peer), index, status);
 }
