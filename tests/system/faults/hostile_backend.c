@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * evil SOCKET SCENARIO   a backend that lies; serves one client after another. `evil --list` names the
+ * hostile_backend SOCKET SCENARIO   a backend that breaks the protocol; serves one client after another. --list names the
  * scenarios. libcuda must answer each with an error: no crash, no hang, no success.
  */
 #include <fcntl.h>
@@ -119,7 +119,7 @@ static void client(int s)
 {
     char hello[512];
     struct vgp_sock_refused refused = {.type = VGP_SOCK_REFUSED, .status = 1};
-    int fds[2] = {memfd_create("evil", MFD_CLOEXEC | MFD_ALLOW_SEALING), eventfd(0, EFD_CLOEXEC)};
+    int fds[2] = {memfd_create("hostile_backend", MFD_CLOEXEC | MFD_ALLOW_SEALING), eventfd(0, EFD_CLOEXEC)};
     uint64_t size = is("size_zero") ? 0 : is("size_huge") ? 1ull << 60 : WINDOW;
     uint32_t unknown[8] = {99};
 
