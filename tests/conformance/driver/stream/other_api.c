@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The other API's side of external semaphores, by the layout of docs/semaphores.md. */
-#include "extsem.h"
+#include "stream/other_api.h"
 
 #include <fcntl.h>
 #include <limits.h>

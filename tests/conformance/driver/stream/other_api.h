@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* External semaphores as another API has them: what the cases of c_extsem.c and c_graph_extsem.c share. */
-#ifndef EXTSEM_H
-#define EXTSEM_H
+/* External semaphores as another API has them: what the cases of stream/extsem.c and graph/extsem.c share. */
+#ifndef OTHER_API_H
+#define OTHER_API_H
 
 #include "conform.h"
 
-#include "../../../lib/extsem/extsem.h"
+#include "../../../../lib/extsem/extsem.h"
 
 /* A semaphore for CUDA, and the other API's end of it. */
 struct cf_sem {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Graphs that are built call by call. */
-#include "graph.h"
+#include "graph/graph.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Graphs that copy ordinary memory, which nobody has registered. */
-#include "graph.h"
+#include "graph/graph.h"
 
 /* Ordinary memory in graphs is read and written when the graph runs, each time. */
 CASE(graph_pageable, CF_CTX)

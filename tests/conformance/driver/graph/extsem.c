@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Nodes of graphs that signal external semaphores or wait for them; see c_extsem.c. */
-#include "extsem.h"
+/* Nodes of graphs that signal external semaphores or wait for them; see stream/extsem.c. */
+#include "stream/other_api.h"
 
 #define N 1000u
 

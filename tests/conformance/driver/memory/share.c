@@ -17,7 +17,7 @@ static CUmemAllocationProp shareable(void)
     return p;
 }
 
-/* As in c_ipc.c: the second process before cuInit. */
+/* As in ipc.c: the second process before cuInit. */
 static void begin(struct peer *p)
 {
     CUcontext c;

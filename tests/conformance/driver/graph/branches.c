@@ -3,7 +3,7 @@
  * Branches of graphs that wait for each other. Each waits without a limit of its own: run one after the
  * other they would never end, and the case's time limit (CONFORM_LIMIT) ends it.
  */
-#include "graph.h"
+#include "graph/graph.h"
 
 #include <sched.h>
 

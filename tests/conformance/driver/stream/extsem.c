@@ -4,7 +4,7 @@
  * (a binary semaphore) or of a counter in a memfd (a timeline). A physical GPU's own driver knows
  * neither, so these cases are not run directly on one.
  */
-#include "extsem.h"
+#include "stream/other_api.h"
 
 #include <fcntl.h>
 #include <signal.h>
