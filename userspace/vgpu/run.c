@@ -21,7 +21,7 @@ static void help(void)
     printf("usage: vgpu run [OPTIONS] PROGRAM [ARGS...]\n"
            "\n"
            "Runs PROGRAM on this machine with vgpu's libcuda.so.1 and a backend of its own over a\n"
-           "unix socket: no virtual machine. Ends as PROGRAM ends; status 125: vgpu itself failed.\n"
+           "unix socket: no virtual machine. The exit status is PROGRAM's; 125: vgpu itself failed.\n"
            "\n"
            "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
            "                          the physical one where the host has one (default " VGPU_CLI_GPU

@@ -136,7 +136,7 @@ int vgpu_cli_doctor(int argc, char **argv);
 int vgpu_cli_smi(int argc, char **argv);
 /* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */
 int vgpu_cli_probe(void);
-/* Is a GPU of ours at hand: a backend that VGPU_SOCKET names, or the device of a guest? */
+/* True if VGPU_SOCKET names a backend or a guest's device is there. */
 bool vgpu_cli_gpu_is_here(void);
 /* Puts what starts the program into argv: nothing when a GPU is here and neither `gpu` (NULL: none)
  * nor `vm` asks for another way, else this vgpu with `run` or `vm run`; `share` is a folder that the

@@ -70,7 +70,7 @@ struct vgpu_ldlog {
     char *missing_library; /* one of NVIDIA's libraries that was looked for, and none of that name loaded */
 };
 void vgpu_cli_ldlog_read(struct vgpu_ldlog *log, const char *folder);
-/* Is this file our libcuda? */
+/* True if the file is our libcuda. */
 bool vgpu_cli_is_our_libcuda(const char *path);
 
 /* What the program's end looked like. */

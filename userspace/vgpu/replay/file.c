@@ -95,7 +95,7 @@ uint64_t replay_copy_bytes(const struct vgp_args_vgpCopy *c)
     return total;
 }
 
-/* Does one side of a copy of few bytes lie inside [0, room)? */
+/* True if one side of a small copy lies inside [0, room). */
 static bool side_ok(const struct vgp_args_vgpCopy *c, uint64_t at, uint64_t pitch, uint64_t height,
                     uint64_t room)
 {

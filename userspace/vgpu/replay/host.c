@@ -105,7 +105,7 @@ static void add_either(struct replay_run *r, const struct replay_event *e)
     r->either = x;
 }
 
-/* A byte of it that is as before becomes what the program had written. */
+/* Bytes that have not changed get what the program had written. */
 static void apply(struct replay_run *r, struct replay_either *x)
 {
     struct replay_region *region = replay_region_find(r, x->region);

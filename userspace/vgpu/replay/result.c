@@ -91,7 +91,7 @@ static bool near(const struct replay_options *o, const uint8_t *a, const uint8_t
     return fabs(x - y) <= o->tolerance * fmax(fabs(x), fabs(y));
 }
 
-/* Is the recorded word an address, and the word here the same place? */
+/* True if the recorded word is an address and the word here is the same place. */
 static bool same_place(const struct replay_run *r, const uint8_t *a, const uint8_t *b, uint64_t left)
 {
     uint64_t x, y;
@@ -412,7 +412,7 @@ static int by_line(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The lines of a text in order; the order in which blocks print is nobody's promise. */
+/* The lines of a text in order; the order in which blocks print is unspecified. */
 static char **lines_of(char *text, size_t *count)
 {
     size_t room = 0;

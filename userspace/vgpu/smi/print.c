@@ -173,7 +173,7 @@ static const struct display {
 };
 #define DISPLAYS (sizeof(displays) / sizeof(displays[0]))
 
-/* Is a word in a list with commas? */
+/* True if word is in a comma-separated list. */
 static bool is_word(const char *list, const char *word)
 {
     size_t n = strlen(word);

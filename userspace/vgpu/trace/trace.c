@@ -28,7 +28,7 @@ static void help(void)
            "\n"
            "Runs PROGRAM and shows every call of the CUDA driver API and of NVML, with arguments,\n"
            "result and time, and at its end, however it ends, the totals of each call, and what\n"
-           "was refused and why. Ends as PROGRAM ends.\n"
+           "was refused and why. The exit status is PROGRAM's.\n"
            "\n"
            "  --json FILE        the trace for machines too: one JSON object a line, with type,\n"
            "                     time (s), pid, tid, call, args, result, code and us; the types\n"
@@ -42,9 +42,9 @@ static void help(void)
            "  --limit SIZE       how large a recording may become, with K, M or G (default 1G)\n"
            "  --vm               in a virtual machine, as `vgpu vm run` does\n"
            "  --gpu soft|nvidia|auto\n"
-           "                     start a backend with this GPU, as `vgpu run` does. Without it a\n"
-           "                     GPU of ours that is there (VGPU_SOCKET, /dev/vgpu0) is used, and\n"
-           "                     where there is none, --gpu " VGPU_CLI_GPU "\n"
+           "                     start a backend with this GPU, as `vgpu run` does. Default: the\n"
+           "                     backend of VGPU_SOCKET or the device /dev/vgpu0 where one is\n"
+           "                     there, else --gpu " VGPU_CLI_GPU "\n"
            "  --help             this text\n");
 }
 
@@ -146,7 +146,7 @@ static char *folder_of(const char *path)
     return *folder ? folder : vgpu_cli_format("/");
 }
 
-/* Is there a recording, and did it hold all of the program? */
+/* True if there is a recording and it holds the whole program. */
 static bool recorded(const char *path)
 {
     struct vgp_event e;
