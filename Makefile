@@ -43,7 +43,7 @@ CUDA_HOME := $(shell $(SCRIPTS)/find-cuda.sh --where)
 export CUDA_HOME
 
 STEP := $(SCRIPTS)/step.sh
-NEXT := $(MAKE) --no-print-directory
+NEXT := $(MAKE) --no-print-directory -C $(TOP)
 # sub FOLDER, GOALS: make in a folder, with its place under build/.
 sub = $(NEXT) -C $(TOP)/$(1) O=$(call place,$(1)) CUDA_HOME=$(CUDA_HOME) $(args-$(1)) -j$(JOBS) $(2)
 place = $(BUILD)/$(or $(place-$(1)),$(1))

@@ -6,10 +6,11 @@
 #   licence   every file says its licence, the one of its folder
 #   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
+#   paths     what Markdown pages name is in the tree: lint_paths.py
 #   words     no unfinished work, no paths of somebody's machine
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
-#   shape     no file of more than 900 lines (generated ones aside), no trailing blanks, no tabs in C
-#             outside kernel/
+#   shape     no file of more than 900 lines (generated ones aside), no more than 25 sources in a folder (tests counted
+#             apart), no trailing blanks, no tabs in C outside kernel/
 # Prints each breach as FILE: RULE: what; exit status 1 when there is one. --built: what layers.txt names is built,
 # so that its objects can be checked, too; without that a line says what was not.
 
@@ -65,6 +66,15 @@ for file in "${files[@]}"; do
     esac
 done
 
+# Sources in a folder; layers.txt has the same limit for its parts, where it also counts what git does not know.
+crowd=$(printf '%s\n' "${files[@]}" | awk -F/ '
+    /\.(c|h|cu|py)$/ && !/(^|\/)(generated|testdata)\// {
+        name = $NF; folder = substr($0, 1, length($0) - length(name) - 1)
+        count[folder "," (name ~ /_(test|proof)\.[a-z]+$/ ? " tests" : " sources")]++
+    }
+    END { for (k in count) if (count[k] > 25) { split(k, p, ","); print p[1] ": shape: " count[k] p[2] " in one folder, at most 25" } }')
+[ -z "$crowd" ] || { echo "$crowd"; breaches=$((breaches + $(wc -l <<< "$crowd"))); }
+
 # layer FOLDER PATTERN: quoted includes of FOLDER whose file lies in another folder must match PATTERN.
 layer()
 {
@@ -105,6 +115,11 @@ inner=$(scripts/layers.py "$@")
 same=$(scripts/duplicates.py)
 [ $? -le 1 ] || breach scripts/duplicates.py duplicates "did not run"
 [ -z "$same" ] || { echo "$same"; breaches=$((breaches + $(wc -l <<< "$same"))); }
+
+# Paths in pages.
+paths=$(scripts/lint_paths.py)
+[ $? -le 1 ] || breach scripts/lint_paths.py paths "did not run"
+[ -z "$paths" ] || { echo "$paths"; breaches=$((breaches + $(wc -l <<< "$paths"))); }
 
 rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scripts/lint_rules.py)
 [ -z "$rules" ] || { echo "$rules"; breaches=$((breaches + $(wc -l <<< "$rules"))); }

@@ -287,6 +287,22 @@ cp "$work/copies/a/x.c" "$work/copies/a/z.c"
 says "duplicates: in one folder" 0 "^$" "$here/duplicates.py" "$work"/copies/a/*.c
 says "duplicates: wrong use" 2 "duplicates.py" "$here/duplicates.py" --fly
 
+# Paths in pages.
+mkdir -p "$work/pages/docs" "$work/pages/part" && git -C "$work/pages" init -q
+echo '# The Top, of it' > "$work/pages/README.md"
+touch "$work/pages/part/one.c" "$work/pages/part/two.c"
+page() { printf '%s\n' "$2" > "$work/pages/docs/page.md"; says "paths: $1" "$3" "$4" "$here/lint_paths.py" --top "$work/pages"; }
+page "good ones" '[a](../part/one.c) [b](../README.md#the-top-of-it) `part/*.c` `one.c:7` `cuda.h` `part/SUITE/x.c` `build/x.c` [c](https://x/y)' 0 "^$"
+page "blocks of code are not looked at" '    see `part/gone.c`' 0 "^$"
+page "a link to nothing" '[a](part/one.c)' 1 "docs/page.md:1: paths: there is no docs/part/one.c"
+page "a heading that is not there" '[a](../README.md#gone)' 1 "README.md has no heading #gone"
+page "a path" 'see `part/gone.c`' 1 "docs/page.md:1: paths: there is no part/gone.c"
+page "a pattern" '`part/*.h`' 1 "there is no part/"
+page "a file in no folder" 'a `gone.py`' 1 "no file is called gone.py"
+rm "$work/pages/part/two.c"
+page "a file that git knows and that is gone" '`two.c`' 1 "no file is called two.c"
+says "paths: wrong use" 2 "lint_paths.py" "$here/lint_paths.py" --fly
+
 # One suite, one test; what there is when the name is wrong.
 one() { "$top/tests/runner/one.py" "$work/build" "$work/good" "$@"; }
 says "one: no such suite" 2 "no suite fly.*there are:" one fly/x

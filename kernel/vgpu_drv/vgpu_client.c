@@ -338,7 +338,7 @@ static void vgpu_client_detach(struct vgpu_client *client)
 			break; /* nor will it answer the others */
 }
 
-/* Has the device answered that the worker is gone, or does the reset stand in for that? */
+/* True if the device has answered that the worker is gone, or a reset implies it. */
 static bool vgpu_client_detached(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;

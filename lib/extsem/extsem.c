@@ -104,7 +104,7 @@ static int make(int fd, struct vgp_extsem *s, const char **why)
         s->kind = FENCE;
     else
         return -EINVAL;
-    /* Another number: a program that closes what is not its own any more closes nothing of ours. */
+    /* A duplicate: a program that closes the descriptor after the import closes nothing of ours. */
     *why = "no descriptor is left";
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     return s->fd < 0 ? -errno : 0;

@@ -50,7 +50,7 @@ static nvmlDevice_t device(void)
 
 static const char *const refused[] = {
 #define REFUSE(name) #name,
-#include "vnm_names.def"
+#include "names.def"
 };
 
 static void before_init(void **state)

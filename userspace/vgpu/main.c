@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli_config.h"
-#include "vgpu_cli.h"
+#include "base/cli_config.h"
+#include "base/vgpu_cli.h"
 
 static void help(void)
 {

@@ -203,7 +203,7 @@ elif [ -n "$missing" ]; then
     skipped=$((skipped + 1))
     echo "not run: vm: there is no$missing (make qemu-device guest)"
 else
-    . "$(dirname "$0")/vgpu_vm_test.sh"
+    . "$(dirname "$0")/vm/vm_test.sh"
 fi
 
 echo "userspace/vgpu: $passed passed, $failed failed, $skipped skipped"

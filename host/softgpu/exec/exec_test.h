@@ -30,7 +30,7 @@ extern int t_passed, t_failed, t_skipped;
 void t_result(const char *name, bool ok, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void t_skip(const char *name, const char *why);
-/* Is the word in the name that the program was started by? Not in the folders that it lies in. */
+/* True if the base name of argv[0] contains word. */
 bool t_started_as(int argc, char **argv, const char *word);
 int t_end(const char *suite); /* prints the sum; the exit status */
 

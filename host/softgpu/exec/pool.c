@@ -167,9 +167,9 @@ static void pool_grow(uint32_t n)
 }
 
 /*
- * A thread was looking for work, and yet nobody came: it waits for the processor that this thread
- * runs on. The kernel's balancing parts them after milliseconds; asking for another processor does
- * it now. Once in a while only: there may be no other that is free.
+ * A thread was looking for work and none joined: it waits for the processor that this thread runs on. The
+ * kernel's load balancing separates them after milliseconds; asking for another processor does so at once. Done
+ * rarely, as there may be no free processor.
  */
 static void part(void)
 {

@@ -234,7 +234,7 @@ static void take_top(struct run *r)
     r->ready[i] = last;
 }
 
-/* Is there a record of the event of wait number w in unit u? */
+/* True if unit u records the event that wait number w waits for. */
 static bool records(const struct sg_program *p, size_t u, size_t w)
 {
     const CUevent e = sg_event_of(p->step[w].gop->op);
@@ -278,7 +278,7 @@ static size_t find_ready(const struct run *r)
     return best;
 }
 
-/* What others do that still run may depend on what will not be done any more. */
+/* Units that still run may depend on units that are cancelled. */
 static void stop_others(const struct run *r)
 {
     struct sg_ctx *ctx = r->l->s->ctx;

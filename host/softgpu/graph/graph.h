@@ -191,7 +191,7 @@ void sg_uobj_retain(struct sg_uobj *u, unsigned n);
 CUresult sg_uobj_release(struct sg_uobj *u, unsigned n); /* 1: the application has fewer */
 /* A list that held it does so no more. */
 void sg_uobj_let_go(struct sg_uobj *u);
-/* Takes count references of u out of a list; false: it has fewer. *gone: it has none now: let it go. */
+/* Takes count references of u out of a list; false: it has fewer. *gone: none is left, the caller releases u. */
 bool sg_urefs_drop(struct sg_urefs *l, const struct sg_uobj *u, unsigned count, bool *gone);
 bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count); /* false: no memory */
 bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from);     /* one reference each */
@@ -372,7 +372,7 @@ struct gexec {
 
 /* ---- graphs that kernels launch (graph/device_graph.c) ---- */
 
-/* May the device launch p, or op as a node of such a graph? Else 801, or 1 when it is empty. */
+/* 0 if the device may launch p, or op as a node of such a graph; else 801, or 1 when it is empty. */
 CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program *p,
                        CUgraphInstantiateResult *why, uint64_t *node);
 CUresult sg_device_graph_check_op(const struct sg_ctx *ctx, CUgraphNodeType type, struct sg_op *op);

@@ -322,7 +322,7 @@ static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNo
     return CUDA_SUCCESS;
 }
 
-/* May graph g get a node that frees m, or (NULL) one that allocates? */
+/* Whether graph g may get a node that frees m or, with m NULL, one that allocates. */
 static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *m)
 {
     if (g->owned) /* documented for children that were moved, and for bodies of conditions */

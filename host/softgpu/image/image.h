@@ -30,13 +30,13 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
                        struct sg_image *out);
 void sg_image_free(struct sg_image *img);
 /*
- * May a device of capability cc run this PTX? NVIDIA's driver compiles PTX for the same or a newer capability
+ * Whether a device of capability cc may run this PTX. NVIDIA's driver compiles PTX for the same or a newer capability
  * only: 209 for a container, 218 for text, and a line for the log that names the profile to try. PTX in place of
  * SASS that a GPU would run is taken whatever its target. (image/target.c)
  */
 CUresult sg_image_check_target(const struct sg_image *img, int cc);
-/* From now on a library counts on the capability that VGPU_SOFT_LIBRARY_CC announces: targets up to it
- * are taken. */
+/* A library has queried the capability that VGPU_SOFT_LIBRARY_CC announces: PTX for targets up to it is
+ * accepted. */
 void sg_image_library_asked(void);
 /* The same for the container alone; data starts with 0xBA55ED50. */
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out);

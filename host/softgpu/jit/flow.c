@@ -135,8 +135,8 @@ void sg_jit_go_to(struct jit *j, u32 from, u32 to)
 
 #define SMALL 96 /* instructions that are compiled again at a branch over them */
 
-/* Is what the branch at i jumps over one block of plain operations? Lanes that do not jump can be let
- * run it on the spot then. */
+/* True if the branch at i skips one block of plain operations, which is then executed under a mask instead of
+ * splitting the warp. */
 static bool jumps_over_little(const struct jit *j, u32 i, u32 to)
 {
     const struct sg_code *c = j->code;

@@ -156,7 +156,7 @@ static const u32 every_second[2][16] __attribute__((aligned(64))) = {
     {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
     {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
 
-/* Are all lanes' addresses in a row, each n words? Returns what to patch for the way of others. */
+/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for other patterns. */
 static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
 {
     struct buf *b = B(j);
@@ -290,7 +290,7 @@ static u32 touched(u32 arg)
     return bytes < 4 ? 4 : bytes;
 }
 
-/* Is in a load that may be checked together with others? *arg: what it is. */
+/* True if in is a load whose check can be merged with others'. *arg: its kind. */
 static bool groups(const struct sg_insn *in, u32 *arg)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
@@ -377,7 +377,7 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
     return true;
 }
 
-/* Is the instruction behind this load of 16 bits that of the next 16 bits? */
+/* True if the next instruction loads the 16 bits that follow those of this one. */
 static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const struct sg_insn *x = in + 1;

@@ -131,7 +131,7 @@ static inline bool sg_jit_flat(const struct jit *j, u32 op)
     return (op & SG_OPND_CONST) || (op < c->slots_begin && c->flat && c->flat[op >> 7]);
 }
 
-/* Is operand f (F_*) read here for the last time, so that its register may become that of the result? */
+/* True if this is the last read of operand f (F_*), so that the result may reuse its register. */
 static inline bool sg_jit_dies(const struct jit *j, const struct sg_insn *in, u32 f)
 {
     const u32 op = *sg_jit_field(in, (u32)__builtin_ctz(f));

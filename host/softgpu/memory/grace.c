@@ -108,7 +108,7 @@ void sg_grace_pass(void)
     sg_grace_enter();
 }
 
-/* Is a thread inside that began before the period? A nameless one may always be. */
+/* True if a reader entered before the period. A reader without a record counts always. */
 static bool someone_before(uint64_t before)
 {
     const uint32_t own = depth && !me;

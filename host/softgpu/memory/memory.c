@@ -332,9 +332,9 @@ CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uin
 }
 
 /*
- * Gives the memory behind a removed record back. Needs no lock except for arena and quota. What is not of the
- * arena is the caller's again from now on, or of the system, who may put anything there: copies, memsets and
- * kernels, of whichever context, that looked it up before it was removed are waited for.
+ * Gives the memory behind a removed record back. Needs no lock except for arena and quota. Memory
+ * outside the arena returns to the caller or the system, which may reuse it at once: first waits for copies,
+ * memsets and kernels of any context that looked it up before it was removed.
  */
 static void rec_free(struct sg_rec *r)
 {

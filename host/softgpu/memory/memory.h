@@ -106,7 +106,7 @@ CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uin
 void sg_mem_set_access(uint64_t base, uint32_t access);
 void sg_mem_set_pool_access(uint64_t pool, uint32_t access);
 /*
- * May a copy that this device makes touch [addr, addr+size)? False only where access was given to
+ * Whether a copy that this device makes may touch [addr, addr+size). False only where access was given to
  * other devices alone (cuMemSetAccess, pools, graphs): between devices the driver copies what cuMemAlloc
  * gave without peer access too.
  */

@@ -225,8 +225,8 @@ bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
 /* ---- exchanging pages that are in use ---- */
 
 /*
- * Kernels and copies of other threads go on meanwhile. The pages are made read-only; who writes to
- * them faults and waits in the handler; they are copied, and the copy takes their place in one step
+ * Kernels and copies of other threads go on meanwhile. The pages are made read-only; a thread that
+ * writes to them faults and waits in the handler; they are copied, and the copy takes their place in one step
  * (mmap); then the write is tried again. Device memory has no other reason to fault: the arena is
  * mapped as a whole.
  */

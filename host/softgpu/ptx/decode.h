@@ -236,7 +236,7 @@ static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
 {
     return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;
 }
-/* Is the modifier there? Marks it as understood. */
+/* True if the modifier is present; marks it as understood. */
 bool sg_mod(struct sg_dec *d, const char *name);
 int sg_opcode_parse(struct sg_opcode *oc, const char *text);
 
@@ -272,7 +272,7 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
                        uint32_t offset);
 /* ---- functions that are called, not expanded (ptx/calls.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
-/* The memory of alloca as it is now (a register), and given back to that. */
+/* Saves the alloca stack pointer in a register, and restores it. */
 uint32_t sg_stack_save(struct sg_dec *d);
 void sg_stack_restore(struct sg_dec *d, uint32_t saved);
 int sg_emit_alloca(struct sg_dec *d); /* alloca, stacksave, stackrestore */

@@ -280,7 +280,7 @@ static bool always_set(struct hoist *h, uint32_t v)
     return reach(h, 0, h->seen_insn, v);
 }
 
-/* One of the places where a register is set that is set in several: are they all seen to be flat now? */
+/* Visits one of several definitions of a register; checks whether all of them are known to be flat. */
 static bool look_at_one_of(struct hoist *h, uint32_t i, uint32_t v)
 {
     if (h->mixed[i] || h->kind[i])

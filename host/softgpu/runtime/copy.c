@@ -33,8 +33,8 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 }
 
 /*
- * Is what was found when the copy was issued still there? Between then and now it may have been freed, unmapped
- * or unregistered, also through another context, and the system may have put something else at its addresses.
+ * Looks up again what was found when the copy was issued. Meanwhile it may have been freed, unmapped or
+ * unregistered, also through another context, and the system may have put something else at its addresses.
  */
 static bool there(const struct sg_copy *c)
 {

@@ -20,7 +20,7 @@ uint64_t sg_ipc_event_record(struct sg_ipc_event *x);
 void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n);
 uint64_t sg_ipc_event_latest(struct sg_ipc_event *x); /* the latest record of anybody, 0: none */
 bool sg_ipc_event_done(struct sg_ipc_event *x, uint64_t n);
-/* Sleeps until record n has completed, or who made it has gone. */
+/* Sleeps until record n has completed or its process has ended. */
 void sg_ipc_event_wait(struct sg_ipc_event *x, uint64_t n);
 
 #endif

@@ -232,7 +232,8 @@ In the guest the client itself (ggml, libcuda) ran on %(accel_long)s, the tokens
 
 END = """
 From `vgpu trace` of 8 and of 40 tokens, the difference divided by 32. The weights are never copied again; a token is one graph
-launch, its inputs and one copy of the logits back. ggml waits after each of the inputs: that is what the round trips are.
+launch, its inputs and one copy of the logits back. ggml copies the inputs on the per-thread default stream and waits after each of them:
+that is what the round trips are. (Waits behind such copies on other streams need none: `userspace/libcuda/core/wait.h`.)
 """
 
 

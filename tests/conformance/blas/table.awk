@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# docs/results/cublas.md out of lines "CAPABILITY CASE RESULT DETAIL". Variable: columns.
+# docs/results/cublas.md out of lines "CAPABILITY CASE RESULT DETAIL". Variables: columns, date.
 {
     if (!($2 in seen)) {
         seen[$2] = 1
@@ -26,7 +26,7 @@ END {
     print "# cuBLAS on the software GPU\n"
     print "Written by `make -C tests/conformance/blas table`: each routine over the socket (`vgpu run`), with several shapes (odd ones too),"
     print "transposes, factors and strides, against sums in double on the CPU. Right means that every element is within what"
-    print "rounding allows: one rounding of the type in which sums are kept per product, two of the type of the result."
+    print "rounding allows: one rounding of the type in which sums are kept per product, two of the type of the result. " date "."
     print ""
     print "cuBLAS chooses its kernels by the device's compute capability, which it is told separately (`VGPU_SOFT_LIBRARY_CC`,"
     print "docs/software-gpu.md). The default is 13.0, which no GPU has: then cuBLAS takes what it ships as PTX. For the others it"

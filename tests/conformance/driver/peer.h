@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A second process for the cases of c_ipc.c and c_share.c: started by exec before this one calls
+ * A second process for the cases of memory/ipc.c and memory/share.c: started by exec before this one calls
  * cuInit, it carries out one request at a time. Requests and answers are of one size; a descriptor
  * may come along.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
-#include "extsem.h"
+#include "stream/other_api.h"
 #include "peer.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# docs/results/ptx-census.md from *.ops and *.out of the census. Variable: must (names of libraries).
+# docs/results/ptx-census.md from *.ops and *.out of the census. Variables: must (names of libraries), date.
 BEGIN {
     FS = "\t"
     n = split(must, order, " ")
@@ -10,7 +10,7 @@ BEGIN {
     print "Written by `make census` (tests/ptx/census): every kernel in every fat binary of a library, of every architecture that"
     print "has PTX there, goes through the front end up to the instructions that the interpreter executes. Decoded means just"
     print "that; what the instructions compute is tested elsewhere. Spellings are different instruction words, such as"
-    print "`ld.global.nc.v4.u32`. Duplicates of a kernel in several modules count each time."
+    print "`ld.global.nc.v4.u32`. Duplicates of a kernel in several modules count each time. " date "."
     print ""
     header = "| library | PTX for | modules | MB of text | kernels | decoded | | spellings |\n|---|---|---|---|---|---|---|---|"
 }

@@ -287,12 +287,12 @@ def test_stopped_backend(s):
 
 def test_lying_backend(s):
     """A backend that lies in every way: libcuda returns an error, without a crash or a hang."""
-    lies = subprocess.run([s.args.evil, "--list"], stdout=subprocess.PIPE).stdout.decode().split()
+    lies = subprocess.run([s.args.hostile_backend, "--list"], stdout=subprocess.PIPE).stdout.decode().split()
     bad = []
-    socket = s.socket + ".evil"
+    socket = s.socket + ".hostile"
     env = dict(s.environment(), VGPU_SOCKET=socket)
     for lie in lies:
-        server = s.popen(s.args.evil, socket, lie)
+        server = s.popen(s.args.hostile_backend, socket, lie)
         server.stdout.readline()
         began = time.monotonic()
         try:
@@ -321,7 +321,7 @@ def complete(args):
     args.backend = find(os.path.join(args.top_build, "host"), "vgpu-backend")
     libcuda = find(os.path.join(args.top_build, "userspace"), "libcuda.so.1", False)
     args.libcuda = libcuda and os.path.dirname(libcuda)
-    for name in ("victim", "fuzz", "sharer", "evil"):
+    for name in ("victim", "fuzz", "sharer", "hostile_backend"):
         setattr(args, name, os.path.join(args.build, name))
     args.all_tests, args.run_test = TESTS, run_test
 

@@ -33,7 +33,7 @@ def suspend(x):
 
 @row(31, "a hostile host towards the guest's kernel", "the device is lost, -EIO; no access out of bounds")
 def hostile_host(x):
-    """KUnit: answers of wrong length, status, padding and number, events for nobody, floods, wrong configuration; evil: a
+    """KUnit: answers of wrong length, status, padding and number, events for nobody, floods, wrong configuration; hostile_backend: a
     backend that lies to libcuda; ring_test: lies in the window."""
     with x.rig():
         x.test("lying_backend")

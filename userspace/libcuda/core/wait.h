@@ -14,8 +14,8 @@
  * stream, a query, a free, a context call. Work in the same stream keeps its order anyway; an event that
  * is recorded before it lets the wait that is owed end before that work does.
  *
- * Off in a process that uses a second context, while a stream captures, while managed memory is watched,
- * and with VGPU_OWE_WAITS=0.
+ * Work in the per-thread default stream counts as busy. Off in a process that uses a second context, while a
+ * stream captures, while managed memory is watched, and with VGPU_OWE_WAITS=0.
  */
 #ifndef VCU_WAIT_H
 #define VCU_WAIT_H
@@ -44,7 +44,7 @@ void vcu_wait_intend(CUstream stream, enum vcu_effect effect);
 
 /* ---- submit.c asks -------------------------------------------------------------------------- */
 
-/* Is a wait owed? */
+/* True while a wait is owed. */
 extern _Atomic bool vcu_wait_owed;
 /* Before a record is begun while a wait is owed. */
 void vcu_wait_before(uint16_t call, const struct vcu_intent *in);
@@ -57,9 +57,9 @@ void vcu_wait_done(uint64_t token);
 
 /* True: a wait for the stream (or, with everything, for the context) may return success now. */
 bool vcu_wait_answered(CUstream stream, bool everything);
-/* True: is nothing outstanding at all? Then queries of streams and events say complete. */
+/* True if nothing is outstanding: queries of streams and events then report completion. */
 bool vcu_wait_idle(void);
-/* May a copy into the stream be left to complete by itself, as nothing before it has to be waited for? Then
+/* True if nothing before a copy into the stream has to be waited for, so that the copy may complete by itself:
    the caller sends it with VCU_EFFECT_QUIET, and calls vcu_wait_owe(); false: it must wait now. */
 bool vcu_wait_may_owe(CUstream stream);
 bool vcu_wait_owe(CUstream stream);

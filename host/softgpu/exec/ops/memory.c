@@ -387,7 +387,7 @@ HANDLER(st_slow)
                               {"ld.l." name, h_ld_slow}, {"st.g." name, h_st_g_##id},              \
                               {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
 
-/* Do all lanes copy 16 bytes from the allocation of the last time? Then that is done. */
+/* True if all lanes copy 16 bytes from the cached allocation; the copy is done then. */
 static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
 {
     const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* External semaphores as another API has them: what the cases of stream/extsem.c and graph/extsem.c share. */
+#ifndef OTHER_API_H
+#define OTHER_API_H
+
+#include "conform.h"
+
+#include "../../../../lib/extsem/extsem.h"
+
+/* A semaphore for CUDA, and the other API's end of it. */
+struct cf_sem {
+    CUexternalSemaphore cuda;
+    int fd;                       /* an eventfd, else -1 */
+    struct vgp_extsem_page *page; /* of a counter, else NULL */
+};
+
+/* An eventfd; ends the case when it cannot be imported. */
+void cf_sem_event(struct cf_sem *s);
+/* A counter in a memfd, sealed or not; -1: the system has no such thing. */
+int cf_counter(bool sealed, size_t size, struct vgp_extsem_page **page);
+void cf_sem_counter(struct cf_sem *s);
+/* The other API signals: a binary one, or a counter to a value. */
+void cf_sem_set(struct cf_sem *s, uint64_t value);
+/* The other API looks: is the binary one set? */
+bool cf_sem_is_set(const struct cf_sem *s);
+uint64_t cf_sem_value(const struct cf_sem *s);
+void cf_sem_end(struct cf_sem *s);
+
+/* One semaphore. */
+CUresult cf_sem_signal(struct cf_sem *s, uint64_t value, CUstream stream);
+CUresult cf_sem_wait(struct cf_sem *s, uint64_t value, CUstream stream);
+CUexternalSemaphore cf_sem_import(CUexternalSemaphoreHandleType type, int fd, CUresult *r);
+
+/* Leaves the process with a wait outstanding: how is exit, _exit or kill. */
+bool cf_sem_leave(const char *how);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The connection of this library, and what the generated encoders ask for. A child of fork() keeps
+ * the number of its users and gets a connection of its own with its first call, as with NVIDIA's.
+ */
+#define _GNU_SOURCE
+#include "library.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../protocol/generated/vgp_guest.h"
+#include "../../lib/link/link.h"
+
+struct nvml_client nvml;
+__thread int vcu_per_thread; /* of the generated code; no stream is used here */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* ---- records and replies on our ring ---- */
+
+struct submit {
+    struct lnk_call call;
+};
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv too small");
+
+/* Replies are copied out of shared memory before anything decodes them. */
+static __thread uint8_t payload[VGP_REPLY_SLOT_SIZE] __attribute__((aligned(16)));
+
+static struct lnk_call *call_of(struct vgp_submit *s)
+{
+    struct submit *p = (struct submit *)s->priv;
+
+    return &p->call;
+}
+
+/* NVML shows all devices, whatever CUDA_VISIBLE_DEVICES says: its ordinals are the host's. */
+int32_t vgp_device_sent(int32_t device)
+{
+    return device;
+}
+
+int32_t vgp_device_got(int32_t device)
+{
+    return device;
+}
+
+CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
+{
+    CUresult res = lnk_ring_begin(&nvml.ring, call_of(s), call, bytes,
+                                  want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, 0, 0);
+
+    s->args = call_of(s)->args;
+    return res;
+}
+
+CUresult vgp_submit_async(struct vgp_submit *s)
+{
+    lnk_ring_publish(call_of(s));
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_publish(struct vgp_submit *s)
+{
+    lnk_ring_publish(call_of(s));
+    return CUDA_SUCCESS;
+}
+
+CUresult vgp_submit_collect(struct vgp_submit *s, const void **data, uint32_t *size)
+{
+    const void *shared;
+    CUresult res = lnk_ring_collect(call_of(s), &shared, size);
+
+    if (*size > sizeof(payload)) {
+        *size = 0;
+        res = CUDA_ERROR_UNKNOWN;
+    }
+    if (*size != 0)
+        memcpy(payload, shared, *size);
+    *data = payload;
+    return res;
+}
+
+void vgp_submit_end(struct vgp_submit *s)
+{
+    lnk_ring_end(call_of(s));
+}
+
+static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
+{
+    (void)arg;
+    (void)cookie;
+    if (type == VGP_NOTIFY_DETAIL)
+        nvml_why("worker", "%.*s", (int)size, (const char *)data);
+}
+
+/* ---- connecting ---- */
+
+nvmlReturn_t nvml_result(int cuda_result)
+{
+    switch (cuda_result) {
+    case CUDA_SUCCESS:
+        return NVML_SUCCESS;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_DEVICE:
+        return NVML_ERROR_INVALID_ARGUMENT;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return NVML_ERROR_MEMORY;
+    case CUDA_ERROR_NOT_SUPPORTED:
+        return NVML_ERROR_NOT_SUPPORTED;
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    case CUDA_ERROR_UNKNOWN:
+        return NVML_ERROR_UNKNOWN;
+    default:
+        return NVML_ERROR_GPU_IS_LOST; /* the worker is gone */
+    }
+}
+
+static nvmlReturn_t result_of_errno(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return NVML_ERROR_NO_PERMISSION;
+    case EPROTO:
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    case ENOMEM:
+        return NVML_ERROR_MEMORY;
+    default:
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+}
+
+static CUresult learn_device(int i)
+{
+    struct nvml_device *d = &nvml.devices[i];
+    uint32_t uuid_len = sizeof(d->uuid), n = NVML_ATTRIBUTES_MAX;
+    uint64_t quota = 0;
+    CUresult res;
+
+    memset(d, 0, sizeof(*d));
+    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, d->uuid, &uuid_len, d->name,
+                                 sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id),
+                                 d->attributes, &n);
+    d->has_uuid = uuid_len == sizeof(d->uuid);
+    if (quota != 0 && quota < d->total_memory)
+        d->total_memory = quota;
+    return res;
+}
+
+/* Which branch of NVIDIA's driver brought this version of CUDA; for clients that compare. */
+static unsigned branch_of(int cuda)
+{
+    static const struct {
+        int cuda;
+        unsigned branch;
+    } table[] = { { 13010, 590 }, { 13000, 580 }, { 12090, 575 }, { 12080, 570 },
+                  { 12060, 560 }, { 12040, 550 }, { 12020, 535 }, { 12000, 525 } };
+
+    for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        if (cuda >= table[i].cuda)
+            return table[i].branch;
+    }
+    return 470;
+}
+
+static CUresult learn_versions(void)
+{
+    int32_t cuda = 0;
+    CUresult res = vgp_call_vgpNvmlInfo(&nvml.flags, &cuda, nvml.driver_version,
+                                        sizeof(nvml.driver_version), nvml.nvml_version,
+                                        sizeof(nvml.nvml_version));
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    nvml.cuda_version = cuda;
+    /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
+    if (nvml.driver_version[0] == '\0')
+        snprintf(nvml.driver_version, sizeof(nvml.driver_version), "%u.0",
+                 branch_of(lnk_driver_version(cuda)));
+    if (nvml.nvml_version[0] == '\0')
+        snprintf(nvml.nvml_version, sizeof(nvml.nvml_version), "%d.%.60s",
+                 lnk_driver_version(cuda) / 1000, nvml.driver_version);
+    return CUDA_SUCCESS;
+}
+
+static nvmlReturn_t greet(void)
+{
+    uint32_t major = 0, minor = 0;
+    uint64_t features = 0;
+    int32_t count = 0, version = 0;
+    char label[64], provider[64];
+    CUresult res;
+
+    snprintf(label, sizeof(label), "%.54s (NVML)", program_invocation_short_name);
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
+                            &count, &features, provider, sizeof(provider));
+    if (res != CUDA_SUCCESS)
+        return nvml_result((int)res);
+    if ((features & VGP_FEATURE_NVML) == 0) {
+        nvml_why("nvmlInit", "the host's vgpu-backend is older than this library: update it");
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
+    nvml.device_count = count < 0 ? 0 : count < NVML_DEVICES_MAX ? count : NVML_DEVICES_MAX;
+    for (int i = 0; i < nvml.device_count && res == CUDA_SUCCESS; i++)
+        res = learn_device(i);
+    if (res == CUDA_SUCCESS)
+        res = learn_versions();
+    return nvml_result((int)res);
+}
+
+static void disconnect(void)
+{
+    nvml.transport.ops->close(&nvml.transport);
+    nvml.connected = false;
+    nvml.device_count = 0;
+}
+
+/* Under the write lock. */
+static nvmlReturn_t connect_worker(void)
+{
+    const char *why = NULL;
+    nvmlReturn_t r;
+    int rc = lnk_transport_open(&nvml.transport);
+
+    if (rc != 0) {
+        nvml_why("nvmlInit", "%s", nvml.transport.why);
+        return result_of_errno(-rc);
+    }
+    rc = lnk_ring_init(&nvml.ring, &nvml.transport, on_notify, NULL, &why);
+    if (rc != 0) {
+        nvml_why("nvmlInit", "the window of the %s transport: %s", nvml.transport.ops->name, why);
+        nvml.transport.ops->close(&nvml.transport);
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    }
+    nvml.connected = true;
+    r = greet();
+    if (r != NVML_SUCCESS)
+        disconnect();
+    return r;
+}
+
+nvmlReturn_t nvml_init(unsigned flags)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    if ((flags & ~(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH |
+                   NVML_INIT_FLAG_FORCE_INIT)) != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    pthread_rwlock_wrlock(&lock);
+    if (!nvml.connected)
+        r = connect_worker();
+    if (r == NVML_SUCCESS && nvml.device_count == 0 && (flags & NVML_INIT_FLAG_NO_GPUS) == 0) {
+        nvml_why("nvmlInit", "the host shows no device");
+        r = NVML_ERROR_DRIVER_NOT_LOADED;
+        if (nvml.users == 0)
+            disconnect();
+    }
+    if (r == NVML_SUCCESS)
+        nvml.users++;
+    pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+nvmlReturn_t nvml_shutdown(void)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    pthread_rwlock_wrlock(&lock);
+    if (nvml.users == 0)
+        r = NVML_ERROR_UNINITIALIZED;
+    else if (--nvml.users == 0 && nvml.connected)
+        disconnect();
+    pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+nvmlReturn_t nvml_enter(void)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+
+    pthread_rwlock_rdlock(&lock);
+    while (nvml.users != 0 && !nvml.connected && r == NVML_SUCCESS) { /* a child of fork() */
+        pthread_rwlock_unlock(&lock);
+        pthread_rwlock_wrlock(&lock);
+        if (nvml.users != 0 && !nvml.connected)
+            r = connect_worker();
+        pthread_rwlock_unlock(&lock);
+        pthread_rwlock_rdlock(&lock);
+    }
+    if (nvml.users == 0)
+        r = NVML_ERROR_UNINITIALIZED;
+    if (r != NVML_SUCCESS)
+        pthread_rwlock_unlock(&lock);
+    return r;
+}
+
+void nvml_leave(void)
+{
+    pthread_rwlock_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    pthread_rwlock_init(&lock, NULL); /* another thread of the parent may hold it */
+    if (nvml.connected)
+        nvml.transport.ops->forked(&nvml.transport);
+    nvml.connected = false;
+}
+
+__attribute__((constructor)) static void library_loaded(void)
+{
+    lnk_trace_init(&nvml_trace_results);
+    pthread_atfork(NULL, NULL, in_child);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Internals of the guest's libnvidia-ml.so.1. It has a connection and a worker of its own, apart
+ * from libcuda's: a process that only looks (a monitor, PyTorch before it forks) must not count as
+ * one that uses CUDA. No CUDA context is made.
+ *
+ * Locks: `lock` (read: a call is under way; write: connect, shut down), `sample_lock` (a leaf).
+ */
+#ifndef NVML_LIBRARY_H
+#define NVML_LIBRARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../../lib/link/link.h"
+#include "nvml_abi.h"
+
+#define NVML_DEVICES_MAX 64
+#define NVML_ATTRIBUTES_MAX 192
+#define NVML_PROCESSES_MAX 64
+
+/* One GPU; constant while connected. An nvmlDevice_t is its address. */
+struct nvml_device {
+    char name[256];
+    unsigned char uuid[16];
+    bool has_uuid;
+    uint64_t total_memory; /* bytes, the share of the VM */
+    char pci_bus_id[32];
+    int attributes[NVML_ATTRIBUTES_MAX]; /* CUdevice_attribute */
+    uint64_t cpu_ns, now_ns;            /* the last sample of the workers' processor time */
+    unsigned utilization;               /* percent, from the last two samples */
+};
+
+struct nvml_client {
+    unsigned users; /* nvmlInit less nvmlShutdown */
+    bool connected;
+    struct lnk_transport transport;
+    struct lnk_ring ring;
+    int device_count;
+    struct nvml_device devices[NVML_DEVICES_MAX];
+    uint32_t flags; /* enum vgp_nvml_flags */
+    char driver_version[80];
+    int cuda_version; /* of the host's driver: 13000 */
+    char nvml_version[80];
+};
+extern struct nvml_client nvml;
+
+/* ---- client.c ---- */
+
+/* Begins a call: UNINITIALIZED, or SUCCESS with the connection held until nvml_leave. */
+nvmlReturn_t nvml_enter(void);
+void nvml_leave(void);
+nvmlReturn_t nvml_init(unsigned flags);
+nvmlReturn_t nvml_shutdown(void);
+/* What a failed call to the worker means for NVML's caller. */
+nvmlReturn_t nvml_result(int cuda_result);
+
+/* ---- device.c ---- */
+
+/* The device, or NULL when the handle is none that we gave out. */
+struct nvml_device *nvml_device(nvmlDevice_t handle);
+unsigned nvml_ordinal(const struct nvml_device *d);
+/* Copies a text by NVML's rule: INSUFFICIENT_SIZE when it does not fit with its NUL. */
+nvmlReturn_t nvml_put(char *to, unsigned room, const char *text);
+/* Asks the host's NVML; NOT_SUPPORTED where there is none. Outputs may be NULL. */
+nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argument, uint64_t *first,
+                     uint64_t *second, char *text, unsigned room);
+
+/* ---- tracing: libcuda's, with NVML's names of results ---- */
+
+/* How the trace reads results of NVML (trace.c). */
+extern const struct lnk_trace_results nvml_trace_results;
+
+/* `what` is a format for the arguments, as for printf. */
+void nvml_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
+void nvml_why(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void nvml_refusal(const char *name);
+const char *nvml_error_name(nvmlReturn_t r);
+
+/*
+ * Defines the export `name` around the body that follows: the check that NVML is initialised, the
+ * connection held meanwhile, the trace. WHAT...: format and values of the arguments.
+ */
+#define NVML_EXPORT __attribute__((visibility("default")))
+#define NVML_CALL(name, parameters, arguments, ...)                                                 \
+    static nvmlReturn_t do_##name parameters;                                                      \
+    NVML_EXPORT nvmlReturn_t name parameters;                                                       \
+    NVML_EXPORT nvmlReturn_t name parameters                                                        \
+    {                                                                                              \
+        uint64_t t0 = lnk_trace_now();                                                             \
+        nvmlReturn_t r = nvml_enter();                                                              \
+                                                                                                   \
+        if (r == NVML_SUCCESS) {                                                                   \
+            r = do_##name arguments;                                                               \
+            nvml_leave();                                                                           \
+        }                                                                                          \
+        if (__builtin_expect(lnk_trace_on, 0))                                                     \
+            nvml_trace(#name, r, t0, __VA_ARGS__);                                                  \
+        return r;                                                                                  \
+    }                                                                                              \
+    static nvmlReturn_t do_##name parameters
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions of NVML that are not served. They take no notice of their arguments: on x86-64 a
+ * caller may pass what it likes to a function that reads none of it.
+ */
+#include "library.h"
+
+static nvmlReturn_t refuse(const char *name)
+{
+    uint64_t t0 = lnk_trace_now();
+    nvmlReturn_t r = nvml_enter();
+
+    if (r == NVML_SUCCESS) {
+        nvml_leave();
+        r = NVML_ERROR_NOT_SUPPORTED;
+        nvml_refusal(name);
+    }
+    nvml_trace(name, r, t0, "%s", "");
+    return r;
+}
+
+#define REFUSE(name)                                                                               \
+    NVML_EXPORT nvmlReturn_t name(void);                                                            \
+    NVML_EXPORT nvmlReturn_t name(void)                                                             \
+    {                                                                                              \
+        return refuse(#name);                                                                      \
+    }
+#include "names.def"

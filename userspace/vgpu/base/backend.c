@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Starts the private backend of one run, and prepares the environment of the program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cli_config.h"
+#include "base/vgpu_cli.h"
+
+#define READY_MS 20000 /* loading NVIDIA's driver takes seconds on a machine that was idle */
+
+void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
+{
+    if (strcmp(gpu, "soft") == 0 || strcmp(gpu, "nvidia") == 0 || strcmp(gpu, "auto") == 0 ||
+        (none_allowed && strcmp(gpu, "none") == 0))
+        return;
+    vgpu_cli_die("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu,
+                 none_allowed ? ", none" : "");
+}
+
+/* The choices of Kconfig about the software GPU reach it through its environment variables, unless
+ * the user has set those. */
+static void set_default(const char *name, const char *value)
+{
+    if (value[0])
+        setenv(name, value, 0);
+}
+
+void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu)
+{
+    const char *backend = vgpu_cli_path(VGPU_PART_BACKEND);
+    struct vgpu_cli_list argv = { 0 };
+    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 } };
+    struct pollfd pfd = { .events = POLLIN };
+    int ready[2];
+    char byte;
+
+    set_default("VGPU_SOFT_THREADS", VGPU_CLI_SOFT_THREADS);
+    set_default("VGPU_SOFT_MEMORY", VGPU_CLI_SOFT_MEMORY);
+    set_default("VGPU_SOFT_CC", VGPU_CLI_SOFT_CC);
+    b->socket = vgpu_cli_format("%s/backend.sock", vgpu_cli_temp_dir());
+    b->log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/backend.log", vgpu_cli_temp_dir());
+    unlink(b->socket);
+    if (pipe2(ready, O_CLOEXEC))
+        vgpu_cli_die("pipe: %s", strerror(errno));
+    vgpu_cli_add(&argv, "%s", backend);
+    vgpu_cli_add(&argv, "%s", mode);
+    vgpu_cli_add(&argv, "%s", b->socket);
+    vgpu_cli_add(&argv, "--gpu");
+    vgpu_cli_add(&argv, "%s", gpu);
+    vgpu_cli_add(&argv, "--ready-fd");
+    vgpu_cli_add(&argv, "%d", ready[1]);
+    if (!VGPU_CLI_SANDBOX)
+        vgpu_cli_add(&argv, "--no-sandbox");
+    spawn.argv = argv.items;
+    spawn.log = b->log;
+    spawn.keep_fd[0] = ready[1];
+    /* libcuda applies these two; applied on the host as well, their numbers would count twice. */
+    if (b->all_devices) {
+        unsetenv("CUDA_VISIBLE_DEVICES");
+        unsetenv("CUDA_DEVICE_ORDER");
+    }
+    b->pid = vgpu_cli_spawn(&spawn);
+    if (b->pid < 0)
+        vgpu_cli_die("cannot run the backend %s: %s", backend, strerror(-b->pid));
+    close(ready[1]);
+    /* End of file without a byte: it has ended. */
+    pfd.fd = ready[0];
+    if (poll(&pfd, 1, READY_MS) != 1 || read(ready[0], &byte, 1) != 1) {
+        vgpu_cli_say("the backend (--gpu %s) did not start%s", gpu, b->log ? ":" : "");
+        vgpu_cli_stop(&b->pid, 500);
+        if (b->log)
+            vgpu_cli_show_tail(b->log, 12);
+        vgpu_cli_cleanup();
+        exit(VGPU_CLI_FAILED);
+    }
+    close(ready[0]);
+}
+
+void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace)
+{
+    const char *ours = vgpu_cli_path(VGPU_PART_LIBCUDA);
+    const char *nvml = vgpu_cli_path_if_there(VGPU_PART_NVML);
+    const char *before = vgpu_cli_getenv(env, "LD_LIBRARY_PATH");
+    bool second = nvml && strcmp(nvml, ours) != 0; /* installed, both are in one folder */
+    char *path = vgpu_cli_format("%s%s%s%s%s", ours, second ? ":" : "", second ? nvml : "",
+                                 before && *before ? ":" : "", before ? before : "");
+
+    vgpu_cli_setenv(env, "LD_LIBRARY_PATH", path);
+    free(path);
+    if (trace)
+        vgpu_cli_setenv(env, "VGPU_TRACE", *trace ? trace : "1");
+}
+
+/* --gpu auto ends at the software GPU where NVIDIA's driver has made no device. */
+static bool is_soft(const char *gpu)
+{
+    return strcmp(gpu, "soft") == 0 ||
+           (strcmp(gpu, "auto") == 0 && access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0);
+}
+
+static bool is_python(const char *program)
+{
+    const char *name = strrchr(program, '/'), *end = strrchr(program, '.');
+
+    name = name ? name + 1 : program;
+    return strncmp(name, "python", 6) == 0 || (end && strcmp(end, ".py") == 0);
+}
+
+void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program)
+{
+    /* Just-in-time compilers that make machine code for the GPU they find, unless they are asked for PTX. */
+    static const struct {
+        const char *name, *value, *whose;
+    } switches[] = {
+        { "CUPY_COMPILE_WITH_PTX", "1", "CuPy" },
+    };
+
+    if (!is_soft(gpu))
+        return;
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        if (vgpu_cli_getenv(env, switches[i].name))
+            continue;
+        vgpu_cli_setenv(env, switches[i].name, switches[i].value);
+        if (vgpu_cli_verbose || is_python(program))
+            vgpu_cli_say("%s=%s: %s hands over PTX, which the software GPU executes", switches[i].name,
+                         switches[i].value, switches[i].whose);
+    }
+}

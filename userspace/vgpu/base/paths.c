@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the other parts are: an option, an environment variable, or a place relative to the vgpu
+ * binary itself (the build tree, or an installation with PREFIX/bin and PREFIX/lib/vgpu).
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+struct part {
+    const char *name, *option, *variable;
+    const char *candidates[3]; /* relative to the folder of the binary */
+    const char *remedy;
+    const char *inside; /* what must lie in it, for folders */
+};
+
+static const struct part parts[VGPU_PARTS] = {
+    [VGPU_PART_BACKEND] = { "the backend", "--backend", "VGPU_BACKEND",
+                            { "../../host/backend/vgpu-backend", "../lib/vgpu/vgpu-backend" },
+                            "build it with `make host/backend`", NULL },
+    [VGPU_PART_LIBCUDA] = { "the folder with libcuda.so.1", "--libcuda", "VGPU_LIBCUDA_DIR",
+                            { "../libcuda", "../lib/vgpu/guest", "../lib/vgpu/libcuda" },
+                            "build it with `make userspace/libcuda`", "libcuda.so.1" },
+    [VGPU_PART_NVML] = { "the folder with libnvidia-ml.so.1", "--nvml", "VGPU_NVML_DIR",
+                         { "../libnvidia-ml", "../lib/vgpu/guest", "../lib/vgpu/libcuda" },
+                         "build it with `make userspace/libnvidia-ml`", "libnvidia-ml.so.1" },
+    [VGPU_PART_QEMU] = { "QEMU with vgpu-cuda", "--qemu", "VGPU_QEMU",
+                         { "../../qemu/bin/qemu-system-x86_64", "../lib/vgpu/qemu/bin/qemu-system-x86_64" },
+                         "build it with `make qemu-device`", NULL },
+    [VGPU_PART_KERNEL] = { "the guest kernel", "--kernel", "VGPU_KERNEL",
+                           { "../../guest/vmlinux", "../../guest/vmlinuz", "../lib/vgpu/vmlinux" },
+                           "get it with `make guest`", NULL },
+    [VGPU_PART_INITRD] = { "the guest's initramfs", "--initrd", "VGPU_INITRD",
+                           { "../../guest/initrd.cpio", "../lib/vgpu/initrd.cpio" },
+                           "make it with `make guest`", NULL },
+    [VGPU_PART_DRIVER] = { "the guest driver", "--driver", "VGPU_DRIVER",
+                           { "../../kernel/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko" },
+                           "build it with `make kernel/vgpu_drv`", NULL },
+};
+
+static const char *chosen[VGPU_PARTS];
+
+void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path)
+{
+    chosen[part] = path;
+}
+
+const char *vgpu_cli_part_option(enum vgpu_cli_part part)
+{
+    return parts[part].option;
+}
+
+static const char *binary_dir(void)
+{
+    static char dir[PATH_MAX];
+    ssize_t n;
+
+    if (dir[0])
+        return dir;
+    n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+    if (n <= 0)
+        vgpu_cli_die("cannot find out where the vgpu binary is: is /proc mounted?");
+    dir[n] = 0;
+    *strrchr(dir, '/') = 0;
+    return dir;
+}
+
+static char *usable(const struct part *p, const char *path)
+{
+    char *real = realpath(path, NULL);
+    char *inside;
+    int rc;
+
+    if (!real || !p->inside)
+        return real;
+    inside = vgpu_cli_format("%s/%s", real, p->inside);
+    rc = access(inside, R_OK);
+    free(inside);
+    if (rc == 0)
+        return real;
+    free(real);
+    return NULL;
+}
+
+const char *vgpu_cli_path_if_there(enum vgpu_cli_part part)
+{
+    const struct part *p = &parts[part];
+    const char *given = chosen[part];
+    const char *source = p->option;
+    char *found = NULL;
+
+    if (!given || !*given) {
+        given = getenv(p->variable);
+        source = p->variable;
+    }
+    if (given && *given) {
+        found = usable(p, given);
+        if (!found)
+            vgpu_cli_die("%s: %s is not there (given by %s)", p->name, given, source);
+    }
+    for (size_t i = 0; !found && i < 3 && p->candidates[i]; i++) {
+        char *path = vgpu_cli_format("%s/%s", binary_dir(), p->candidates[i]);
+
+        found = usable(p, path);
+        free(path);
+    }
+    if (found)
+        chosen[part] = found;
+    return found;
+}
+
+const char *vgpu_cli_path(enum vgpu_cli_part part)
+{
+    const struct part *p = &parts[part];
+    const char *found = vgpu_cli_path_if_there(part);
+
+    if (!found)
+        vgpu_cli_die("%s is not there: %s, or say where it is with %s or %s", p->name, p->remedy,
+                     p->option, p->variable);
+    return found;
+}
+
+void vgpu_cli_help_paths(void)
+{
+    printf("\nParts of the system (found in the build tree by themselves):\n");
+    for (int i = 0; i < VGPU_PARTS; i++)
+        printf("  %-10s PATH    %s (or $%s)\n", parts[i].option, parts[i].name, parts[i].variable);
+}

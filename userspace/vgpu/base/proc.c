@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes, signals and temporary files. Everything started here dies with vgpu, whichever way it
+ * ends: by cleanup on the ordinary ways, by the kernel (PR_SET_PDEATHSIG) when vgpu is killed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+#define CHILDREN_MAX 8 /* backend, QEMU, program; more is a mistake of ours */
+#define TEMP_PREFIX "vgpu-run."
+
+extern char **environ;
+
+static pid_t children[CHILDREN_MAX];
+static char *temp_dir;
+static pid_t owner; /* cleanup runs in the process that made the folder, never in a fork of it */
+
+int vgpu_cli_signals(void)
+{
+    sigset_t set;
+    int fd;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGWINCH);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        vgpu_cli_die("signalfd: %s", strerror(errno));
+    return fd;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Folders are named vgpu-run.PID.XXXXXX: one whose process is gone was left by a killed vgpu. */
+static void sweep(const char *base)
+{
+    DIR *d = opendir(base);
+    struct dirent *e;
+    struct stat st;
+
+    while (d && (e = readdir(d))) {
+        int pid = 0;
+        char *path;
+
+        if (sscanf(e->d_name, TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 ||
+            errno != ESRCH)
+            continue;
+        path = vgpu_cli_format("%s/%s", base, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+            remove_tree(path);
+        free(path);
+    }
+    if (d)
+        closedir(d);
+}
+
+const char *vgpu_cli_temp_dir(void)
+{
+    const char *base = getenv("TMPDIR");
+
+    if (temp_dir)
+        return temp_dir;
+    /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
+    if (!base || base[0] != '/' || strlen(base) > 60)
+        base = "/tmp";
+    sweep(base);
+    temp_dir = vgpu_cli_format("%s/" TEMP_PREFIX "%d.XXXXXX", base, (int)getpid());
+    owner = getpid();
+    if (!mkdtemp(temp_dir)) {
+        int err = errno;
+
+        temp_dir = NULL;
+        vgpu_cli_die("cannot make a folder in %s: %s", base, strerror(err));
+    }
+    return temp_dir;
+}
+
+/* Between fork and exec: only what is safe there. */
+static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_t parent,
+                                            int report)
+{
+    sigset_t none;
+    int err, fd;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(VGPU_CLI_FAILED);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (!s->foreground) {
+        /* A group of its own: a Ctrl-C of the terminal reaches vgpu, which ends it in order. */
+        setpgid(0, 0);
+        fd = open("/dev/null", O_RDONLY);
+        if (fd >= 0)
+            dup2(fd, 0);
+    }
+    if (s->log) {
+        fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        if (fd >= 0) {
+            dup2(fd, 1);
+            dup2(fd, 2);
+        }
+    } else if (!s->foreground) {
+        dup2(2, 1); /* the program's standard output is not theirs to write to */
+    }
+    for (int i = 0; i < 2; i++) {
+        if (s->keep_fd[i] >= 0)
+            fcntl(s->keep_fd[i], F_SETFD, 0);
+    }
+    if (s->prepare)
+        s->prepare(s->prepare_arg);
+    execvpe(s->argv[0], s->argv, s->env ? s->env : environ);
+    err = errno;
+    if (write(report, &err, sizeof(err)) < 0)
+        _exit(VGPU_CLI_FAILED);
+    _exit(VGPU_CLI_CANNOT_RUN);
+}
+
+pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s)
+{
+    int report[2], err = 0, slot = 0;
+    pid_t pid, parent = getpid();
+
+    while (slot < CHILDREN_MAX && children[slot])
+        slot++;
+    if (slot == CHILDREN_MAX || pipe2(report, O_CLOEXEC))
+        vgpu_cli_die("cannot start %s: %s", s->argv[0], strerror(errno));
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0)
+        vgpu_cli_die("cannot start %s: %s", s->argv[0], strerror(errno));
+    if (pid == 0)
+        child(s, parent, report[1]);
+    close(report[1]);
+    if (read(report[0], &err, sizeof(err)) == sizeof(err)) {
+        close(report[0]);
+        waitpid(pid, NULL, 0);
+        return -err;
+    }
+    close(report[0]);
+    children[slot] = pid;
+    return pid;
+}
+
+static bool reap(pid_t pid, int wait_ms)
+{
+    int64_t end = vgpu_cli_now_ms() + wait_ms;
+
+    for (;;) {
+        pid_t r = waitpid(pid, NULL, WNOHANG);
+
+        if (r == pid || (r < 0 && errno == ECHILD))
+            return true;
+        if (vgpu_cli_now_ms() >= end)
+            return false;
+        poll(NULL, 0, 2);
+    }
+}
+
+static void forget(pid_t pid)
+{
+    for (int i = 0; i < CHILDREN_MAX; i++) {
+        if (children[i] == pid)
+            children[i] = 0;
+    }
+}
+
+bool vgpu_cli_reap(pid_t pid, int *status)
+{
+    pid_t r;
+
+    do {
+        r = waitpid(pid, status, 0);
+    } while (r < 0 && errno == EINTR);
+    forget(pid);
+    return r == pid;
+}
+
+void vgpu_cli_stop(pid_t *pid, int grace_ms)
+{
+    if (*pid <= 0)
+        return;
+    if (!reap(*pid, 0)) {
+        kill(*pid, SIGTERM);
+        if (!reap(*pid, grace_ms)) {
+            kill(*pid, SIGKILL);
+            waitpid(*pid, NULL, 0);
+        }
+    }
+    forget(*pid);
+    *pid = 0;
+}
+
+void vgpu_cli_cleanup(void)
+{
+    if (owner && owner != getpid())
+        return;
+    /* In the order of starting, reversed: the program or QEMU before the backend that serves it. */
+    for (int i = CHILDREN_MAX - 1; i >= 0; i--) {
+        pid_t pid = children[i];
+
+        vgpu_cli_stop(&pid, 2000);
+    }
+    if (temp_dir)
+        remove_tree(temp_dir);
+    temp_dir = NULL;
+}
+
+void vgpu_cli_exit_as(int wait_status)
+{
+    struct rlimit none = { 0, 0 };
+    sigset_t set;
+
+    fflush(NULL);
+    vgpu_cli_cleanup();
+    if (!WIFSIGNALED(wait_status))
+        exit(WEXITSTATUS(wait_status));
+    /* The program has had its core dump, if any: not a second one of ours. */
+    setrlimit(RLIMIT_CORE, &none);
+    signal(WTERMSIG(wait_status), SIG_DFL);
+    sigfillset(&set);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(WTERMSIG(wait_status));
+    exit(128 + WTERMSIG(wait_status));
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages, memory, strings. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/vgpu_cli.h"
+
+bool vgpu_cli_verbose;
+
+static void say_v(const char *fmt, va_list ap)
+{
+    char text[4096];
+
+    /* One write, so that lines of several processes do not mix. */
+    vsnprintf(text, sizeof(text), fmt, ap);
+    fprintf(stderr, "vgpu: %s\n", text);
+}
+
+void vgpu_cli_say(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say_v(fmt, ap);
+    va_end(ap);
+}
+
+void vgpu_cli_die(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say_v(fmt, ap);
+    va_end(ap);
+    vgpu_cli_cleanup();
+    exit(VGPU_CLI_FAILED);
+}
+
+void *vgpu_cli_alloc(size_t size)
+{
+    void *p = calloc(1, size ? size : 1);
+
+    if (!p)
+        vgpu_cli_die("out of memory");
+    return p;
+}
+
+char *vgpu_cli_format(const char *fmt, ...)
+{
+    char *text;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        vgpu_cli_die("out of memory");
+    va_end(ap);
+    return text;
+}
+
+int64_t vgpu_cli_now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void vgpu_cli_show_tail(const char *path, int lines)
+{
+    FILE *f = fopen(path, "re");
+    char buf[8193];
+    size_t n;
+    char *p;
+
+    if (!f)
+        return;
+    if (fseek(f, -8192, SEEK_END) != 0)
+        rewind(f);
+    n = fread(buf, 1, sizeof(buf) - 1, f);
+    fclose(f);
+    while (n && (buf[n - 1] == '\n' || buf[n - 1] == '\r'))
+        n--;
+    buf[n] = 0;
+    for (p = buf + n; p > buf; p--) {
+        if (*p == '\n' && --lines == 0) {
+            p++;
+            break;
+        }
+    }
+    for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line;
+         line = strtok_r(NULL, "\r\n", &save))
+        fprintf(stderr, "    %s\n", line);
+}
+
+long vgpu_cli_number(const char *option, const char *text, long low, long high)
+{
+    char *end;
+    long value;
+
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < low || value > high)
+        vgpu_cli_die("%s: '%s' is not a number from %ld to %ld", option, text, low, high);
+    return value;
+}
+
+void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (list->count + 2 > list->room) {
+        list->room = list->room ? 2 * list->room : 32;
+        list->items = realloc(list->items, list->room * sizeof(*list->items));
+        if (!list->items)
+            vgpu_cli_die("out of memory");
+    }
+    va_start(ap, fmt);
+    if (vasprintf(&list->items[list->count], fmt, ap) < 0)
+        vgpu_cli_die("out of memory");
+    va_end(ap);
+    list->items[++list->count] = NULL;
+}
+
+static char **find_env(const struct vgpu_cli_list *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < env->count; i++) {
+        if (strncmp(env->items[i], name, len) == 0 && env->items[i][len] == '=')
+            return &env->items[i];
+    }
+    return NULL;
+}
+
+void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value)
+{
+    char **at = find_env(env, name);
+
+    if (!at) {
+        vgpu_cli_add(env, "%s=%s", name, value);
+        return;
+    }
+    free(*at);
+    *at = vgpu_cli_format("%s=%s", name, value);
+}
+
+const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name)
+{
+    char **at = find_env(env, name);
+
+    return at ? *at + strlen(name) + 1 : NULL;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The vgpu command: declarations shared by its files. Runs on the host as the calling user, trusts
+ * its own command line and environment, and nothing that comes from the guest.
+ */
+#ifndef VGPU_CLI_H
+#define VGPU_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Exit statuses of our own; any other is the program's. As env(1) and timeout(1) have them. */
+#define VGPU_CLI_TIMEOUT 124   /* --timeout passed */
+#define VGPU_CLI_FAILED 125    /* vgpu itself failed: the message says what to do */
+#define VGPU_CLI_CANNOT_RUN 126 /* the program was found but cannot be run */
+#define VGPU_CLI_NOT_FOUND 127 /* the program was not found */
+
+/* util.c */
+extern bool vgpu_cli_verbose;
+/* Prints "vgpu: ..." to standard error. */
+void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same, then ends with VGPU_CLI_FAILED, after cleaning up. */
+void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* Allocation that cannot fail: it ends the command. */
+char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void *vgpu_cli_alloc(size_t size);
+/* Milliseconds of CLOCK_MONOTONIC. */
+int64_t vgpu_cli_now_ms(void);
+/* Prints the last lines of a text file to standard error, each with an indent. */
+void vgpu_cli_show_tail(const char *path, int lines);
+/* Reads a number in [low, high] from an option, or dies naming it. */
+long vgpu_cli_number(const char *option, const char *text, long low, long high);
+
+/* A growing list of strings, NULL-terminated; used for argv and environments. */
+struct vgpu_cli_list {
+    char **items;
+    size_t count, room;
+};
+void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Sets NAME=value in an environment list; replaces an earlier one. */
+void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value);
+const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
+
+/* paths.c */
+enum vgpu_cli_part {
+    VGPU_PART_BACKEND, /* vgpu-backend */
+    VGPU_PART_LIBCUDA, /* folder with our libcuda.so.1 */
+    VGPU_PART_NVML,    /* folder with our libnvidia-ml.so.1 */
+    VGPU_PART_QEMU,
+    VGPU_PART_KERNEL,
+    VGPU_PART_INITRD,
+    VGPU_PART_DRIVER, /* vgpu_drv.ko */
+    VGPU_PARTS
+};
+/* Sets where a part is, as an option does. */
+void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path);
+/* Absolute path of a part: the option, the environment variable, else beside the vgpu binary.
+ * Dies with what to do when it is not there. */
+const char *vgpu_cli_path(enum vgpu_cli_part part);
+/* The same, but NULL where nobody has said where it is and it is not beside the vgpu binary. */
+const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
+/* Prints the options and variables of all parts, for --help. */
+void vgpu_cli_help_paths(void);
+/* The option of a part ("--qemu"), for the option parser. */
+const char *vgpu_cli_part_option(enum vgpu_cli_part part);
+
+/* proc.c */
+/* Blocks the signals that are handled through the returned signalfd:
+ * SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH. */
+int vgpu_cli_signals(void);
+/* Makes the private folder for sockets and logs; removed at the end. Also removes what earlier
+ * vgpu processes that were killed have left. */
+const char *vgpu_cli_temp_dir(void);
+struct vgpu_cli_spawn {
+    char **argv;
+    char **env;          /* NULL: ours */
+    const char *log;     /* standard output and error go to this file; NULL: ours */
+    int keep_fd[2];      /* descriptors that it inherits under the same number; -1: none */
+    void (*prepare)(void *arg); /* in the new process, before exec; NULL: nothing */
+    void *prepare_arg;
+    bool foreground;     /* keeps our standard input and process group: the user's own program */
+};
+/* Starts a process that the kernel kills when vgpu ends. Returns its pid, or -errno of exec. */
+pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s);
+/* Waits for the end of a short one. False: it is not ours. */
+bool vgpu_cli_reap(pid_t pid, int *status);
+/* Ends the process with SIGTERM, after grace_ms with SIGKILL, and reaps it. */
+void vgpu_cli_stop(pid_t *pid, int grace_ms);
+/* Ends every process started and removes the temporary folder. Idempotent. */
+void vgpu_cli_cleanup(void);
+/* Ends vgpu as the program ended: with its status, or by its signal. */
+void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
+
+/* confine.c: what the guest cannot do with the host's files */
+struct vgpu_cli_confine {
+    const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
+    char **option;    /* of QEMU that names `root`; replaced by `fallback` where that cannot be had */
+    char *fallback;
+    int say;          /* descriptor for warnings */
+};
+/* To be called in QEMU's process before it is QEMU. */
+void vgpu_cli_confine(void *arg);
+/* Whether this QEMU can filter its own system calls. */
+bool vgpu_cli_qemu_has_sandbox(const char *qemu);
+
+/* backend.c */
+struct vgpu_cli_backend {
+    bool all_devices; /* to be set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
+    pid_t pid;
+    char *socket;
+    char *log; /* NULL: it writes to our standard error */
+};
+/* Starts vgpu-backend and waits until it serves `mode` ("--listen" or "--vhost-user"). Dies with the
+ * backend's own words when it does not. */
+void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
+/* Dies unless gpu is soft, nvidia or auto (or none, where that is allowed). */
+void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
+/* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
+ * standard error, else a file. */
+void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
+/* Where `gpu` means the software GPU: sets the variables with which just-in-time compilers hand over PTX, but for those
+ * that the user has set, and says so where `program` looks like one of Python's. */
+void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
+
+/* run.c, vm.c */
+int vgpu_cli_run(int argc, char **argv);
+int vgpu_cli_vm(int argc, char **argv);
+
+/* trace.c, replay.c, doctor.c, smi.c */
+int vgpu_cli_trace(int argc, char **argv);
+int vgpu_cli_replay(int argc, char **argv);
+int vgpu_cli_doctor(int argc, char **argv);
+int vgpu_cli_smi(int argc, char **argv);
+/* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */
+int vgpu_cli_probe(void);
+/* True if VGPU_SOCKET names a backend or a guest's device is there. */
+bool vgpu_cli_gpu_is_here(void);
+/* Puts what starts the program into argv: nothing when a GPU is here and neither `gpu` (NULL: none)
+ * nor `vm` asks for another way, else this vgpu with `run` or `vm run`; `share` is a folder that the
+ * guest may write to. */
+void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share);
+/* Waits for a program; passes the signals that vgpu receives on to it. Returns its wait status. */
+int vgpu_cli_wait(pid_t pid, int signals);
+
+/* vm.c, qemu.c, channel.c */
+enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
+struct vgpu_cli_vm {
+    const char *gpu;      /* soft, nvidia, auto, none */
+    enum vgpu_cli_accel accel;
+    long memory_mb, cpus, timeout_s; /* timeout 0 = none */
+    struct vgpu_cli_list shares;     /* absolute directories, writable */
+    struct vgpu_cli_list env, args;
+    const char *cwd;
+    const char *keep_log; /* NULL: the guest's console is removed at the end */
+    bool tty;
+    /* while it runs */
+    char *console;        /* file with the guest's kernel log */
+    char *qemu_log;
+    struct vgpu_cli_backend backend;
+    pid_t qemu;
+    int channel;          /* our end of the guest channel */
+    int signals;
+};
+/* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */
+void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
+/* True when this machine's KVM has booted a guest before, since it was started; false: it has been
+ * tried and failed. *known tells whether there is a verdict at all. */
+bool vgpu_cli_kvm_verdict(bool *known);
+void vgpu_cli_kvm_remember(bool works);
+
+enum vgpu_cli_hello { VGPU_HELLO_OK, VGPU_HELLO_TIMEOUT, VGPU_HELLO_DEAD, VGPU_HELLO_STOPPED };
+/* Waits for the guest's init. STOPPED: a signal asked us to end; its number is in *value. */
+enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, int *value);
+/* Sends the request and relays until the program ends. Returns a wait status; dies (after the
+ * guest's own words) when the guest does. */
+int vgpu_cli_relay(struct vgpu_cli_vm *vm);
+
+#endif

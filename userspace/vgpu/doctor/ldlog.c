@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What glibc's loader says with LD_DEBUG=libs: which file became libcuda.so.1, and how it was found.
+ * The only way to know that holds for RPATH, RUNPATH, dlopen() from anywhere and the cache alike.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor/doctor.h"
+#include "base/vgpu_cli.h"
+
+/* A string that only our libcuda.so.1 (and nothing else of that name) has in it. */
+static const char mark[] = "VGPU_TRACE_JSON";
+
+bool vgpu_cli_is_our_libcuda(const char *path)
+{
+    static char buf[1 << 16];
+    size_t keep = 0, n;
+    bool found = false;
+    FILE *f = fopen(path, "re");
+
+    while (f && !found && (n = fread(buf + keep, 1, sizeof(buf) - keep, f)) > 0) {
+        n += keep;
+        found = memmem(buf, n, mark, sizeof(mark) - 1) != NULL;
+        keep = n < sizeof(mark) ? n : sizeof(mark);
+        memmove(buf, buf + n - keep, keep);
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static char *copy(const char *text, size_t n)
+{
+    return vgpu_cli_format("%.*s", (int)n, text);
+}
+
+/* The part after the last ": " or the whole; without the process number in front. */
+static const char *body(const char *line)
+{
+    const char *p = strchr(line, ':');
+
+    if (!p)
+        return line;
+    for (p++; *p == ' ' || *p == '\t'; p++)
+        ;
+    return p;
+}
+
+/* " search path=A:B\t\t(LD_LIBRARY_PATH)" and " search cache=/etc/ld.so.cache": how it was found. */
+static void note_search(char how[256], const char *text)
+{
+    const char *open = strrchr(text, '('), *close = open ? strchr(open, ')') : NULL;
+
+    if (strncmp(text, "search cache=", 13) == 0)
+        snprintf(how, 256, "the loader's cache (/etc/ld.so.conf.d, ldconfig)");
+    else if (strncmp(text, "search path=", 12) == 0 && close)
+        snprintf(how, 256, "%.*s", (int)(close - open - 1), open + 1);
+    else if (strncmp(text, "search path=", 12) == 0)
+        snprintf(how, 256, "a folder that was used before");
+}
+
+/* NVIDIA's libraries that programs load with dlopen() and do without when they are not there. */
+static const char *const stems[] = { "libcudart.so.",   "libcublas.so.",    "libcublasLt.so.",
+                                     "libcudnn.so.",    "libcufft.so.",     "libcurand.so.",
+                                     "libcusolver.so.", "libcusparse.so.",  "libnvrtc.so.",
+                                     "libnccl.so.",     "libnvJitLink.so.", "libcupti.so." };
+#define STEMS (sizeof(stems) / sizeof(stems[0]))
+
+static struct {
+    char *name; /* the last one that was looked for */
+    bool loaded;
+} asked[STEMS];
+
+/* The index in stems of a file name, or -1. */
+static int stem_of(const char *name)
+{
+    for (size_t i = 0; i < STEMS; i++) {
+        if (strncmp(name, stems[i], strlen(stems[i])) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+static void note_asked(const char *name)
+{
+    int i = stem_of(name);
+
+    if (i < 0)
+        return;
+    free(asked[i].name);
+    asked[i].name = vgpu_cli_format("%.*s", (int)strcspn(name, " \t[;"), name);
+}
+
+/* Programs try several versions of a library: one that was found is enough. */
+static void note_missing(struct vgpu_ldlog *log)
+{
+    for (size_t i = 0; i < STEMS; i++) {
+        if (asked[i].name && !asked[i].loaded && !log->missing_library)
+            log->missing_library = asked[i].name;
+    }
+}
+
+static void read_one(struct vgpu_ldlog *log, FILE *f)
+{
+    char *line = NULL, how[256] = "an absolute path", libcuda_how[256] = "";
+    bool looking_for_it = false;
+    size_t room = 0;
+    ssize_t n;
+
+    while ((n = getline(&line, &room, f)) > 0) {
+        const char *text, *at;
+
+        line[strcspn(line, "\n")] = '\0';
+        log->any = true;
+        text = body(line);
+        note_search(how, text);
+        if (strncmp(text, "find library=", 13) == 0) {
+            snprintf(how, sizeof(how), "the default folders");
+            looking_for_it = strncmp(text + 13, "libcuda.so", 10) == 0;
+            log->wanted_libcuda |= looking_for_it;
+            log->wanted_cudart |= strncmp(text + 13, "libcudart.so", 12) == 0;
+            note_asked(text + 13);
+        } else if (looking_for_it && strncmp(text, "trying file=", 12) == 0) {
+            snprintf(libcuda_how, sizeof(libcuda_how), "%s", how);
+        } else if (strncmp(text, "calling init: ", 14) == 0) {
+            const char *base = strrchr(text, '/');
+
+            if (base && stem_of(base + 1) >= 0)
+                asked[stem_of(base + 1)].loaded = true;
+            if (base && strncmp(base, "/libcuda.so", 11) == 0 && !log->libcuda) {
+                log->libcuda = copy(text + 14, strlen(text + 14));
+                log->found_by = copy(*libcuda_how ? libcuda_how : "an absolute path", 250);
+                log->wanted_libcuda = true;
+            } else if (base && strncmp(base, "/libcudart.so", 13) == 0 && !log->cudart) {
+                log->cudart = copy(text + 14, strlen(text + 14));
+                log->wanted_cudart = true;
+            }
+        } else if ((at = strstr(text, "undefined symbol: cu")) && !log->missing_symbol) {
+            log->missing_symbol = copy(at + 18, strcspn(at + 18, " \t,("));
+        }
+    }
+    free(line);
+}
+
+void vgpu_cli_ldlog_read(struct vgpu_ldlog *log, const char *folder)
+{
+    DIR *d = opendir(folder);
+    struct dirent *e;
+
+    memset(log, 0, sizeof(*log));
+    while (d && (e = readdir(d))) {
+        char *path;
+        FILE *f;
+
+        if (strncmp(e->d_name, "ld.", 3) != 0)
+            continue;
+        path = vgpu_cli_format("%s/%s", folder, e->d_name);
+        f = fopen(path, "re");
+        if (f) {
+            read_one(log, f);
+            fclose(f);
+        }
+        free(path);
+    }
+    if (d)
+        closedir(d);
+    note_missing(log);
+}

@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of vgpu doctor: from a trace, the loader's log and a program's end to the cause. They
+ * follow the order in which NVIDIA's runtime asks libcuda when it starts, because it stops in
+ * silence at the first answer that it does not like: what it asked last is the cause.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "doctor/doctor.h"
+#include "base/vgpu_cli.h"
+
+static const struct {
+    enum vgpu_cause cause;
+    const char *name;
+} names[] = {
+    { VGPU_CAUSE_NONE, "ok" },
+    { VGPU_CAUSE_NO_DEVICE, "no-device" },
+    { VGPU_CAUSE_NO_DRIVER, "driver-not-loaded" },
+    { VGPU_CAUSE_PERMISSION, "permission" },
+    { VGPU_CAUSE_NO_BACKEND, "backend-not-reachable" },
+    { VGPU_CAUSE_CONNECT, "does-not-serve" },
+    { VGPU_CAUSE_MISMATCH, "parts-do-not-match" },
+    { VGPU_CAUSE_NO_LIBCUDA, "libcuda-not-found" },
+    { VGPU_CAUSE_OTHER_LIBCUDA, "other-libcuda" },
+    { VGPU_CAUSE_NO_CUDA, "libcuda-not-asked-for" },
+    { VGPU_CAUSE_LIBRARY, "library-missing" },
+    { VGPU_CAUSE_VERSION, "driver-version" },
+    { VGPU_CAUSE_SYMBOL, "entry-point-missing" },
+    { VGPU_CAUSE_TABLE, "export-table-refused" },
+    { VGPU_CAUSE_TABLE_EMPTY, "export-table-incomplete" },
+    { VGPU_CAUSE_QUERY, "start-up-call-failed" },
+    { VGPU_CAUSE_VALIDITY, "validity-check" },
+    { VGPU_CAUSE_NO_DEVICES, "no-devices" },
+    { VGPU_CAUSE_IMAGE, "no-usable-code" },
+    { VGPU_CAUSE_PTX, "ptx-not-accepted" },
+    { VGPU_CAUSE_REFUSED, "call-refused" },
+    { VGPU_CAUSE_MEMORY, "out-of-memory" },
+    { VGPU_CAUSE_KERNEL, "kernel-failed" },
+    { VGPU_CAUSE_WORKER, "worker-ended" },
+    { VGPU_CAUSE_CALL, "call-failed" },
+    { VGPU_CAUSE_PINNED, "pinned-memory-limit" },
+    { VGPU_CAUSE_PROGRAM, "program-failed" },
+    { VGPU_CAUSE_NOT_STARTED, "program-not-started" },
+};
+
+const char *vgpu_cli_cause_name(enum vgpu_cause cause)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (names[i].cause == cause)
+            return names[i].name;
+    }
+    return "?";
+}
+
+void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, const char *seen,
+                   const char *remedy)
+{
+    if (f->count == sizeof(f->list) / sizeof(f->list[0]))
+        return;
+    f->list[f->count++] = (struct vgpu_finding){ cause, what,
+                                                 seen ? vgpu_cli_format("%s", seen) : NULL,
+                                                 remedy ? vgpu_cli_format("%s", remedy) : NULL };
+}
+
+#define PINNED_REMEDY                                                                              \
+    "raise the limit of locked memory of the guest's users: `ulimit -l unlimited` as root, a file in "         \
+    "/etc/security/limits.d (`* - memlock unlimited`), LimitMEMLOCK=infinity for a systemd service"
+
+struct view {
+    const struct vgpu_cli_events *ev;
+    const struct vgpu_ldlog *log;
+    const struct vgpu_ending *end;
+    bool failed; /* the program did not end well */
+};
+
+static const struct vgpu_cli_event *at(const struct view *v, size_t i)
+{
+    return &v->ev->list[i];
+}
+
+static bool is_call(const struct vgpu_cli_event *e, const char *name)
+{
+    return e->type == VGPU_EVENT_CALL && strcmp(e->call, name) == 0;
+}
+
+/* "name(arguments) = RESULT", for people. */
+static char *show(const struct vgpu_cli_event *e)
+{
+    return vgpu_cli_format("%s(%.200s) = %s", e->call, e->text, e->result);
+}
+
+/* The reason that was given just before or after event i by the same thread, or NULL. A worker's
+ * comes before the call that it explains; our own too. */
+static const char *reason_of(const struct view *v, size_t i)
+{
+    const struct vgpu_cli_event *e = at(v, i);
+
+    for (size_t k = i; k-- > 0 && i - k < 8;) {
+        if (at(v, k)->tid != e->tid)
+            continue;
+        if (at(v, k)->type == VGPU_EVENT_CALL)
+            break;
+        return at(v, k)->text;
+    }
+    return NULL;
+}
+
+/* ---- cuInit ---- */
+
+static const struct {
+    const char *part;
+    enum vgpu_cause cause;
+    const char *what, *remedy;
+} ways[] = {
+    { "CUDA_VISIBLE_DEVICES", VGPU_CAUSE_NO_DEVICES,
+      "CUDA_VISIBLE_DEVICES hides all devices from the program",
+      "unset CUDA_VISIBLE_DEVICES, or name devices that `vgpu smi` lists: numbers from 0 on, or UUIDs" },
+    { "no GPU found", VGPU_CAUSE_NO_DEVICE, "there is neither a device nor a backend of vgpu-cuda",
+      "in a VM: give it -device vgpu-cuda and load vgpu_drv; without one: use `vgpu run`, or start "
+      "vgpu-backend --listen and set VGPU_SOCKET" },
+    { "ermission denied", VGPU_CAUSE_PERMISSION, "this user may not use the device or the socket",
+      "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user" },
+    { "peration not permitted", VGPU_CAUSE_PERMISSION,
+      "this user may not use the device or the socket",
+      "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user" },
+    { "connect to", VGPU_CAUSE_NO_BACKEND, "nobody answers on the socket of the backend",
+      "start one with `vgpu-backend --listen PATH`, or unset VGPU_SOCKET" },
+    { "all client slots are taken", VGPU_CAUSE_CONNECT, "the VM has as many clients as it may have",
+      "end one, or raise the property clients of -device vgpu-cuda and --max-clients of vgpu-backend" },
+    { "raise --max-clients", VGPU_CAUSE_CONNECT, "the backend serves as many clients as it may",
+      "end one, or start vgpu-backend with a larger --max-clients" },
+    { "the backend refuses", VGPU_CAUSE_CONNECT, "the backend does not take this process",
+      "the text says which limit; see the log of vgpu-backend" },
+    { "protocol has another major version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
+      "use libcuda, driver and backend of one build" },
+    { "ioctl ABI", VGPU_CAUSE_MISMATCH, "libcuda and driver do not match",
+      "use libcuda, driver and backend of one build" },
+    { "speaks version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
+      "use libcuda, driver and backend of one build" },
+    { "shows no device", VGPU_CAUSE_NO_DEVICES, "the host's GPU library shows no device",
+      "look at the host: nvidia-smi, CUDA_VISIBLE_DEVICES of the backend; or use --gpu soft" },
+    { "does not start", VGPU_CAUSE_CONNECT, "the host's GPU library does not start",
+      "see the log of vgpu-backend (`vgpu run --verbose`)" },
+    { "create a client", VGPU_CAUSE_CONNECT, "the device does not take this process",
+      "the text says why; see the log of vgpu-backend" },
+    { "window", VGPU_CAUSE_MISMATCH, "what the host set up is not understood",
+      "use libcuda, driver and backend of one build" },
+};
+
+static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t init)
+{
+    const struct vgpu_cli_event *e = at(v, init);
+    const char *why = reason_of(v, init);
+
+    if (e->code == 0)
+        return false;
+    for (size_t i = 0; why && i < sizeof(ways) / sizeof(ways[0]); i++) {
+        if (strstr(why, ways[i].part)) {
+            vgpu_cli_find(f, ways[i].cause, vgpu_cli_format("%s", ways[i].what), why,
+                          ways[i].remedy);
+            return true;
+        }
+    }
+    vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("cuInit fails: %s", e->result),
+                  why ? why : show(e), "see the log of vgpu-backend (`vgpu run --verbose`)");
+    return true;
+}
+
+/* ---- the start of the runtime ---- */
+
+static const char *const table_names[][2] = {
+    { "6bd5fb6c", "CUDART_INTERFACE" },       { "a094798c", "TOOLS_RUNTIME_CALLBACK_HOOKS" },
+    { "42d85a81", "TOOLS_TLS" },              { "c693336e", "CONTEXT_LOCAL_STORAGE" },
+    { "263e8860", "CONTEXT_CHECKS" },         { "d4082055", "INTEGRITY_CHECK" },
+    { "21318c60", "TOOLS_CONTEXT (cuBLAS)" }, { "1734dc26", "of cublasLt" },
+    { "6e163fbe", "TOOLS_MODULE (cuFFT)" },  { "f8cff951", "of the runtime's log" },
+};
+
+static const char *table_name(const char *why)
+{
+    for (size_t i = 0; why && i < sizeof(table_names) / sizeof(table_names[0]); i++) {
+        if (strstr(why, table_names[i][0]))
+            return table_names[i][1];
+    }
+    return "of no public name";
+}
+
+/* Calls with which the runtime has left its start behind. */
+static bool is_use(const struct vgpu_cli_event *e)
+{
+    static const char *const uses[] = { "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxCreate",
+                                        "cuLaunch", "cuMemAlloc", "cuLibraryLoadData",
+                                        "cuModuleLoad" };
+
+    for (size_t i = 0; e->type == VGPU_EVENT_CALL && i < sizeof(uses) / sizeof(uses[0]); i++) {
+        if (strncmp(e->call, uses[i], strlen(uses[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool judge_version(struct vgpu_findings *f, const struct view *v, bool init_seen)
+{
+    long version = -1;
+    const char *said = NULL;
+
+    for (size_t i = 0; i < v->ev->count; i++) {
+        if (is_call(at(v, i), "cuDriverGetVersion"))
+            version = vgpu_cli_event_number(at(v, i), "*driverVersion");
+        if (at(v, i)->type == VGPU_EVENT_WHY && strstr(at(v, i)->text, "Insufficient driver"))
+            said = at(v, i)->text;
+    }
+    if (!said && (init_seen || version < 0))
+        return false;
+    vgpu_cli_find(f, VGPU_CAUSE_VERSION,
+                  vgpu_cli_format("the driver version %ld is too old for the program's runtime",
+                                  version),
+                  said ? said : "the runtime asked for the version and stopped",
+                  "unset VGPU_DRIVER_VERSION; else the host needs a driver of the major version of the "
+                  "program's libcudart (any 13.x runs with a driver 13.0), or the program an older toolkit");
+    return true;
+}
+
+/* Names without which NVIDIA's runtime does not start; others may be missing. */
+static bool is_needed(const char *name)
+{
+    static const char *const needed[] = { "cuInit", "cuGetProcAddress", "cuDriverGetVersion",
+                                          "cuGetExportTable", "cuDeviceGetCount", "cuDeviceGet",
+                                          "cuDeviceGetName", "cuDeviceTotalMem",
+                                          "cuDeviceGetAttribute", "cuDeviceGetUuid" };
+
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        size_t n = strlen(needed[i]);
+
+        if (strncmp(name, needed[i], n) == 0 && (name[n] == '\0' || name[n] == ':'))
+            return true;
+    }
+    return false;
+}
+
+static bool judge_lookups(struct vgpu_findings *f, const struct view *v)
+{
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuGetProcAddress") == 0 &&
+            is_needed(e->text)) {
+            vgpu_cli_find(f, VGPU_CAUSE_SYMBOL,
+                          vgpu_cli_format("the runtime needs %.*s and does not get it",
+                                          (int)strcspn(e->text, ":"), e->text),
+                          e->text, "use the libcuda of this version of vgpu-cuda; a runtime newer "
+                                   "than CUDA 13.5 may ask for names that this libcuda does not have");
+            return true;
+        }
+    }
+    return false;
+}
+
+static void found_table(struct vgpu_findings *f, const struct view *v, size_t i)
+{
+    const char *why = reason_of(v, i);
+
+    vgpu_cli_find(f, VGPU_CAUSE_TABLE,
+                  vgpu_cli_format("the runtime asked for the export table %s and did not get it: it "
+                                  "stops there",
+                                  table_name(why)),
+                  why ? why : show(at(v, i)),
+                  "a runtime newer than CUDA 13.5, or a tool (profiler, debugger): use a runtime of 11.8 "
+                  "to 13.5; tables that are served are in userspace/libcuda/entry/export_table.c");
+}
+
+static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
+{
+    const struct vgpu_cli_event *e = at(v, i);
+    bool attribute = is_call(e, "cuDeviceGetAttribute");
+
+    if (is_call(e, "validity check")) {
+        vgpu_cli_find(f, VGPU_CAUSE_VALIDITY,
+                      vgpu_cli_format("the validity check of NVIDIA's runtime fails"), show(e),
+                      "build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y");
+        return;
+    }
+    vgpu_cli_find(f, VGPU_CAUSE_QUERY,
+                  attribute ? vgpu_cli_format("the runtime asked for device attribute %ld and got an "
+                                              "error: it needs all of them",
+                                              vgpu_cli_event_number(e, "attrib"))
+                            : vgpu_cli_format("the runtime's start failed in %s", e->call),
+                  show(e), "unset VGPU_FAULT; else this is a fault of libcuda: keep the trace");
+}
+
+static bool crashed(const struct view *v)
+{
+    return v->end->started && WIFSIGNALED(v->end->status) &&
+           (WTERMSIG(v->end->status) == SIGSEGV || WTERMSIG(v->end->status) == SIGBUS ||
+            WTERMSIG(v->end->status) == SIGILL || WTERMSIG(v->end->status) == SIGABRT);
+}
+
+/* What a runtime asks to find out, and goes on whatever the answer: is there a context already? has
+ * the driver an entry point without a name? */
+static bool is_probe(const struct vgpu_cli_event *e)
+{
+    return (e->code == 201 && strncmp(e->call, "cuCtxGet", 8) == 0) ||
+           (strncmp(e->call, "cuGetProcAddress", 16) == 0 && strncmp(e->text, "symbol= ", 8) == 0);
+}
+
+/* A slot of an export table that libcuda does not serve: the caller's error does not say so itself. */
+static bool judge_slots(struct vgpu_findings *f, const struct view *v)
+{
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type != VGPU_EVENT_WHY || !strstr(e->text, "of the export table") ||
+            !strstr(e->text, "not served"))
+            continue;
+        vgpu_cli_find(f, v->failed ? VGPU_CAUSE_TABLE_EMPTY : VGPU_CAUSE_NONE,
+                      vgpu_cli_format("%.*s", (int)strcspn(e->text, ","), e->text), e->text,
+                      v->failed ? "a runtime or a tool that uses more of libcuda than is served: use a "
+                                  "runtime of CUDA 11.8 to 13.5, no profiler, and keep the trace"
+                                : NULL);
+        return v->failed;
+    }
+    return false;
+}
+
+/* What the environment or a limit changes is worth knowing, whatever the program's end was. */
+static void note_surroundings(struct vgpu_findings *f, const struct view *v)
+{
+    bool staged = false;
+
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type == VGPU_EVENT_WHY && strstr(e->text, "are not pinned, copies") && !staged) {
+            vgpu_cli_find(f, VGPU_CAUSE_NONE,
+                          vgpu_cli_format("pinned memory beyond the limit is staged: slower copies, and none "
+                                          "for kernels"),
+                          e->text, PINNED_REMEDY);
+            staged = true;
+        }
+        if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuInit") == 0 &&
+            strncmp(e->text, "CUDA_VISIBLE_DEVICES", 20) == 0 && strstr(e->text, " shows ")) {
+            vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("%s", e->text), NULL, NULL);
+        }
+    }
+}
+
+/* From cuInit to the first use: where did it stop? True: it did, and why was found. */
+static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t init)
+{
+    size_t bad = 0, last = 0, checks = 0;
+    const struct vgpu_cli_event *e;
+
+    for (size_t i = init + 1; i < v->ev->count; i++) {
+        e = at(v, i);
+        if (e->type != VGPU_EVENT_CALL || strncmp(e->call, "nvml", 4) == 0)
+            continue;
+        if (is_use(e) && !bad)
+            return false;
+        last = i;
+        checks += is_call(e, "validity check");
+        if (is_call(e, "cuDeviceGetCount") && e->code == 0 &&
+            vgpu_cli_event_number(e, "*count") == 0) {
+            vgpu_cli_find(f, VGPU_CAUSE_NO_DEVICES,
+                          vgpu_cli_format("libcuda shows no device to the program"), show(e),
+                          "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
+            return true;
+        }
+        if (e->code != 0 && !bad && !is_probe(e))
+            bad = i;
+    }
+    /* An error was the last thing but for the clean-up: that is where it stopped. */
+    if (bad && (v->failed || bad == last)) {
+        if (is_call(at(v, bad), "cuGetExportTable"))
+            found_table(f, v, bad);
+        else
+            found_query(f, v, bad);
+        return true;
+    }
+    if (!v->failed)
+        return false;
+    if (judge_lookups(f, v) || judge_slots(f, v))
+        return true;
+    if (crashed(v)) {
+        vgpu_cli_find(f, VGPU_CAUSE_TABLE_EMPTY,
+                      vgpu_cli_format("the program died by signal %d while NVIDIA's runtime started",
+                                      WTERMSIG(v->end->status)),
+                      last ? show(at(v, last)) : NULL,
+                      "an export table that it relies on is incomplete: unset VGPU_FAULT; else use "
+                      "a runtime of CUDA 11.8 to 13.5, and keep the trace");
+        return true;
+    }
+    if (checks >= 3 && last && is_call(at(v, last), "validity check")) {
+        vgpu_cli_find(f, VGPU_CAUSE_VALIDITY,
+                      vgpu_cli_format("the runtime stopped after its validity check: it did not like "
+                                      "the answer (cudaError 103)"),
+                      show(at(v, last)),
+                      "unset VGPU_FAULT; do not wrap or copy libcuda's tables; a runtime newer than CUDA "
+                      "13.5 may ask for another answer: use an older one");
+        return true;
+    }
+    return false;
+}
+
+/* ---- after the start ---- */
+
+static enum vgpu_cause cause_of(int code, const char *why)
+{
+    switch (code) {
+    case 2:
+        return why && strstr(why, "RLIMIT_MEMLOCK") ? VGPU_CAUSE_PINNED : VGPU_CAUSE_MEMORY;
+    case 200: /* INVALID_IMAGE */
+    case 209: /* NO_BINARY_FOR_GPU */
+        return VGPU_CAUSE_IMAGE;
+    case 218: /* INVALID_PTX */
+    case 222: /* UNSUPPORTED_PTX_VERSION */
+        return VGPU_CAUSE_PTX;
+    case 700: case 709: case 710: case 714: case 715: case 716: case 717: case 718:
+        return VGPU_CAUSE_KERNEL;
+    case 702: case 719: case 46:
+        return why && strstr(why, "worker") ? VGPU_CAUSE_WORKER : VGPU_CAUSE_KERNEL;
+    case 801:
+        if (why && strstr(why, "RLIMIT_MEMLOCK"))
+            return VGPU_CAUSE_PINNED;
+        /* An older host: libcuda does not send what the worker does not know. */
+        return why && strstr(why, "the worker speaks") ? VGPU_CAUSE_MISMATCH : VGPU_CAUSE_REFUSED;
+    default:
+        return VGPU_CAUSE_CALL;
+    }
+}
+
+static const char *remedy_of(enum vgpu_cause cause)
+{
+    switch (cause) {
+    case VGPU_CAUSE_MEMORY:
+        return "a smaller model or batch; more device memory (VGPU_SOFT_MEMORY, --vram-quota of "
+               "vgpu-backend); `vgpu smi` shows who uses it";
+    case VGPU_CAUSE_IMAGE:
+        return "build the program with PTX for this compute capability (nvcc -gencode "
+               "arch=compute_80,code=compute_80): the software GPU executes PTX, no machine code; docs/results/clients.md has "
+               "the switches of just-in-time compilers";
+    case VGPU_CAUSE_PTX:
+        return "build with the host driver's toolkit version, or update the host's driver";
+    case VGPU_CAUSE_REFUSED:
+        return "docs/calls.md lists what is served; many programs have an option that does without";
+    case VGPU_CAUSE_MISMATCH:
+        return "the host's vgpu-backend and vgpu-worker are older than libcuda: update them";
+    case VGPU_CAUSE_KERNEL:
+        return "the program's own kernel: look at it as on any GPU (compute-sanitizer on a real one)";
+    case VGPU_CAUSE_PINNED:
+        return PINNED_REMEDY;
+    case VGPU_CAUSE_WORKER:
+        return "see the log of vgpu-backend (`vgpu run --verbose`)";
+    default:
+        return "see the call on the trace: `vgpu trace PROGRAM`";
+    }
+}
+
+/* Errors that say something and are no fault: queries, "not yet", our own end. */
+static bool is_ordinary(const struct vgpu_cli_event *e)
+{
+    return e->code == 0 || e->code == 600 || e->code == 4 || strncmp(e->call, "nvml", 4) == 0 ||
+           strncmp(e->call, "cuGetProcAddress", 16) == 0 || is_call(e, "cuGetExportTable") ||
+           (e->code == 201 && strncmp(e->call, "cuCtxGet", 8) == 0) ||
+           (e->code == 704 || e->code == 705); /* peer access: already, not enabled */
+}
+
+static bool works_again(const struct view *v, size_t i)
+{
+    for (i++; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+
+        if (e->type == VGPU_EVENT_CALL && e->code == 0 &&
+            (strncmp(e->call, "cuLaunch", 8) == 0 || strncmp(e->call, "cuGraphLaunch", 13) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* A call that had already returned, and the worker's end, show in why lines only. */
+static bool judge_late(struct vgpu_findings *f, const struct view *v)
+{
+    static const struct {
+        const char *part;
+        enum vgpu_cause cause;
+        const char *what;
+    } late[] = {
+        { "NO_BINARY_FOR_GPU", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
+        { "machine code only", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
+        { "SASS", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
+        { "UNSUPPORTED_PTX", VGPU_CAUSE_PTX, "the host's driver does not take the program's PTX" },
+        { "the worker ended", VGPU_CAUSE_WORKER, "the worker on the host ended" },
+        { "the worker was ended", VGPU_CAUSE_WORKER, "the worker on the host was ended" },
+        { "forbidden system call", VGPU_CAUSE_WORKER, "the worker on the host was ended" },
+        { "malformed record", VGPU_CAUSE_WORKER, "the worker did not understand libcuda" },
+    };
+
+    for (size_t i = 0; i < v->ev->count; i++) {
+        for (size_t k = 0; k < sizeof(late) / sizeof(late[0]); k++) {
+            if (at(v, i)->type == VGPU_EVENT_WHY && strcmp(at(v, i)->call, "worker") == 0 &&
+                strstr(at(v, i)->text, late[k].part)) {
+                vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what),
+                              at(v, i)->text, remedy_of(late[k].cause));
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Every refused name once; true: a verdict was found. */
+static bool judge_calls(struct vgpu_findings *f, const struct view *v)
+{
+    bool verdict = false;
+    int notes = 0;
+
+    for (size_t i = 0; i < v->ev->count; i++) {
+        const struct vgpu_cli_event *e = at(v, i);
+        enum vgpu_cause cause;
+        const char *why;
+        bool harmless, refused = e->type == VGPU_EVENT_REFUSAL && strncmp(e->call, "nvml", 4) != 0;
+
+        /* A call that is not served has a line of its own kind, once per name. */
+        if (!refused && (e->type != VGPU_EVENT_CALL || is_ordinary(e)))
+            continue;
+        why = refused ? e->text : reason_of(v, i);
+        cause = refused ? VGPU_CAUSE_REFUSED : cause_of(e->code, why);
+        /* The program took the error and went on to launch work: it knew what to do. */
+        harmless = !v->failed && works_again(v, i);
+        if (verdict || (harmless && notes++ >= 8))
+            continue;
+        vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
+                      vgpu_cli_format(harmless ? "%s gave %s, and the program went on"
+                                               : "%s failed with %s",
+                                      e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
+                      why ? why : show(e), harmless ? NULL : remedy_of(cause));
+        verdict = !harmless;
+    }
+    return verdict;
+}
+
+void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *events,
+                    const struct vgpu_ldlog *log, const struct vgpu_ending *end)
+{
+    struct view v = { events, log, end, end->started && end->status != 0 };
+    size_t init = events->count, calls = 0;
+    bool sure;
+
+    for (size_t i = 0; i < events->count; i++) {
+        if (is_call(at(&v, i), "cuInit") && (init == events->count || at(&v, init)->code != 0))
+            init = i; /* the first that worked, or the last that did not */
+        calls += events->list[i].type == VGPU_EVENT_CALL &&
+                 strncmp(events->list[i].call, "nvml", 4) != 0;
+    }
+    if (vgpu_cli_judge_loader(f, log, end))
+        return;
+    if (!calls) {
+        vgpu_cli_judge_silence(f, log, events->count != 0, v.failed);
+        return;
+    }
+    note_surroundings(f, &v);
+    sure = judge_version(f, &v, init < events->count);
+    if (!sure && init < events->count)
+        sure = judge_init(f, &v, init) || judge_start(f, &v, init);
+    if (!sure)
+        sure = judge_late(f, &v) | judge_calls(f, &v);
+    if (!sure)
+        sure = judge_slots(f, &v);
+    if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {
+        vgpu_cli_judge_silence(f, log, true, true);
+    } else if (!sure && v.failed && !judge_lookups(f, &v)) {
+        vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
+                      WIFSIGNALED(end->status)
+                          ? vgpu_cli_format("the program died by signal %d; no call of CUDA failed",
+                                            WTERMSIG(end->status))
+                          : vgpu_cli_format("the program ended with status %d; no call of CUDA failed",
+                                            WEXITSTATUS(end->status)),
+                      NULL, "look at the program's own messages; `vgpu trace` shows its last calls");
+    }
+}

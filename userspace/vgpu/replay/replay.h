@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vgpu replay: reads a recording (protocol/vgp_recording.h), sends its calls to a worker and compares
+ * the replies. A recording is input from anywhere: file.c checks all of it before anything is
+ * sent, and again as it is read.
+ */
+#ifndef VGPU_REPLAY_H
+#define VGPU_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "../../../protocol/generated/vgp_calls.h"
+#include "../../../protocol/vgp_fields.h"
+#include "../../../protocol/vgp_recording.h"
+#include "../../../lib/link/link.h"
+
+#define REPLAY_SLOTS LNK_MAX_SLOTS
+#define REPLAY_REGIONS 4096 /* registered at a time */
+
+/* ---- file.c: the file ---------------------------------------------------------------------- */
+
+/* One event, checked. Pointers lead into the reader's buffer and are good until the next event. */
+struct replay_event {
+    uint64_t at; /* offset in the file */
+    uint16_t type;
+    uint64_t serial;
+    /* CALL */
+    const struct vgp_record *record;
+    const uint8_t *args;
+    uint32_t args_size;
+    /* REPLY */
+    const struct vgp_event_reply *reply;
+    const uint8_t *payload;
+    const struct vgp_record *call;           /* of the call that is answered: its header */
+    const struct vgp_args_vgpCopy *copy; /* the arguments, if it was a vgpCopy */
+    /* CALL from staging, REPLY to staging or host memory: the bytes. NOTIFY, HOST_*: the data */
+    const uint8_t *data;
+    uint32_t data_size;
+    const struct vgp_event_notify *notify;
+    const struct vgp_event_done *done;
+    const struct vgp_event_host *host;
+    const struct vgp_event_end *end;
+};
+
+/* A call whose reply has not come in the recording. */
+struct replay_open {
+    uint64_t serial; /* 0: the slot is free */
+    struct vgp_record record;
+    struct vgp_args_vgpCopy copy;
+};
+
+struct replay_file {
+    FILE *f;
+    const char *path;
+    uint64_t size, at;
+    struct vgp_recording_header header;
+    uint8_t *buffer;
+    uint64_t calls;
+    bool ended; /* the END event was read */
+    struct replay_open open[REPLAY_SLOTS];
+    struct {
+        uint32_t id;
+        uint64_t length;
+    } regions[REPLAY_REGIONS];
+    unsigned region_count;
+    char why[256]; /* what is wrong, with the offset */
+};
+
+/* Opens and reads the header. False: f->why says what is wrong. */
+bool replay_file_open(struct replay_file *f, const char *path);
+/* Starts from the first event again. */
+bool replay_file_rewind(struct replay_file *f);
+/* 1: an event; 0: the end; -1: the file is refused, f->why says where and why. `partial`: a file
+ * that was cut off after a whole event ends there. */
+int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial);
+void replay_file_close(struct replay_file *f);
+/* Bytes of the side of a copy that is packed: rows times width; 0 when that is too much. */
+uint64_t replay_copy_bytes(const struct vgp_args_vgpCopy *c);
+
+/* ---- map.c: what has another number or address here ------------------------------------------ */
+
+struct replay_range {
+    uint64_t from, size, to; /* recorded start, bytes, start here */
+};
+struct replay_ranges {
+    struct replay_range *items; /* sorted by `from`, disjoint */
+    size_t count, room;
+};
+struct replay_pair {
+    uint64_t from, to;
+};
+struct replay_pairs {
+    struct replay_pair *items; /* open addressing; from 0 = free */
+    size_t used, room;
+};
+struct replay_map {
+    struct replay_ranges live, freed;
+    struct replay_pairs handles;
+    struct replay_pairs textures; /* numbers of texture and surface objects, which kernels get */
+    bool moved;              /* some address differs */
+    uint64_t ranges, elsewhere; /* ever seen; of them at another address */
+    uint64_t data_words;     /* words of data that were taken for addresses */
+};
+/* Keys are never 0; a second entry of a key replaces the first. */
+void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to);
+bool replay_pairs_find(const struct replay_pairs *p, uint64_t from, uint64_t *to);
+/* Memory that the recorded worker had at `from` is at `to` here. */
+void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t to);
+void replay_map_free(struct replay_map *m, uint64_t from);
+/* The address here; *known says whether it is one at all. */
+uint64_t replay_map_address(const struct replay_map *m, uint64_t from, bool *known);
+void replay_map_handle_add(struct replay_map *m, uint64_t from, uint64_t to);
+uint64_t replay_map_handle(const struct replay_map *m, uint64_t from);
+/* Replaces the aligned words that are addresses; `skew`: bytes before the first aligned word. */
+uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t size, unsigned skew);
+
+/* ---- result.c: differences ------------------------------------------------------------------- */
+
+struct replay_options {
+    double tolerance;   /* relative, of floats in copied data; 0: bytes must be equal */
+    bool doubles;       /* ... which are of 64 bits */
+    bool keep_words;    /* data is never taken for addresses */
+    bool partial;
+    uint64_t move;      /* bytes to allocate before the first allocation */
+    unsigned show;      /* differences that are listed */
+    int64_t timeout_ms; /* for one reply */
+    FILE *json;         /* or NULL */
+    FILE *out;
+};
+
+struct replay_varied {
+    const char *call, *field;
+    uint64_t count;
+};
+struct replay_totals {
+    uint64_t calls, replies, equal, different, silent, timing, skipped, unseen;
+    uint64_t host_results, texts;
+    struct replay_varied varied[128]; /* results that may differ, and did */
+    unsigned varied_count;
+    uint64_t shown;
+};
+struct replay_run;
+
+/* A difference: counts it, lists it. */
+void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Compares the reply of a call; learns what has other numbers here. */
+void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result, const uint8_t *payload,
+                uint32_t size);
+/* Compares bytes that came out of the device; true: equal. `what` names them. */
+bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, const char *what,
+                      const uint8_t *recorded, const uint8_t *here, uint64_t size);
+void replay_print(struct replay_run *r);
+
+/* ---- run.c ----------------------------------------------------------------------------------- */
+
+struct replay_region {
+    struct lnk_shared_memory memory;
+    uint32_t recorded;
+    uint64_t recorded_va;
+    uint8_t *known; /* the bytes as they were when their writer was last known for sure */
+    bool used;
+};
+/* Bytes that the recorded program or its device wrote: here they are the program's unless the device
+ * has written them. */
+struct replay_either {
+    struct replay_either *next;
+    uint64_t serial; /* of the call that followed; 0: not yet */
+    uint16_t call;
+    uint32_t region, size;
+    uint64_t offset;
+    uint8_t bytes[];
+};
+struct replay_host_run {
+    uint64_t cookie;
+    uint32_t slot, sequence;
+    bool released, taken;
+};
+struct replay_layout {
+    uint64_t handle;
+    uint16_t count;
+    uint32_t *params; /* offset << 16 | size */
+};
+struct replay_run {
+    struct replay_file file;
+    struct replay_options options;
+    struct replay_totals totals;
+    struct replay_map map;
+    struct lnk_transport transport;
+    struct lnk_ring ring;
+    struct replay_call {
+        struct lnk_call call;
+        uint64_t serial;
+        bool used;
+        uint8_t fixed[128]; /* the recorded arguments' start */
+    } open[REPLAY_SLOTS];
+    struct replay_region regions[REPLAY_REGIONS];
+    struct replay_opaque {
+        uint32_t size;
+        uint8_t recorded[128], here[128];
+    } *opaque; /* bytes that are known as a whole only: tensor maps, tokens */
+    size_t opaque_count;
+    /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
+    struct replay_either *either;
+    struct replay_host_run *asked;
+    size_t asked_count, asked_room;
+    struct replay_pairs host_runs; /* recorded slot and sequence -> here */
+    struct replay_layout *layouts;
+    size_t layout_count, layout_room;
+    char *text[2]; /* printed by kernels: recorded, here */
+    size_t text_size[2];
+    uint64_t *late[2]; /* errors of calls that had returned: recorded, here */
+    size_t late_count[2];
+    char detail[256];  /* the worker's latest words */
+    bool dead;
+};
+/* Replays. 0: all equal; 1: differences; negative: it could not be done, and why was said. */
+int replay_run(struct replay_run *r);
+/* The layout of a function's parameters; NULL: not known. */
+const struct replay_layout *replay_layout_find(const struct replay_run *r, uint64_t handle);
+void replay_layout_set(struct replay_run *r, uint64_t handle, const uint32_t *params, uint32_t count);
+/* Bytes from ADDRESS to the next word of 8. */
+static inline unsigned replay_skew(uint64_t address)
+{
+    return (unsigned)(8 - address % 8) % 8;
+}
+
+/* args of CALL, changed in place to what is to be sent here. False: holds a token of another process. */
+bool replay_patch(struct replay_run *r, uint16_t call, uint8_t *args);
+
+/* ---- host.c: memory that both sides write ------------------------------------------------------ */
+
+bool replay_region_new(struct replay_run *r, struct vgp_args_vgpRegionRegister *a);
+void replay_region_end(struct replay_run *r, uint32_t recorded);
+struct replay_region *replay_region_find(struct replay_run *r, uint32_t recorded);
+/* An event about the bytes of a region; serial, call: what came before it. */
+void replay_host_event(struct replay_run *r, const struct replay_event *e, uint64_t serial, uint16_t call);
+/* What is registered here is as the device has just left it. */
+void replay_host_known(struct replay_run *r, uint64_t recorded, uint64_t size);
+/* A call follows: `either` bytes that were written before the call before it are settled. */
+void replay_host_settle(struct replay_run *r, uint64_t serial, uint16_t call);
+/* Something that is awaited does not come: `either` bytes that the device has not written become the
+ * program's. */
+void replay_host_apply(struct replay_run *r);
+/* Where recorded host memory is here; NULL: nowhere. */
+uint8_t *replay_host_at(struct replay_run *r, uint64_t recorded, uint64_t size);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* vgpu run: a program on the host itself, against our libcuda and a backend of its own. */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cli_config.h"
+#include "base/vgpu_cli.h"
+
+extern char **environ;
+
+static void help(void)
+{
+    printf("usage: vgpu run [OPTIONS] PROGRAM [ARGS...]\n"
+           "\n"
+           "Runs PROGRAM on this machine with vgpu's libcuda.so.1 and a backend of its own over a\n"
+           "unix socket: no virtual machine. The exit status is PROGRAM's; 125: vgpu itself failed.\n"
+           "\n"
+           "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
+           "                          the physical one where the host has one (default " VGPU_CLI_GPU
+           ")\n"
+           "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
+           "                          --trace=refusals: only calls that failed, and why\n"
+           "  --verbose               show the backend's messages\n"
+           "  --help                  this text\n");
+    vgpu_cli_help_paths();
+}
+
+enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA,
+       OPT_NVML };
+
+static const struct option options[] = {
+    { "gpu", required_argument, NULL, OPT_GPU },
+    { "trace", optional_argument, NULL, OPT_TRACE },
+    { "verbose", no_argument, NULL, OPT_VERBOSE },
+    { "help", no_argument, NULL, OPT_HELP },
+    { "backend", required_argument, NULL, OPT_BACKEND },
+    { "libcuda", required_argument, NULL, OPT_LIBCUDA },
+    { "nvml", required_argument, NULL, OPT_NVML },
+    { NULL, 0, NULL, 0 },
+};
+
+/* Waits for the program; passes the signals that vgpu receives on to it. */
+static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *backend)
+{
+    struct pollfd pfd = { .fd = signals, .events = POLLIN };
+    struct signalfd_siginfo si;
+    bool backend_gone = false;
+    int status;
+
+    for (;;) {
+        if (waitpid(program, &status, WNOHANG) == program)
+            return status;
+        if (!backend_gone && waitpid(backend->pid, NULL, WNOHANG) == backend->pid) {
+            /* The program gets the error that CUDA gives for a lost device: let it end by itself. */
+            backend_gone = true;
+            vgpu_cli_say("the backend has ended while the program runs%s", backend->log ? ":" : "");
+            if (backend->log)
+                vgpu_cli_show_tail(backend->log, 12);
+        }
+        poll(&pfd, 1, -1);
+        while (read(signals, &si, sizeof(si)) == sizeof(si)) {
+            /* What the terminal sends (SI_KERNEL) has reached the program already. */
+            if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
+                kill(program, (int)si.ssi_signo);
+        }
+    }
+}
+
+int vgpu_cli_run(int argc, char **argv)
+{
+    const char *gpu = VGPU_CLI_GPU, *trace = NULL;
+    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
+    struct vgpu_cli_backend backend = { .all_devices = true };
+    struct vgpu_cli_list env = { 0 };
+    int option, signals;
+    pid_t program;
+
+    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+        switch (option) {
+        case OPT_GPU:
+            gpu = optarg;
+            break;
+        case OPT_TRACE:
+            trace = optarg ? optarg : "";
+            break;
+        case OPT_VERBOSE:
+            vgpu_cli_verbose = true;
+            break;
+        case OPT_HELP:
+            help();
+            return 0;
+        case OPT_BACKEND:
+            vgpu_cli_set_path(VGPU_PART_BACKEND, optarg);
+            break;
+        case OPT_LIBCUDA:
+            vgpu_cli_set_path(VGPU_PART_LIBCUDA, optarg);
+            break;
+        case OPT_NVML:
+            vgpu_cli_set_path(VGPU_PART_NVML, optarg);
+            break;
+        default:
+            vgpu_cli_say("see `vgpu run --help`");
+            return VGPU_CLI_FAILED;
+        }
+    }
+    vgpu_cli_check_gpu(gpu, false);
+    if (optind == argc)
+        vgpu_cli_die("which program? usage: vgpu run [OPTIONS] PROGRAM [ARGS...]");
+
+    for (char **e = environ; *e; e++)
+        vgpu_cli_add(&env, "%s", *e);
+    vgpu_cli_guest_env(&env, trace);
+    vgpu_cli_soft_env(&env, gpu, argv[optind]);
+    signals = vgpu_cli_signals();
+    vgpu_cli_backend_start(&backend, "--listen", gpu);
+    vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);
+    spawn.argv = argv + optind;
+    spawn.env = env.items;
+    program = vgpu_cli_spawn(&spawn);
+    if (program < 0) {
+        vgpu_cli_say("cannot run %s: %s", argv[optind], strerror(-program));
+        vgpu_cli_cleanup();
+        return program == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
+    }
+    vgpu_cli_exit_as(wait_program(program, signals, &backend));
+}

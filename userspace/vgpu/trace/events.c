@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads the JSON lines that our libraries write. They are written by the program that is looked at,
+ * so nothing about them is taken for granted: a line that is not of our form is counted, not used.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/events.h"
+#include "base/vgpu_cli.h"
+
+#define EVENTS_MAX 4000000
+
+/* The value that follows "key": in a line of ours; NULL when there is none. */
+static const char *value_of(const char *line, const char *key)
+{
+    char pattern[32];
+    const char *at;
+
+    snprintf(pattern, sizeof(pattern), "\"%s\":", key);
+    at = strstr(line, pattern);
+    return at ? at + strlen(pattern) : NULL;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A JSON string with the escapes that we write. NULL: not one. */
+static char *take_text(const char *at)
+{
+    char *text, *to;
+
+    if (!at || *at++ != '"')
+        return NULL;
+    text = to = vgpu_cli_alloc(strlen(at) + 1);
+    for (; *at && *at != '"'; at++) {
+        if (*at != '\\') {
+            *to++ = *at;
+        } else if (at[1] == '"' || at[1] == '\\') {
+            *to++ = *++at;
+        } else if (at[1] == 'u' && at[2] == '0' && at[3] == '0' && hex_digit(at[4]) >= 0 &&
+                   hex_digit(at[5]) >= 0) {
+            *to++ = (char)(hex_digit(at[4]) << 4 | hex_digit(at[5]));
+            at += 5;
+        } else {
+            break;
+        }
+    }
+    *to = '\0';
+    if (*at == '"')
+        return text;
+    free(text);
+    return NULL;
+}
+
+static bool parse(const char *line, struct vgpu_cli_event *e)
+{
+    char *type = strncmp(line, "{\"type\":", 8) == 0 ? take_text(line + 8) : NULL;
+    const char *pid = value_of(line, "pid"), *tid = value_of(line, "tid");
+    const char *code, *us;
+    bool ok = type && pid && tid && line[strlen(line) - 1] == '}';
+
+    memset(e, 0, sizeof(*e));
+    if (!ok) {
+        free(type);
+        return false;
+    }
+    e->pid = atoi(pid);
+    e->tid = atoi(tid);
+    e->call = take_text(value_of(line, "call"));
+    if (strcmp(type, "call") == 0) {
+        e->text = take_text(value_of(line, "args"));
+        /* After the arguments, which may contain anything: look for the rest from the end. */
+        for (code = line + strlen(line); code > line && strncmp(code, ",\"result\":", 10) != 0;)
+            code--;
+        e->result = take_text(code > line ? code + 10 : NULL);
+        us = value_of(code, "us");
+        code = value_of(code, "code");
+        ok = code && us && e->result;
+        e->code = ok ? atoi(code) : 0;
+        e->us = ok ? atof(us) : 0;
+    } else {
+        e->type = strcmp(type, "refusal") == 0 ? VGPU_EVENT_REFUSAL
+                  : strcmp(type, "ring") == 0  ? VGPU_EVENT_RING
+                                               : VGPU_EVENT_WHY;
+        e->text = take_text(value_of(line, "text"));
+    }
+    free(type);
+    return ok && e->call && e->text;
+}
+
+void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    struct vgpu_cli_event e;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+
+    memset(events, 0, sizeof(*events));
+    while (f && events->count < EVENTS_MAX && (n = getline(&line, &room, f)) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!*line || !parse(line, &e)) {
+            events->odd++;
+            continue;
+        }
+        if (events->count == events->room) {
+            events->room = events->room ? 2 * events->room : 1024;
+            events->list = realloc(events->list, events->room * sizeof(e));
+            if (!events->list)
+                vgpu_cli_die("out of memory");
+        }
+        events->list[events->count++] = e;
+    }
+    free(line);
+    if (f)
+        fclose(f);
+}
+
+long vgpu_cli_event_number(const struct vgpu_cli_event *e, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = e->text; p; p = strchr(p, ' ')) {
+        p += *p == ' ';
+        if (strncmp(p, name, n) == 0 && p[n] == '=')
+            return strtol(p + n + 1, NULL, 0);
+    }
+    return -1;
+}
+
+/* ---- totals ---- */
+
+struct total {
+    const char *call;
+    unsigned long count, errors;
+    double us, longest;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct total *)a)->call, ((const struct total *)b)->call);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const struct total *)a)->us, y = ((const struct total *)b)->us;
+
+    return x < y ? 1 : x > y ? -1 : by_name(a, b);
+}
+
+static size_t sum_up(const struct vgpu_cli_events *events, struct total *totals)
+{
+    size_t n = 0, calls = 0;
+
+    for (size_t i = 0; i < events->count; i++) {
+        const struct vgpu_cli_event *e = &events->list[i];
+
+        if (e->type == VGPU_EVENT_CALL)
+            totals[calls++] =
+                (struct total){ e->call, 1, e->code != 0 && e->code != 600, e->us, e->us };
+    }
+    qsort(totals, calls, sizeof(*totals), by_name);
+    for (size_t i = 0; i < calls; i++) {
+        if (n && strcmp(totals[n - 1].call, totals[i].call) == 0) {
+            totals[n - 1].count++;
+            totals[n - 1].errors += totals[i].errors;
+            totals[n - 1].us += totals[i].us;
+            if (totals[i].longest > totals[n - 1].longest)
+                totals[n - 1].longest = totals[i].longest;
+        } else {
+            totals[n++] = totals[i];
+        }
+    }
+    qsort(totals, n, sizeof(*totals), by_time);
+    return n;
+}
+
+/* Each text once, in order. */
+static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
+{
+    const char **seen = vgpu_cli_alloc((events->count + 1) * sizeof(*seen));
+    size_t n = 0;
+
+    for (size_t i = 0; i < events->count; i++) {
+        const struct vgpu_cli_event *e = &events->list[i];
+        size_t k = 0;
+
+        if (e->type == VGPU_EVENT_CALL || e->type == VGPU_EVENT_RING)
+            continue;
+        while (k < n && strcmp(seen[k], e->text) != 0)
+            k++;
+        if (k < n || n >= 1000)
+            continue;
+        seen[n++] = e->text;
+        fprintf(out, "%s %s: %s%s\n", n == 1 ? "refused or failed:\n " : " ", e->call,
+                e->type == VGPU_EVENT_REFUSAL ? "not supported: " : "", e->text);
+    }
+    free(seen);
+}
+
+/* What the processes said at their ends; one that was killed says nothing. */
+static void print_ring(const struct vgpu_cli_events *events, FILE *out)
+{
+    static const char *const names[4] = { "records", "round_trips", "sleeps", "doorbells" };
+    long sum[4] = { 0 };
+    bool any = false;
+
+    for (size_t i = 0; i < events->count; i++) {
+        if (events->list[i].type != VGPU_EVENT_RING)
+            continue;
+        any = true;
+        for (int k = 0; k < 4; k++) {
+            long value = vgpu_cli_event_number(&events->list[i], names[k]);
+
+            sum[k] += value > 0 ? value : 0;
+        }
+    }
+    if (any)
+        fprintf(out, "%ld records were sent to the worker, %ld replies were waited for (with %ld "
+                     "sleeps), %ld times the worker had to be woken up\n", sum[0], sum[1], sum[2], sum[3]);
+}
+
+void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
+{
+    struct total *totals = vgpu_cli_alloc((events->count + 1) * sizeof(*totals));
+    size_t n = sum_up(events, totals);
+    unsigned long count = 0, errors = 0;
+    double us = 0;
+
+    fprintf(out, "%-44s %9s %7s %12s %12s\n", "call", "count", "errors", "total us", "max us");
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "%-44s %9lu %7lu %12.1f %12.1f\n", totals[i].call, totals[i].count,
+                totals[i].errors, totals[i].us, totals[i].longest);
+        count += totals[i].count;
+        errors += totals[i].errors;
+        us += totals[i].us;
+    }
+    fprintf(out, "%-44s %9lu %7lu %12.1f\n", "all calls", count, errors, us);
+    print_ring(events, out);
+    if (events->odd)
+        fprintf(out, "%zu lines of the trace were not understood\n", events->odd);
+    print_reasons(events, out);
+    free(totals);
+}
+
+void vgpu_cli_json_text(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20 || c >= 0x7f)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vgpu trace: runs a program as `vgpu run`, `vgpu vm run` or, where a GPU of ours is at hand
+ * already, directly, with both traces on, and sums up what was called when it has ended or died.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cli_config.h"
+#include "../../../protocol/vgp_recording.h"
+#include "trace/events.h"
+#include "base/vgpu_cli.h"
+
+extern char **environ;
+
+static void help(void)
+{
+    printf("usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]\n"
+           "\n"
+           "Runs PROGRAM and shows every call of the CUDA driver API and of NVML, with arguments,\n"
+           "result and time, and at its end, however it ends, the totals of each call, and what\n"
+           "was refused and why. The exit status is PROGRAM's.\n"
+           "\n"
+           "  --json FILE        the trace for machines too: one JSON object a line, with type,\n"
+           "                     time (s), pid, tid, call, args, result, code and us; the types\n"
+           "                     `why` and `refusal` have text instead, and so has `ring`, a\n"
+           "                     process's last line: what it sent, how often it waited\n"
+           "  --output FILE      the readable trace and the totals go there, not to standard error\n"
+           "  --totals           only the totals\n"
+           "  --record FILE      a recording of each process, for `vgpu replay`; no trace is shown\n"
+           "                     unless --json or --output asks for it. A second process of the\n"
+           "                     program writes FILE.PID\n"
+           "  --limit SIZE       how large a recording may become, with K, M or G (default 1G)\n"
+           "  --vm               in a virtual machine, as `vgpu vm run` does\n"
+           "  --gpu soft|nvidia|auto\n"
+           "                     start a backend with this GPU, as `vgpu run` does. Default: the\n"
+           "                     backend of VGPU_SOCKET or the device /dev/vgpu0 where one is\n"
+           "                     there, else --gpu " VGPU_CLI_GPU "\n"
+           "  --help             this text\n");
+}
+
+enum { OPT_JSON = 1000, OPT_OUTPUT, OPT_TOTALS, OPT_RECORD, OPT_LIMIT, OPT_VM, OPT_GPU, OPT_HELP };
+static const struct option options[] = {
+    { "json", required_argument, NULL, OPT_JSON },
+    { "output", required_argument, NULL, OPT_OUTPUT },
+    { "totals", no_argument, NULL, OPT_TOTALS },
+    { "record", required_argument, NULL, OPT_RECORD },
+    { "limit", required_argument, NULL, OPT_LIMIT },
+    { "vm", no_argument, NULL, OPT_VM },
+    { "gpu", required_argument, NULL, OPT_GPU },
+    { "help", no_argument, NULL, OPT_HELP },
+    { NULL, 0, NULL, 0 },
+};
+
+bool vgpu_cli_gpu_is_here(void)
+{
+    const char *socket = getenv("VGPU_SOCKET");
+
+    return (socket && *socket) || access("/dev/vgpu0", F_OK) == 0;
+}
+
+void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share)
+{
+    static char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (!gpu && !vm && vgpu_cli_gpu_is_here())
+        return;
+    if (n <= 0)
+        vgpu_cli_die("cannot find out where the vgpu binary is: is /proc mounted?");
+    vgpu_cli_add(argv, "%s", self);
+    if (vm)
+        vgpu_cli_add(argv, "vm");
+    vgpu_cli_add(argv, "run");
+    vgpu_cli_add(argv, "--gpu");
+    vgpu_cli_add(argv, "%s", gpu ? gpu : VGPU_CLI_GPU);
+    if (vm) {
+        vgpu_cli_add(argv, "--share");
+        vgpu_cli_add(argv, "%s", share);
+    }
+}
+
+int vgpu_cli_wait(pid_t pid, int signals)
+{
+    struct pollfd pfd = { .fd = signals, .events = POLLIN };
+    struct signalfd_siginfo si;
+    int status;
+
+    while (waitpid(pid, &status, WNOHANG) != pid) {
+        poll(&pfd, 1, -1);
+        while (read(signals, &si, sizeof(si)) == sizeof(si)) {
+            /* What the terminal sends (SI_KERNEL) has reached the program already. */
+            if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
+                kill(pid, (int)si.ssi_signo);
+        }
+    }
+    return status;
+}
+
+/* The path as the program sees it, which may change its working directory; the file is emptied. */
+static char *new_file(const char *option, const char *path)
+{
+    FILE *f = fopen(path, "we");
+    char *real;
+
+    if (!f)
+        vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
+    fclose(f);
+    real = realpath(path, NULL);
+    if (!real)
+        vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
+    return real;
+}
+
+struct choice {
+    const char *json, *output, *gpu, *record, *limit;
+    bool totals, vm;
+};
+
+/* The file is to be new: libcuda never writes into one that is there. */
+static char *record_env(struct vgpu_cli_list *env, const struct choice *o)
+{
+    char *path = new_file("--record", o->record);
+
+    unlink(path);
+    vgpu_cli_setenv(env, "VGPU_RECORD", path);
+    if (o->limit)
+        vgpu_cli_setenv(env, "VGPU_RECORD_LIMIT", o->limit);
+    return path;
+}
+
+static char *folder_of(const char *path)
+{
+    char *folder = vgpu_cli_format("%s", path);
+
+    *strrchr(folder, '/') = '\0';
+    return *folder ? folder : vgpu_cli_format("/");
+}
+
+/* True if there is a recording and it holds the whole program. */
+static bool recorded(const char *path)
+{
+    struct vgp_event e;
+    struct vgp_event_end end;
+    FILE *f = fopen(path, "re");
+    bool whole;
+
+    if (!f) {
+        vgpu_cli_say("--record %s: nothing was recorded: no CUDA program used vgpu's library, or it "
+                     "said why not", path);
+        return false;
+    }
+    whole = fseek(f, -(long)(sizeof(e) + sizeof(end)), SEEK_END) == 0 &&
+            fread(&e, sizeof(e), 1, f) == 1 && fread(&end, sizeof(end), 1, f) == 1 &&
+            e.type == VGP_EVENT_END;
+    fclose(f);
+    if (!whole)
+        vgpu_cli_say("--record %s: the program was ended before it could finish its recording; "
+                     "`vgpu replay --partial` takes it", path);
+    else if (end.reason == VGP_END_LIMIT)
+        vgpu_cli_say("--record %s: the limit was reached after %llu calls: see --limit", path,
+                     (unsigned long long)end.calls);
+    else if (end.reason != VGP_END_EXIT)
+        vgpu_cli_say("--record %s: could not be written to its end", path);
+    return whole && end.reason == VGP_END_EXIT;
+}
+
+static int run(const struct choice *o, char **program)
+{
+    const char *temp = vgpu_cli_temp_dir();
+    char *events_path = vgpu_cli_format("%s/trace.json", temp);
+    char *text_path = o->output ? new_file("--output", o->output) : NULL;
+    struct vgpu_cli_list env = { 0 }, argv = { 0 };
+    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
+    struct vgpu_cli_events events;
+    char *record_path = NULL;
+    FILE *out = stderr;
+    bool quiet;
+    int signals, status;
+    pid_t pid;
+
+    if (o->json) {
+        free(events_path);
+        events_path = new_file("--json", o->json);
+    }
+    for (char **e = environ; *e; e++)
+        vgpu_cli_add(&env, "%s", *e);
+    if (o->record)
+        record_path = record_env(&env, o);
+    quiet = o->record && !o->json && !o->output && !o->totals;
+    if (!quiet)
+        vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
+    vgpu_cli_setenv(&env, "VGPU_TRACE", o->totals || quiet ? "0" : text_path ? text_path : "1");
+    vgpu_cli_way(&argv, o->gpu, o->vm, record_path ? folder_of(record_path) : temp);
+    for (int i = 0; program[i]; i++)
+        vgpu_cli_add(&argv, "%s", program[i]);
+    signals = vgpu_cli_signals();
+    spawn.argv = argv.items;
+    spawn.env = env.items;
+    pid = vgpu_cli_spawn(&spawn);
+    if (pid < 0) {
+        vgpu_cli_say("cannot run %s: %s", argv.items[0], strerror(-pid));
+        vgpu_cli_cleanup();
+        return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
+    }
+    status = vgpu_cli_wait(pid, signals);
+    /* A program that failed may have had no time to record: its own status says more. */
+    if (record_path && !recorded(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        vgpu_cli_cleanup();
+        exit(VGPU_CLI_FAILED);
+    }
+    if (quiet)
+        vgpu_cli_exit_as(status);
+    vgpu_cli_events_read(&events, events_path);
+    if (text_path)
+        out = fopen(text_path, "ae");
+    if (!out)
+        vgpu_cli_die("--output %s: %s", text_path, strerror(errno));
+    if (!events.count)
+        fprintf(out, "vgpu trace: no call of CUDA or NVML was made through vgpu's libraries; "
+                     "`vgpu doctor` says why\n");
+    else
+        vgpu_cli_events_totals(&events, out);
+    if (out != stderr)
+        fclose(out);
+    vgpu_cli_exit_as(status);
+}
+
+int vgpu_cli_trace(int argc, char **argv)
+{
+    struct choice o = { 0 };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+        switch (option) {
+        case OPT_JSON:
+            o.json = optarg;
+            break;
+        case OPT_OUTPUT:
+            o.output = optarg;
+            break;
+        case OPT_TOTALS:
+            o.totals = true;
+            break;
+        case OPT_RECORD:
+            o.record = optarg;
+            break;
+        case OPT_LIMIT:
+            o.limit = optarg;
+            break;
+        case OPT_VM:
+            o.vm = true;
+            break;
+        case OPT_GPU:
+            vgpu_cli_check_gpu(optarg, false);
+            o.gpu = optarg;
+            break;
+        case OPT_HELP:
+            help();
+            return 0;
+        default:
+            vgpu_cli_say("see `vgpu trace --help`");
+            return VGPU_CLI_FAILED;
+        }
+    }
+    if (o.limit && !o.record)
+        vgpu_cli_die("--limit says how large a recording may become: with --record FILE");
+    if (optind == argc)
+        vgpu_cli_die("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
+    return run(&o, argv + optind);
+}

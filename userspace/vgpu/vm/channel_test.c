@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The host's end of the guest channel against a guest that says anything. Each case runs in a child,
+ * since a guest that breaks the rules ends the command with VGPU_CLI_FAILED.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "vm/guest_channel.h"
+#include "base/vgpu_cli.h"
+
+struct bytes {
+    char data[3 * VGPU_CHANNEL_DATA_MAX];
+    size_t len;
+};
+
+static void put(struct bytes *b, uint32_t type, const void *data, uint32_t length, size_t really)
+{
+    struct vgpu_cli_frame f = { .length = length, .type = type };
+
+    memcpy(b->data + b->len, &f, sizeof(f));
+    b->len += sizeof(f);
+    if (really)
+        memcpy(b->data + b->len, data, really);
+    b->len += really;
+}
+
+/* Runs the relay on what the guest says; returns its exit status, -1 when it hangs. `out` gets what
+ * it wrote to standard output. */
+static int relay_on(const struct bytes *said, char *out, size_t out_size)
+{
+    int pair[2], pipe_fd[2], status, fill[2];
+    pid_t pid;
+    ssize_t n;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(pipe(pipe_fd), 0);
+    assert_int_equal(pipe(fill), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static struct vgpu_cli_vm vm = { .gpu = "none", .cwd = "/", .console = "/dev/null" };
+
+        alarm(10);
+        close(pair[1]);
+        dup2(fill[0], 0);
+        dup2(pipe_fd[1], 1);
+        dup2(open("/dev/null", O_WRONLY), 2);
+        vm.channel = pair[0];
+        vm.signals = vgpu_cli_signals();
+        vgpu_cli_add(&vm.args, "program");
+        status = vgpu_cli_relay(&vm);
+        _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    close(pair[0]);
+    close(pipe_fd[1]);
+    assert_int_equal(write(pair[1], said->data, said->len), said->len);
+    shutdown(pair[1], SHUT_WR);
+    n = read(pipe_fd[0], out, out_size - 1);
+    out[n > 0 ? n : 0] = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(pair[1]);
+    close(pipe_fd[0]);
+    close(fill[0]);
+    close(fill[1]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int end_with(uint32_t kind, uint32_t value)
+{
+    struct vgpu_cli_exit e = { .kind = kind, .value = value };
+    struct bytes b = { .len = 0 };
+    char out[64];
+
+    put(&b, VGPU_FRAME_EXIT, &e, sizeof(e), sizeof(e));
+    return relay_on(&b, out, sizeof(out));
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(end_with(VGPU_EXIT_STATUS, 0), 0);
+    assert_int_equal(end_with(VGPU_EXIT_STATUS, 255), 255);
+    assert_int_equal(end_with(VGPU_EXIT_STATUS, 0x10007), 7);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, SIGSEGV), 128 + SIGSEGV);
+    assert_int_equal(end_with(VGPU_EXIT_EXEC, ENOENT), VGPU_CLI_NOT_FOUND);
+    assert_int_equal(end_with(VGPU_EXIT_EXEC, EACCES), VGPU_CLI_CANNOT_RUN);
+    assert_int_equal(end_with(VGPU_EXIT_INIT, ENODEV), VGPU_CLI_FAILED);
+    assert_int_equal(end_with(77, 0), VGPU_CLI_FAILED);
+}
+
+static void test_output(void **state)
+{
+    struct vgpu_cli_exit e = { .kind = VGPU_EXIT_STATUS, .value = 3 };
+    struct bytes b = { .len = 0 };
+    char out[64];
+
+    (void)state;
+    put(&b, VGPU_FRAME_STDOUT, "hello ", 6, 6);
+    put(&b, VGPU_FRAME_STDERR, "not here", 8, 8);
+    put(&b, VGPU_FRAME_STDOUT, "", 0, 0);
+    put(&b, VGPU_FRAME_LOG, "text", 4, 4);
+    put(&b, VGPU_FRAME_EXIT, &e, sizeof(e), sizeof(e));
+    put(&b, VGPU_FRAME_STDOUT, "late", 4, 4);
+    assert_int_equal(relay_on(&b, out, sizeof(out)), 3);
+    assert_string_equal(out, "hello ");
+}
+
+/* Lengths at the limit and one above it. */
+static void test_length_limit(void **state)
+{
+    struct vgpu_cli_exit e = { .kind = VGPU_EXIT_STATUS, .value = 0 };
+    static char data[VGPU_CHANNEL_DATA_MAX + 1];
+    static struct bytes b;
+    char out[64];
+
+    (void)state;
+    b.len = 0;
+    put(&b, VGPU_FRAME_STDERR, data, VGPU_CHANNEL_DATA_MAX, VGPU_CHANNEL_DATA_MAX);
+    put(&b, VGPU_FRAME_EXIT, &e, sizeof(e), sizeof(e));
+    assert_int_equal(relay_on(&b, out, sizeof(out)), 0);
+    b.len = 0;
+    put(&b, VGPU_FRAME_STDERR, data, VGPU_CHANNEL_DATA_MAX + 1, VGPU_CHANNEL_DATA_MAX + 1);
+    put(&b, VGPU_FRAME_EXIT, &e, sizeof(e), sizeof(e));
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+    b.len = 0;
+    put(&b, VGPU_FRAME_STDOUT, NULL, UINT32_MAX, 0);
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+}
+
+static void test_malformed(void **state)
+{
+    struct bytes b = { .len = 0 };
+    char out[64];
+
+    (void)state;
+    put(&b, 99, "x", 1, 1); /* unknown type */
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+    b.len = 0;
+    put(&b, VGPU_FRAME_RUN, "x", 1, 1); /* a frame of the other direction */
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+    b.len = 0;
+    put(&b, VGPU_FRAME_EXIT, "xxxx", 4, 4); /* too short an end */
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+    b.len = 0;
+    put(&b, VGPU_FRAME_STDOUT, "x", 5, 1); /* ends in the middle of a frame */
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
+    b.len = 0;
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED); /* says nothing at all */
+}
+
+/* Waits for HELLO on what the guest says; returns the enum, or 100 + the child's exit status. */
+static int hello_on(const void *data, size_t len, bool close_it)
+{
+    int pair[2], status;
+    pid_t pid;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static struct vgpu_cli_vm vm;
+        int value;
+
+        alarm(10);
+        close(pair[1]);
+        dup2(open("/dev/null", O_WRONLY), 2);
+        vm.channel = pair[0];
+        vm.signals = vgpu_cli_signals();
+        _exit(50 + (int)vgpu_cli_wait_hello(&vm, 300, &value));
+    }
+    close(pair[0]);
+    assert_int_equal(write(pair[1], data, len), len);
+    if (close_it)
+        close(pair[1]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!close_it)
+        close(pair[1]);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) < 100 ? WEXITSTATUS(status) - 50 : WEXITSTATUS(status);
+}
+
+static void test_hello(void **state)
+{
+    uint32_t good[] = { 4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION };
+    uint32_t version[] = { 4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION + 1 };
+    uint32_t type[] = { 4, VGPU_FRAME_STDOUT, VGPU_CHANNEL_VERSION };
+    uint32_t length[] = { 8, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION };
+
+    (void)state;
+    assert_int_equal(hello_on(good, sizeof(good), false), VGPU_HELLO_OK);
+    assert_int_equal(hello_on(good, 7, false), VGPU_HELLO_TIMEOUT);
+    assert_int_equal(hello_on(good, 0, true), VGPU_HELLO_DEAD);
+    assert_int_equal(hello_on(version, sizeof(version), false), VGPU_CLI_FAILED);
+    assert_int_equal(hello_on(type, sizeof(type), false), VGPU_CLI_FAILED);
+    assert_int_equal(hello_on(length, sizeof(length), false), VGPU_CLI_FAILED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ends),      cmocka_unit_test(test_output),
+        cmocka_unit_test(test_length_limit), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_hello),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    print_message("userspace/vgpu/channel: %d passed, %d failed, 0 skipped\n",
+                  (int)(sizeof(tests) / sizeof(tests[0])) - failed, failed);
+    return failed != 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What QEMU, and so the guest, can do with the host's files: `vgpu vm run` gives the guest the host's
+ * root read-only and some folders to write to. The guest's kernel is not trusted: what it must not do is
+ * forbidden to QEMU, by the host's kernel.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
+#define SET_ID (S_ISUID | S_ISGID)
+#define ARG(n) ((unsigned)offsetof(struct seccomp_data, args) + 8u * (n)) /* its low half */
+#define DENY(e) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (e))
+#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
+
+/* Calls whose argument `a` is the mode of a file: not with a set-id bit. Four instructions. */
+#define NO_SET_ID(nr, a)                                                                           \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 4), LOAD(ARG(a)),                                 \
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
+
+/* The same for those that have a mode only when flags (argument `f`) say that a file is made. */
+#define NO_SET_ID_IF_NEW(nr, f, a)                                                                 \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 6), LOAD(ARG(f)),                                 \
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0, 3),          \
+        LOAD(ARG(a)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
+
+/*
+ * No file gets a set-id bit: one that a guest wrote to a shared folder would give the user's rights to
+ * any user of the host who runs it. nosuid on the guest's mount would be the guest's own decision.
+ */
+static int forbid_set_id(void)
+{
+#if defined(__x86_64__)
+    struct sock_filter code[] = {
+        LOAD(offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+        DENY(ENOSYS),
+        LOAD(offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32 */
+        DENY(ENOSYS),
+        NO_SET_ID(SYS_chmod, 1),
+        NO_SET_ID(SYS_fchmod, 1),
+        NO_SET_ID(SYS_fchmodat, 2),
+        NO_SET_ID(SYS_fchmodat2, 2),
+        NO_SET_ID(SYS_mkdir, 1),
+        NO_SET_ID(SYS_mkdirat, 2),
+        NO_SET_ID(SYS_mknod, 1),
+        NO_SET_ID(SYS_mknodat, 2),
+        NO_SET_ID(SYS_creat, 1),
+        NO_SET_ID_IF_NEW(SYS_open, 1, 2),
+        NO_SET_ID_IF_NEW(SYS_openat, 2, 3),
+        /* Its mode is in memory, where a filter does not look. */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        DENY(ENOSYS),
+        ALLOW,
+    };
+    struct sock_fprog prog = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
+
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
+#else
+    errno = ENOTSUP;
+    return -1;
+#endif
+}
+
+static bool write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* A mount namespace of its own; with a user namespace where that needs rights. */
+static bool own_mounts(void)
+{
+    char uid[40], gid[40];
+
+    snprintf(uid, sizeof(uid), "%u %u 1\n", (unsigned)geteuid(), (unsigned)geteuid());
+    snprintf(gid, sizeof(gid), "%u %u 1\n", (unsigned)getegid(), (unsigned)getegid());
+    if (unshare(CLONE_NEWNS) == 0)
+        return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+           write_file("/proc/self/setgroups", "deny") && write_file("/proc/self/uid_map", uid) &&
+           write_file("/proc/self/gid_map", gid) &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+/*
+ * The host's tree at `at`, without what tells about the host's processes and devices. The guest has
+ * its own of each of these.
+ */
+static bool tree_without_proc(const char *at)
+{
+    static const char *const hidden[] = { "proc", "sys", "dev", "run" };
+
+    if (!own_mounts() || mount("/", at, NULL, MS_BIND | MS_REC, NULL))
+        return false;
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
+        char path[4200];
+        struct stat st;
+
+        snprintf(path, sizeof(path), "%s/%s", at, hidden[i]);
+        if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+            continue;
+        if (mount("none", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,mode=755"))
+            return false;
+    }
+    return true;
+}
+
+void vgpu_cli_confine(void *arg)
+{
+    struct vgpu_cli_confine *c = arg;
+
+    if (!tree_without_proc(c->root)) {
+        dprintf(c->say, "vgpu: warning: the guest can read /proc and /sys of the host: no mount namespace "
+                "(%s)\n", strerror(errno));
+        *c->option = c->fallback;
+    }
+    /* Neither file capabilities nor device nodes in a shared folder; no effect for ordinary users. */
+    prctl(PR_CAPBSET_DROP, CAP_SETFCAP, 0, 0, 0);
+    prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0, 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || forbid_set_id())
+        dprintf(c->say, "vgpu: warning: the guest can leave set-id files in shared folders: %s\n",
+                strerror(errno));
+}
+
+bool vgpu_cli_qemu_has_sandbox(const char *qemu)
+{
+    char *argv[] = { (char *)(uintptr_t)qemu, (char *)"-sandbox", (char *)"on", (char *)"-version", NULL };
+    struct vgpu_cli_spawn spawn = { .argv = argv, .log = "/dev/null", .keep_fd = { -1, -1 } };
+    pid_t pid = vgpu_cli_spawn(&spawn);
+    int status = -1;
+
+    return pid > 0 && vgpu_cli_reap(pid, &status) && WIFEXITED(status) && !WEXITSTATUS(status);
+}

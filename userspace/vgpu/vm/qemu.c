@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* QEMU's command line, and what is known about KVM on this machine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "vm/guest_channel.h"
+#include "base/vgpu_cli.h"
+
+/* In QEMU's option syntax a comma in a value is written twice. */
+static char *escape(const char *text)
+{
+    char *out = vgpu_cli_alloc(2 * strlen(text) + 1), *p = out;
+
+    for (; *text; text++) {
+        *p++ = *text;
+        if (*text == ',')
+            *p++ = ',';
+    }
+    return out;
+}
+
+static char *share_option(const char *tag, const char *path, bool readonly)
+{
+    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag,
+                           escape(path), readonly ? ",readonly=on" : "");
+}
+
+/* security_model=none: files in shared folders are the user's, as a program on the host would leave them;
+ * set-id bits and device nodes are forbidden to QEMU's process (confine.c). */
+static void add_share(struct vgpu_cli_list *a, const char *tag, const char *path, bool readonly)
+{
+    vgpu_cli_add(a, "-fsdev");
+    vgpu_cli_add(a, "%s", share_option(tag, path, readonly));
+    vgpu_cli_add(a, "-device");
+    vgpu_cli_add(a, "virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag);
+}
+
+static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm, bool kvm)
+{
+    bool talkative = vm->keep_log || vgpu_cli_verbose;
+
+    vgpu_cli_add(a, "-nodefaults");
+    vgpu_cli_add(a, "-no-user-config");
+    vgpu_cli_add(a, "-no-reboot");
+    vgpu_cli_add(a, "-display");
+    vgpu_cli_add(a, "none");
+    vgpu_cli_add(a, "-machine");
+    vgpu_cli_add(a, "q35,accel=%s,memory-backend=mem", kvm ? "kvm" : "tcg");
+    vgpu_cli_add(a, "-cpu");
+    vgpu_cli_add(a, kvm ? "host" : "max");
+    vgpu_cli_add(a, "-smp");
+    vgpu_cli_add(a, "%ld", vm->cpus);
+    vgpu_cli_add(a, "-m");
+    vgpu_cli_add(a, "%ldM", vm->memory_mb);
+    /* The backend works in guest memory: it must be shared with it. */
+    vgpu_cli_add(a, "-object");
+    vgpu_cli_add(a, "memory-backend-memfd,id=mem,size=%ldM,share=on", vm->memory_mb);
+    vgpu_cli_add(a, "-kernel");
+    vgpu_cli_add(a, "%s", vgpu_cli_path(VGPU_PART_KERNEL));
+    vgpu_cli_add(a, "-initrd");
+    vgpu_cli_add(a, "%s", vgpu_cli_path(VGPU_PART_INITRD));
+    vgpu_cli_add(a, "-append");
+    /* Each line on the emulated serial port costs time: without a reader only errors go there. */
+    /* An emulated processor on a busy host may miss the ticks that the kernel waits for when it tests the timer's
+     * interrupt; the kernel panics then. On KVM it skips that test by itself. */
+    vgpu_cli_add(a, "console=ttyS0 panic=-1 random.trust_cpu=on %s%s", kvm ? "" : "no_timer_check ",
+                 talkative ? "loglevel=7" : "quiet loglevel=4");
+    vgpu_cli_add(a, "-serial");
+    vgpu_cli_add(a, "file:%s", escape(vm->console));
+}
+
+void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
+{
+    struct vgpu_cli_list a = { 0 };
+    struct vgpu_cli_spawn spawn = { .log = vm->qemu_log, .keep_fd = { -1, -1 } };
+    struct vgpu_cli_confine confine = { .say = fcntl(2, F_DUPFD_CLOEXEC, 10) };
+    size_t root_at;
+    int pair[2];
+
+    confine.root = vgpu_cli_format("%s/root", vgpu_cli_temp_dir());
+    if (mkdir(confine.root, 0700) && errno != EEXIST)
+        vgpu_cli_die("%s: %s", confine.root, strerror(errno));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+        vgpu_cli_die("socketpair: %s", strerror(errno));
+    vgpu_cli_add(&a, "%s", vgpu_cli_path(VGPU_PART_QEMU));
+    if (vgpu_cli_qemu_has_sandbox(vgpu_cli_path(VGPU_PART_QEMU))) {
+        vgpu_cli_add(&a, "-sandbox");
+        vgpu_cli_add(&a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    }
+    machine_options(&a, vm, accel == VGPU_ACCEL_KVM);
+    vgpu_cli_add(&a, "-device");
+    vgpu_cli_add(&a, "virtio-serial-pci,max_ports=2");
+    vgpu_cli_add(&a, "-chardev");
+    vgpu_cli_add(&a, "socket,id=channel,fd=%d", pair[1]);
+    vgpu_cli_add(&a, "-device");
+    vgpu_cli_add(&a, "virtserialport,chardev=channel,name=" VGPU_CHANNEL_NAME);
+    root_at = a.count + 1;
+    add_share(&a, "root", confine.root, true);
+    confine.fallback = share_option("root", "/", true);
+    for (size_t i = 0; i < vm->shares.count; i++) {
+        char tag[32];
+
+        snprintf(tag, sizeof(tag), "share%zu", i);
+        add_share(&a, tag, vm->shares.items[i], false);
+    }
+    if (strcmp(vm->gpu, "none") != 0) {
+        vgpu_cli_add(&a, "-chardev");
+        vgpu_cli_add(&a, "socket,id=vgpu,path=%s", escape(vm->backend.socket));
+        vgpu_cli_add(&a, "-device");
+        vgpu_cli_add(&a, "vgpu-cuda,chardev=vgpu");
+    }
+    if (vgpu_cli_verbose) {
+        fprintf(stderr, "vgpu:");
+        for (size_t i = 0; i < a.count; i++)
+            fprintf(stderr, strchr(a.items[i], ' ') ? " '%s'" : " %s", a.items[i]);
+        fprintf(stderr, "\n");
+    }
+    confine.option = &a.items[root_at];
+    spawn.prepare = vgpu_cli_confine;
+    spawn.prepare_arg = &confine;
+    spawn.argv = a.items;
+    spawn.keep_fd[0] = pair[1];
+    vm->qemu = vgpu_cli_spawn(&spawn);
+    if (vm->qemu < 0)
+        vgpu_cli_die("cannot run QEMU (%s): %s", a.items[0], strerror(-vm->qemu));
+    close(pair[1]);
+    if (confine.say >= 0)
+        close(confine.say);
+    vm->channel = pair[0];
+}
+
+/*
+ * The verdict holds until the machine is booted again or QEMU changes. File: one line,
+ * "BOOT_ID QEMU_MTIME yes|no", in $XDG_CACHE_HOME/vgpu (default ~/.cache/vgpu).
+ */
+static char *verdict_file(bool make)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *dir;
+
+    if (cache && cache[0] == '/')
+        dir = vgpu_cli_format("%s", cache);
+    else if (home && home[0] == '/')
+        dir = vgpu_cli_format("%s/.cache", home);
+    else
+        return NULL;
+    if (make) {
+        char *sub = vgpu_cli_format("%s/vgpu", dir);
+
+        mkdir(dir, 0700);
+        mkdir(sub, 0700);
+        free(sub);
+    }
+    return vgpu_cli_format("%s/vgpu/kvm-verdict", dir);
+}
+
+static char *verdict_key(void)
+{
+    char boot_id[64] = "?";
+    struct stat st = { 0 };
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f) {
+        if (fscanf(f, "%63s", boot_id) != 1)
+            strcpy(boot_id, "?");
+        fclose(f);
+    }
+    stat(vgpu_cli_path(VGPU_PART_QEMU), &st);
+    return vgpu_cli_format("%s %lld", boot_id, (long long)st.st_mtime);
+}
+
+bool vgpu_cli_kvm_verdict(bool *known)
+{
+    char *path = verdict_file(false), *key = verdict_key(), line[256] = "";
+    FILE *f = path ? fopen(path, "re") : NULL;
+    bool works = false;
+
+    *known = false;
+    if (f && fgets(line, sizeof(line), f) && strncmp(line, key, strlen(key)) == 0) {
+        *known = true;
+        works = strstr(line + strlen(key), "yes") != NULL;
+    }
+    if (f)
+        fclose(f);
+    free(path);
+    free(key);
+    return works;
+}
+
+void vgpu_cli_kvm_remember(bool works)
+{
+    char *path = verdict_file(true), *key = verdict_key();
+    FILE *f = path ? fopen(path, "we") : NULL;
+
+    if (f) {
+        fprintf(f, "%s %s\n", key, works ? "yes" : "no");
+        fclose(f);
+    }
+    free(path);
+    free(key);
+}
