@@ -76,7 +76,7 @@ END
 then
     ok "trace --vm: both traces, totals, exit status"
 else
-    bad "trace --vm" "status $rc: $(tail -n 3 "$work/vm.out"); $(tail -n 3 "$work/vm.txt")"
+    bad "trace --vm" "status $rc: $(tail -n 40 "$work/vm.out"); $(tail -n 3 "$work/vm.txt")"
 fi
 verdict "a guest without the device" no-device 10 "neither" \
     timeout 300 "$vgpu" vm run --gpu none --timeout 280 "$vgpu" doctor
