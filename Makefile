@@ -166,9 +166,10 @@ bench: prepare ## measure; writes build/bench.json and prints a table
 	@$(call sub,tests/perf,run)
 
 # The parts in scripts/layers.txt: their objects are checked.
-LAYERED := host/softgpu userspace/libcuda
+LAYERED := host/softgpu host/backend userspace/libcuda
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@set -e; for part in $(LAYERED); do $(NEXT) $$part; done
+	@$(STEP) ptxrun "building the tools of the software GPU" $(call sub,host/softgpu,sg_ptxrun)
 	@$(SCRIPTS)/lint.sh --built
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
 	@$(NEXT) check-kernel-lint
