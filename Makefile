@@ -171,7 +171,7 @@ LAYERED := lib host/softgpu host/backend userspace/libcuda
 lint: prepare-test ## style, layers, licence lines, generated files, kernel rules
 	@$(SCRIPTS)/setup.sh lint || true # of Debian 12: without it the script says what it did not check
 	@set -e; for part in $(LAYERED); do $(NEXT) $$part; done
-	@$(call sub,host/softgpu,-s sg_ptxrun)
+	@$(STEP) ptxrun "building the tools of the software GPU" $(call sub,host/softgpu,sg_ptxrun)
 	@$(SCRIPTS)/lint.sh --built
 	@$(STEP) guest-kernel "fetching the guest kernel" $(SCRIPTS)/guest-kernel.sh $(BUILD)/guest
 	@$(NEXT) check-kernel-lint
