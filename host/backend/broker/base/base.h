@@ -71,6 +71,9 @@ struct brk_options {
     enum vgb_log_level log_level;
     const char *sandbox; /* mode of the workers: enforce, log, off */
     bool allow_hmm;
+    const char *cgroup;     /* "off", a folder, or NULL: where it is delegated */
+    uint64_t cgroup_memory; /* bytes, 0 = no limit */
+    uint64_t cgroup_pids;   /* 0: what the clients' threads add up to */
     const char *shm; /* folder, NULL: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
