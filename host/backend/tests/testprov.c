@@ -43,6 +43,11 @@ struct event {
     bool ended; /* its memory is kept, so that a stale use is seen for sure */
 };
 
+bool testprov_event_live(const void *e)
+{
+    return !((const struct event *)e)->ended;
+}
+
 static struct event *event_of(CUevent e)
 {
     if (((struct event *)e)->ended)

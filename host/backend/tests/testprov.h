@@ -2,6 +2,9 @@
 #ifndef TESTPROV_H
 #define TESTPROV_H
 
+#include <cuda.h>
+#include <stdbool.h>
+
 #define VALUE_BUSY 0xb1
 #define VALUE_CRASH 0xb2
 #define VALUE_SYSCALL 0xb3
@@ -35,5 +38,14 @@ unsigned testprov_release(void);
 
 /* testprov_obj.c */
 void testprov_context_ends(void);
+
+/* Is what a node of a graph names still there? */
+bool testprov_event_live(const void *e);
+bool testprov_array_live(const void *a);
+bool testprov_function_live(const void *f);
+
+/* testprov_code.c */
+void testprov_modules_end(void);
+CUmodule testprov_module(void);
 
 #endif

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The test provider's graphs: enough of them to see what the worker does about handles and memory. A
- * launch runs nothing; it takes the memory of the graph's allocation nodes for good. */
+/*
+ * The test provider's graphs: enough of them to see what the worker does about handles and memory. A
+ * launch runs nothing; it takes the memory of the graph's allocation nodes for good.
+ *
+ * As a driver may, it keeps raw pointers to what nodes name (functions, events, arrays). Cloning, instantiating,
+ * updating and launching follow them: one whose object has ended ends the process.
+ */
 #include <cuda.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "testprov.h"
 
 #define NODES_MAX 256u
 
+struct name {
+    bool (*live)(const void *object); /* NULL: none */
+    const void *object;
+};
 struct node {
     CUgraphNodeType type;
+    struct name names[2];
     CUdeviceptr dptr;
     size_t bytes;
     CUgraph child, bodies[8];
@@ -17,6 +31,14 @@ struct graph {
     struct node *node[NODES_MAX];
     size_t n;
 };
+/* What was made of a graph; its nodes' numbers are those of `of`, children are not looked into. */
+struct exec {
+    const struct node *of[NODES_MAX];
+    CUgraph copy;
+};
+
+static CUgraph capturing; /* of one stream at a time */
+static CUstream captured;
 
 static cuuint64_t used, next_address = 0x700000000000, next_condition = 0x1000;
 
@@ -181,32 +203,271 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_H
     return CUDA_SUCCESS;
 }
 
+/* ---- what names objects ---- */
+
+static struct node *named(CUgraphNode h, bool (*live)(const void *), const void *a, const void *b)
+{
+    struct node *n = (struct node *)h;
+
+    n->names[0] = (struct name){a ? live : NULL, a};
+    n->names[1] = (struct name){b ? live : NULL, b};
+    return n;
+}
+
+static void look(CUgraph h)
+{
+    const struct graph *g = (const struct graph *)h;
+
+    for (size_t i = 0; i < g->n; i++) {
+        const struct node *n = g->node[i];
+
+        for (int k = 0; k < 2; k++) {
+            if (n->names[k].live && !n->names[k].live(n->names[k].object))
+                abort();
+        }
+        if (n->child)
+            look(n->child);
+    }
+}
+
+CUresult cuGraphClone(CUgraph *out, CUgraph h)
+{
+    const struct graph *g = (const struct graph *)h;
+    struct node *made;
+    CUgraphNode node;
+
+    look(h);
+    if (cuGraphCreate(out, 0) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < g->n; i++) {
+        if (add(&node, *out, g->node[i]->type, &made) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        *made = *g->node[i];
+        memset(made->bodies, 0, sizeof(made->bodies));
+        if (made->child && cuGraphClone(&made->child, made->child) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode n, CUgraph clone)
+{
+    (void)n;
+    *out = (CUgraphNode)((struct graph *)clone)->node[0];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraph child)
+{
+    struct node *made;
+    CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_GRAPH, &made);
+
+    (void)deps;
+    (void)n;
+    return r == CUDA_SUCCESS ? cuGraphClone(&made->child, child) : r;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long flags)
 {
-    CUgraph *x = malloc(sizeof(*x));
+    struct exec *x = calloc(1, sizeof(*x));
 
     (void)flags;
     if (!x)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *x = g;
+    memcpy(x->of, ((struct graph *)g)->node, sizeof(x->of));
     *out = (CUgraphExec)x;
+    return cuGraphClone(&x->copy, g);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph g, CUgraphExecUpdateResultInfo *info)
+{
+    struct exec *x = (struct exec *)h;
+
+    look(x->copy);
+    cuGraphDestroy(x->copy);
+    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    return cuGraphClone(&x->copy, g);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec h)
+{
+    cuGraphDestroy(((struct exec *)h)->copy);
+    free(h);
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecDestroy(CUgraphExec x)
+CUresult cuGraphLaunch(CUgraphExec h, CUstream s)
 {
-    free(x);
-    return CUDA_SUCCESS;
-}
+    const struct exec *x = (const struct exec *)h;
+    const struct graph *g = (const struct graph *)x->copy;
+    CUgraphNode node;
 
-CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
-{
-    const struct graph *g = (const struct graph *)*(CUgraph *)x;
-
-    (void)s;
+    look(x->copy);
+    if (capturing && s == captured)
+        return cuGraphAddChildGraphNode(&node, capturing, NULL, 0, x->copy);
     for (size_t i = 0; i < g->n; i++)
         used += g->node[i]->bytes;
     return CUDA_SUCCESS;
+}
+
+/* The node of an executable graph that one of its graph became. */
+static CUgraphNode in_exec(CUgraphExec h, CUgraphNode n)
+{
+    const struct exec *x = (const struct exec *)h;
+
+    look(x->copy);
+    for (size_t i = 0; i < ((struct graph *)x->copy)->n; i++) {
+        if (x->of[i] == (struct node *)n)
+            return (CUgraphNode)((struct graph *)x->copy)->node[i];
+    }
+    return NULL;
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    named(n, testprov_function_live, p->kern ? (void *)p->kern : (void *)p->func, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
+                                 const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_KERNEL, NULL);
+
+    (void)deps;
+    (void)n;
+    return r == CUDA_SUCCESS ? cuGraphKernelNodeSetParams_v2(*out, p) : r;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec x, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    CUgraphNode mine = in_exec(x, n);
+
+    return mine ? cuGraphKernelNodeSetParams_v2(mine, p) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode n, CUevent e)
+{
+    named(n, testprov_event_live, e, NULL);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode n, CUevent e)
+{
+    return cuGraphEventRecordNodeSetEvent(n, e);
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e)
+{
+    CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_EVENT_RECORD, NULL);
+
+    (void)deps;
+    (void)n;
+    return r == CUDA_SUCCESS ? cuGraphEventRecordNodeSetEvent(*out, e) : r;
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent e)
+{
+    return cuGraphAddEventRecordNode(out, g, deps, n, e);
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent e)
+{
+    CUgraphNode mine = in_exec(x, n);
+
+    return mine ? cuGraphEventRecordNodeSetEvent(mine, e) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec x, CUgraphNode n, CUevent e)
+{
+    return cuGraphExecEventRecordNodeSetEvent(x, n, e);
+}
+
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode n, const CUDA_MEMCPY3D *p)
+{
+    named(n, testprov_array_live, p->srcArray, p->dstArray);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
+                              const CUDA_MEMCPY3D *p, CUcontext ctx)
+{
+    CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_MEMCPY, NULL);
+
+    (void)deps;
+    (void)n;
+    (void)ctx;
+    return r == CUDA_SUCCESS ? cuGraphMemcpyNodeSetParams(*out, p) : r;
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_MEMCPY3D *p, CUcontext ctx)
+{
+    CUgraphNode mine = in_exec(x, n);
+
+    (void)ctx;
+    return mine ? cuGraphMemcpyNodeSetParams(mine, p) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode n)
+{
+    memset(((struct node *)n)->names, 0, sizeof(((struct node *)n)->names)); /* stays, and does nothing */
+    return CUDA_SUCCESS;
+}
+
+/* ---- captures ---- */
+
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
+{
+    (void)mode;
+    captured = s;
+    return capturing ? CUDA_ERROR_ILLEGAL_STATE : cuGraphCreate(&capturing, 0);
+}
+
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
+{
+    *status = capturing && s == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *g,
+                                   const CUgraphNode **deps, size_t *n)
+{
+    cuStreamIsCapturing(s, status);
+    *id = 1;
+    *g = capturing;
+    *deps = NULL;
+    *n = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
+{
+    if (!capturing || s != captured)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    *g = capturing;
+    capturing = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream s, void **params, void **extra)
+{
+    const CUDA_KERNEL_NODE_PARAMS p = {.func = f};
+    CUgraphNode node;
+
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)params, (void)extra;
+    if (!testprov_function_live(f))
+        abort();
+    return capturing && s == captured ? cuGraphAddKernelNode_v2(&node, capturing, NULL, 0, &p) : CUDA_SUCCESS;
+}
+
+CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags)
+{
+    CUgraphNode node;
+
+    if (capturing && s == captured && flags)
+        return cuGraphAddEventRecordNode(&node, capturing, NULL, 0, e);
+    return cuEventRecord(e, s);
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice d, CUgraphMem_attribute attr, void *value)

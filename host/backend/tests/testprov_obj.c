@@ -48,9 +48,15 @@ static struct object *use(void *p, enum kind kind)
     return o;
 }
 
+bool testprov_array_live(const void *a)
+{
+    return ((const struct object *)a)->live;
+}
+
 /* The context ends, and its arrays with it. */
 void testprov_context_ends(void)
 {
+    testprov_modules_end();
     for (struct object *o = all; o; o = o->next) {
         if (o->kind == ARRAY || o->kind == MIPMAP)
             o->live = false;

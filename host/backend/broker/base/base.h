@@ -24,6 +24,8 @@
 struct brk_source {
     int fd;
     void (*ready)(struct brk_source *s, uint32_t events); /* EPOLL*; may free the source */
+    struct brk_source *resting; /* the next one that brk_accept() has stopped looking at */
+    uint64_t rests_until_ns;    /* 0: it is looked at */
 };
 int brk_loop_init(void);
 /* 0 or -errno. `events`: EPOLLIN, EPOLLOUT. */
@@ -34,6 +36,10 @@ void brk_loop_del(struct brk_source *s);
 /* Handles one event or waits timeout_ms (-1: for ever). False: a signal ends the broker. */
 bool brk_loop_once(int timeout_ms);
 void brk_loop_stop(void);
+/* Takes a connection of the listening socket s: a descriptor, not inherited and non-blocking; -1: none now. When
+ * the broker or the host is out of descriptors or memory, which a level-triggered epoll would say again at once,
+ * s is not looked at for a while. */
+int brk_accept(struct brk_source *s);
 
 /* ---- config.c: what the command line said; constant while clients are served ---- */
 
@@ -65,6 +71,9 @@ struct brk_options {
     enum vgb_log_level log_level;
     const char *sandbox; /* mode of the workers: enforce, log, off */
     bool allow_hmm;
+    const char *cgroup;     /* "off", a folder, or NULL: where it is delegated */
+    uint64_t cgroup_memory; /* bytes, 0 = no limit */
+    uint64_t cgroup_pids;   /* 0: what the clients' threads add up to */
     const char *shm; /* folder, NULL: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */

@@ -4,13 +4,18 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int epoll_fd = -1;
 static bool stopped;
 static struct brk_source signals;
+
+#define REST_MS 100
+static struct brk_source *resting; /* listening sockets */
 
 static void on_signal(struct brk_source *s, uint32_t events)
 {
@@ -57,7 +62,50 @@ void brk_loop_change(struct brk_source *s, uint32_t events)
 
 void brk_loop_del(struct brk_source *s)
 {
+    struct brk_source **p = &resting;
+
     epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
+    while (*p && *p != s)
+        p = &(*p)->resting;
+    if (*p)
+        *p = s->resting;
+    s->rests_until_ns = 0;
+}
+
+int brk_accept(struct brk_source *s)
+{
+    static struct vgb_ratelimit limit;
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS))
+        return fd;
+    vgb_log_limited(&limit, VGB_WARN, "a connection waits: %s", strerror(errno));
+    if (!s->rests_until_ns) {
+        brk_loop_change(s, 0);
+        s->resting = resting;
+        resting = s;
+    }
+    s->rests_until_ns = vgb_now_ns() + REST_MS * UINT64_C(1000000);
+    return -1;
+}
+
+/* Looks again at what has rested; how long the loop may sleep because of the others. */
+static int wake_resting(int timeout_ms)
+{
+    uint64_t now = resting ? vgb_now_ns() : 0;
+
+    for (struct brk_source **p = &resting; *p;) {
+        struct brk_source *s = *p;
+
+        if (now < s->rests_until_ns) {
+            p = &s->resting;
+            continue;
+        }
+        *p = s->resting;
+        s->rests_until_ns = 0;
+        brk_loop_change(s, EPOLLIN);
+    }
+    return resting && (timeout_ms < 0 || timeout_ms > REST_MS) ? REST_MS : timeout_ms;
 }
 
 bool brk_loop_once(int timeout_ms)
@@ -65,7 +113,7 @@ bool brk_loop_once(int timeout_ms)
     struct epoll_event e;
 
     /* One event at a time: a handler may free any source, so no second one may be in hand. */
-    int n = epoll_wait(epoll_fd, &e, 1, timeout_ms);
+    int n = epoll_wait(epoll_fd, &e, 1, wake_resting(timeout_ms));
     if (n == 1) {
         struct brk_source *s = e.data.ptr;
 

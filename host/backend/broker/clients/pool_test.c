@@ -52,8 +52,8 @@ static int setup(void **state)
         return -1;
     f->worker = pair[1];
     f->child = sleeper();
-    f->p.sock = (struct brk_source){pair[0], none};
-    f->p.pidfd = (struct brk_source){(int)syscall(SYS_pidfd_open, f->child, 0), none};
+    f->p.sock = (struct brk_source){.fd = pair[0], .ready = none};
+    f->p.pidfd = (struct brk_source){.fd = (int)syscall(SYS_pidfd_open, f->child, 0), .ready = none};
     f->p.pid = f->child;
     f->p.state = BRK_PROC_ASSIGNED;
     f->p.client = &f->c;

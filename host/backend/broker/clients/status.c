@@ -65,7 +65,7 @@ static void describe(void)
 
 static void on_status(struct brk_source *s, uint32_t events)
 {
-    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = brk_accept(s);
     struct ucred who;
     socklen_t size = sizeof(who);
 

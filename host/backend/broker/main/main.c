@@ -70,6 +70,8 @@ static int start(void)
         vgb_log(VGB_WARN, "--allow-hmm: kernels of guests may reach all memory of their workers");
     if (!strcmp(brk_opt.sandbox, "enforce"))
         brk_opt.shm = brk_shm_start();
+    if (!brk_cgroup_start())
+        return BRK_EXIT_ERROR;
     r = brk_cache_start();
     if (r)
         return r;
@@ -118,6 +120,7 @@ int main(int argc, char **argv)
     brk_vu_stop();
     brk_sock_stop();
     brk_pool_fini();
+    brk_cgroup_stop();
     brk_shm_stop();
     brk_cache_stop();
     return r;

@@ -66,6 +66,10 @@ static const char usage[] =
     "                      the workers of this process (default 256M); 0: each worker compiles anew\n"
     "  --jit-cache-dir DIR keep it there for the next run; VMs never share one (default: a folder in\n"
     "                      $TMPDIR, removed at the end)\n"
+    "  --cgroup WHERE      a control group for all workers: auto (default): below this process's, where that\n"
+    "                      is delegated; DIR: below this one, or no service; off: none\n"
+    "  --cgroup-memory SIZE   memory of all workers together; needs a control group (default 0: no limit)\n"
+    "  --cgroup-pids N     their processes and threads (default 0: what --client-threads adds up to)\n"
     "  --allow-hmm         serve a GPU whose kernels reach all memory of the worker (HMM, ATS)\n"
     "  --help, --version\n"
     "Workers get these environment variables and no others: VGPU_SOFT_*, VGPU_TEST_*, CUDA_* but\n"
@@ -80,7 +84,7 @@ static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": [
 
 enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_VRAM, O_PIN, O_CLIENTS,
        O_WINDOW, O_LONG, O_RATE, O_BLOBS, O_CMEMORY, O_CTHREADS, O_CSTREAMS, O_CHANDLES, O_CPRINTF, O_POOL, O_READY,
-       O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_HELP, O_VERSION };
+       O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS, O_HELP, O_VERSION };
 
 static const struct option longopts[] = {
     {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
@@ -99,7 +103,8 @@ static const struct option longopts[] = {
     {"sandbox", 1, NULL, O_SANDBOX},    {"allow-hmm", 0, NULL, O_HMM},
     {"socket-path", 1, NULL, O_VHOST},  {"print-capabilities", 0, NULL},
     {"jit-cache", 1, NULL, O_JIT},      {"jit-cache-dir", 1, NULL, O_JITDIR},
-    {"help", 0, NULL, O_HELP},
+    {"cgroup", 1, NULL, O_CGROUP},      {"cgroup-memory", 1, NULL, O_CGMEMORY},
+    {"cgroup-pids", 1, NULL, O_CGPIDS}, {"help", 0, NULL, O_HELP},
     {"version", 0, NULL, O_VERSION},    {NULL, 0, NULL, 0}};
 
 bool brk_parse_size(const char *text, uint64_t *bytes)
@@ -202,6 +207,15 @@ static int take(struct brk_options *o, int ch, const char *arg)
             return bad("--jit-cache", arg, "0, or 1M to 4G");
         o->jit_cache = n;
         return -1;
+    case O_CGROUP:
+        if (strcmp(arg, "auto") && strcmp(arg, "off") && (*arg != '/' || strlen(arg) > 500))
+            return bad("--cgroup", arg, "auto, off or a folder from the root");
+        o->cgroup = arg;
+        return -1;
+    case O_CGMEMORY:
+        return brk_parse_size(arg, &o->cgroup_memory) ? -1 : bad("--cgroup-memory", arg, "not a size");
+    case O_CGPIDS:
+        return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1 : bad("--cgroup-pids", arg, "0 to 4M");
     case O_HMM: o->allow_hmm = true; return -1;
     case O_SANDBOX:
         if (strcmp(arg, "enforce") && strcmp(arg, "log") && strcmp(arg, "off"))

@@ -404,7 +404,7 @@ static bool conn_start(int fd)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = brk_accept(s);
 
     (void)events;
     if (fd < 0)

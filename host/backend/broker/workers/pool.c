@@ -193,6 +193,11 @@ static bool start_one(void)
         goto fail;
     }
     vgb_close(&pair[1]);
+    if (!brk_cgroup_add(p->pid)) { /* before it hears of a guest */
+        vgb_log_limited(&limit, VGB_ERROR, "a worker cannot be put into the control group: %s", strerror(errno));
+        p->pidfd.fd = -1;
+        goto fail_started;
+    }
     p->sock.fd = pair[0];
     p->sock.ready = on_message;
     p->pidfd.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
@@ -308,9 +313,12 @@ static void on_sandbox(struct brk_proc *p, const struct vgb_msg *m)
         return;
     }
     p->layers_known = true;
-    if (!strcmp(sandbox, m->text))
+    char text[VGB_MSG_TEXT];
+    if (snprintf(text, sizeof(text), "%s, %s", m->text, brk_cgroup_summary()) >= (int)sizeof(text))
+        text[sizeof(text) - 1] = '\0';
+    if (!strcmp(sandbox, text))
         return;
-    memcpy(sandbox, m->text, sizeof(sandbox));
+    memcpy(sandbox, text, sizeof(sandbox));
     vgb_log(VGB_INFO, "sandbox of the workers: %s", sandbox);
 }
 

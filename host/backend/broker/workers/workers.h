@@ -96,4 +96,17 @@ bool brk_out_over(void);
 bool brk_out_flush(struct brk_proc *p);
 void brk_out_drop(struct brk_proc *p);
 
+/* ---- cgroup.c ---- */
+
+/* Once, before the first worker. False: what the options ask for cannot be had; it is on the log. */
+bool brk_cgroup_start(void);
+/* A group below `parent`, with its limits (memory 0: none). NULL, or what is wrong. */
+const char *brk_cgroup_make(const char *parent, uint64_t pids, uint64_t memory);
+/* False: there is a group, and the worker is not in it. */
+bool brk_cgroup_add(pid_t pid);
+/* What was done, as one of the layers. */
+const char *brk_cgroup_summary(void);
+/* When the last worker has ended. */
+void brk_cgroup_stop(void);
+
 #endif

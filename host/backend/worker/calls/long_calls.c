@@ -38,6 +38,8 @@ CUresult wrk_do_cuArrayDestroy(struct wrk_call *c, const struct vgp_args_cuArray
         return wrk_missing(c, "cuArrayDestroy");
     if (wrk_handles_find(&c->w->handles, a->hArray, VGP_H_ARRAY)->parent)
         return CUDA_ERROR_INVALID_HANDLE; /* it goes with what it is part of */
+    if (wrk_name_keep_long(c, a->hArray, VGP_H_ARRAY))
+        return CUDA_SUCCESS;
     wrk_handle_drop(c, a->hArray, VGP_H_ARRAY);
     return start(c, finish_array, array, 0);
 }
@@ -58,6 +60,8 @@ CUresult wrk_do_cuMipmappedArrayDestroy(struct wrk_call *c,
         return r;
     if (!wrk_provider.cuMipmappedArrayDestroy)
         return wrk_missing(c, "cuMipmappedArrayDestroy");
+    if (wrk_name_keep_long(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
+        return CUDA_SUCCESS;
     wrk_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
     return start(c, finish_mipmap, m, 0);
 }

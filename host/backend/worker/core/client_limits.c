@@ -171,7 +171,7 @@ void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const s
 
 bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
 {
-    if (wrk_client_limits.handles && t->live_all >= wrk_client_limits.handles) {
+    if (wrk_client_limits.handles && t->live_all + wrk_names_kept() >= wrk_client_limits.handles) {
         wrk_limit_hit("objects", wrk_client_limits.handles, "--client-handles");
         return false;
     }

@@ -24,6 +24,7 @@
 
 #include "client_limits.h"
 #include "handle.h"
+#include "naming.h"
 #include "notify.h"
 #include "provider.h"
 #include "quota.h"
@@ -49,6 +50,8 @@ struct wrk_worker {
     struct wrk_ring ring;
     struct wrk_call call;
     struct wrk_handles handles;
+    struct wrk_namer *naming; /* what names the objects that the current call looks up; NULL: nothing */
+    bool naming_events;       /* ... events too */
     struct wrk_waits waits;
     struct wrk_memory *memory; /* of the floor of that name */
     struct wrk_quota quota;

@@ -143,6 +143,7 @@ bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
     if (!e)
         return false;
     e->live = false;
+    wrk_name_removed(e);
     e->object = NULL;
     t->live[type]--;
     t->live_all--;
@@ -237,7 +238,7 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
     if (!e)
         return bad_handle(type);
     *out = e->object;
-    return CUDA_SUCCESS;
+    return c->w->naming ? wrk_naming_found(c, type, e, handle) : CUDA_SUCCESS;
 }
 
 CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func)

@@ -16,6 +16,7 @@ struct wrk_handle_entry {
     uint32_t children; /* live handles whose parent this is */
     uint32_t generation; /* of the current or, when not live, the last object */
     bool live;
+    struct wrk_name *name; /* naming.c; NULL: no graph names it */
 };
 
 struct wrk_handle_chunk;

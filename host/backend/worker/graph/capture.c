@@ -131,6 +131,13 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c,
     if (over && wrk_captures)
         wrk_captures--;
     struct wrk_graph *g = r == CUDA_SUCCESS ? wrk_graph_of(c->w, object) : NULL;
+    bool named = g && wrk_namer_copy(&g->names, &wrk_capturing);
+    if (!wrk_captures)
+        wrk_namer_clear(c->w, &wrk_capturing);
+    if (g && !named) {
+        wrk_graph_forget(c->w, g);
+        g = NULL;
+    }
     if (g) {
         ret->graph = g->handle;
         g->client = true;

@@ -30,6 +30,7 @@ struct exec {
     bool captured; /* a captured launch may run its functions for ever */
     uint8_t *types; /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
     size_t ntypes;
+    struct wrk_namer names; /* what its nodes name */
 };
 
 #define BUCKETS 256u
@@ -127,6 +128,8 @@ static uint64_t may_take(const struct exec *x)
 /* Lets go of those that nothing can run any more; all: the executable graph is destroyed. */
 static bool let_go(struct exec *x, bool all)
 {
+    if (!x->funcs)
+        return true;
     if (x->captured || (x->last && lower->cuEventQuery(x->last) == CUDA_ERROR_NOT_READY))
         return false;
     for (struct set_func **p = &x->funcs; *p;) {
@@ -251,17 +254,30 @@ void wrk_exec_updated(CUgraphExec exec)
 
 /* ---- around the provider ---- */
 
-void wrk_exec_made(CUgraphExec exec, CUgraph g)
+bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g)
 {
     struct exec *x;
-    uint64_t bytes = 0;
 
     sweep();
-    if (!wrk_graph_memory(g, &bytes))
-        return;
     x = need(exec);
-    if (x) /* without a record the provider's own limit holds */
-        x->bytes = bytes;
+    if (!x || !wrk_namer_copy(&x->names, &g->names))
+        return false;
+    wrk_graph_memory(g->object, &x->bytes);
+    return true;
+}
+
+struct wrk_namer *wrk_exec_names(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+
+    return x ? &x->names : NULL;
+}
+
+bool wrk_exec_stale(CUgraphExec exec)
+{
+    struct exec *x = find(exec);
+
+    return x && wrk_namer_stale(&x->names);
 }
 
 static CUresult q_launch(CUgraphExec exec, CUstream stream)
@@ -272,8 +288,12 @@ static CUresult q_launch(CUgraphExec exec, CUstream stream)
 
     if (!x)
         return lower->cuGraphLaunch(exec, stream);
+    if (wrk_namer_stale(&x->names))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (wrk_stream_captured(stream)) {
         x->captured = true;
+        if (!wrk_namer_copy(&wrk_capturing, &x->names))
+            return CUDA_ERROR_OUT_OF_MEMORY;
         return lower->cuGraphLaunch(exec, stream);
     }
     bytes = x->bytes ? may_take(x) : 0;
@@ -287,6 +307,11 @@ static CUresult q_launch(CUgraphExec exec, CUstream stream)
     return r;
 }
 
+static CUresult q_upload(CUgraphExec exec, CUstream stream)
+{
+    return wrk_exec_stale(exec) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : lower->cuGraphUpload(exec, stream);
+}
+
 static void take_out(struct exec *x)
 {
     struct exec **p = bucket_of(x->object);
@@ -297,6 +322,7 @@ static void take_out(struct exec *x)
     count--;
     x->next = ended;
     ended = x;
+    wrk_namer_clear(self, &x->names);
 }
 
 static CUresult q_destroy(CUgraphExec exec)
@@ -339,6 +365,8 @@ void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const str
     lower = below;
     if (lower->cuGraphLaunch)
         table->cuGraphLaunch = q_launch;
+    if (lower->cuGraphUpload)
+        table->cuGraphUpload = q_upload;
     if (lower->cuGraphExecDestroy)
         table->cuGraphExecDestroy = q_destroy;
 }

@@ -126,7 +126,7 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c,
             wrk_provider.cuGraphExecDestroy(exec);
     }
     ret->status = (uint32_t)r;
-    if (r == CUDA_SUCCESS && !wrk_extsem_made(exec, g->object)) {
+    if (r == CUDA_SUCCESS && (!wrk_exec_made(exec, g) || !wrk_extsem_made(exec, g->object))) {
         wrk_provider.cuGraphExecDestroy(exec);
         r = CUDA_ERROR_OUT_OF_MEMORY;
         ret->status = (uint32_t)r;
@@ -134,7 +134,6 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c,
     if (r != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* status says so, and why */
     wrk_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
-    wrk_exec_made(exec, g->object);
     ret->hostNodes = host_nodes(g->object);
     return CUDA_SUCCESS;
 }
@@ -154,6 +153,11 @@ CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c,
         return r;
     if (!wrk_provider.cuGraphExecUpdate_v2)
         return wrk_missing(c, "cuGraphExecUpdate_v2");
+    if (wrk_exec_stale(exec))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    struct wrk_namer *names = wrk_exec_names(exec); /* also when it fails, which may be half-way */
+    if (!names || !wrk_namer_copy(names, &g->names))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     info.errorNode = wrk_extsem_changed(exec, g->object);
     if (info.errorNode) {
         info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
@@ -174,7 +178,7 @@ CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c,
 CUresult wrk_do_vgpGraphDestroy(struct wrk_call *c, const struct vgp_args_vgpGraphDestroy *a)
 {
     struct wrk_graph *g;
-    CUresult r = wrk_graph_get(c, a->graph, &g);
+    CUresult r = wrk_graph_get_any(c, a->graph, &g);
 
     if (r != CUDA_SUCCESS)
         return r;

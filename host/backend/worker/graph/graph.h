@@ -18,6 +18,7 @@ struct wrk_graph {
     bool client;              /* the guest may destroy it; else a capture or a node has it */
     struct wrk_graph *next;   /* of the same parent */
     struct wrk_uref *urefs;   /* user objects that it is known to hold */
+    struct wrk_namer names;   /* what its nodes and those of its children name */
     uint64_t *conditions;     /* numbers given out for conditional nodes */
     uint32_t nconditions;
 };
@@ -41,6 +42,8 @@ struct wrk_gnode {
 
 /* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
 CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out);
+/* Also one that names what has ended with its context, which no other call may use. */
+CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph **out);
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out);
 /* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long.
  * `from`: where edges begin, else where they end. */
@@ -92,6 +95,11 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out);
 
 /* ---- executable.c ---- */
 
+/* What it names; NULL: it is not known. */
+struct wrk_namer *wrk_exec_names(CUgraphExec exec);
+/* Names what has ended with its context. */
+bool wrk_exec_stale(CUgraphExec exec);
+
 /* Nodes that allocate or free, ever made by calls or captures; 0: no graph has any. */
 extern uint64_t wrk_memory_nodes_made;
 /* Has g such nodes, here or in a child? *bytes (may be NULL): what a launch has at one time. */
@@ -100,7 +108,8 @@ bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
 uint64_t wrk_graph_memory_reserved(void);
 /* A filter: memory and host functions of executable graphs, in front of launching and destroying them. */
 void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
-void wrk_exec_made(CUgraphExec exec, CUgraph g);
+/* False: no memory. */
+bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g);
 void wrk_exec_updated(CUgraphExec exec); /* its host functions are the graph's again */
 void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
 struct wrk_host_func;

@@ -130,8 +130,10 @@ CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c,
     uint64_t *grown;
     CUresult r = wrk_graph_get(c, a->graph, &g);
 
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
+        wrk_naming_for(c, &g->names);
         r = wrk_node_context(c, a->context, &ctx);
+    }
     if (r != CUDA_SUCCESS)
         return r;
     if (!wrk_provider.cuGraphConditionalHandleCreate)
@@ -266,6 +268,8 @@ static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_gr
         if (g == child)
             return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!wrk_namer_copy(w->names, &child->names))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     p.graph.graph = child->object;
     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
     r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &p);

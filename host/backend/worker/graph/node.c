@@ -38,7 +38,15 @@ CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uin
     }
     if (r == CUDA_SUCCESS && op == VGP_NODE_EXEC)
         r = wrk_handle_get(c, exec, VGP_H_GRAPH_EXEC, false, (void **)&w->exec);
-    return r;
+    if (r == CUDA_SUCCESS && op == VGP_NODE_EXEC && wrk_exec_stale(w->exec))
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (r != CUDA_SUCCESS || op == VGP_NODE_CAPTURE)
+        return r;
+    w->names = op == VGP_NODE_EXEC  ? wrk_exec_names(w->exec)
+               : op == VGP_NODE_ADD ? &w->graph->names
+                                    : &w->target->graph->names;
+    wrk_naming_for(c, w->names);
+    return w->names ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 void wrk_where_end(struct wrk_where *w)
@@ -86,7 +94,8 @@ CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphN
 
 CUresult wrk_node_context(struct wrk_call *c, uint64_t handle, CUcontext *out)
 {
-    return wrk_handle_get(c, handle, VGP_H_CONTEXT, true, (void **)out);
+    *out = NULL; /* the calling one */
+    return handle ? wrk_handle_get(c, handle, VGP_H_CONTEXT, true, (void **)out) : wrk_naming_context(c);
 }
 
 struct search {
@@ -169,7 +178,7 @@ CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraph
     if (r != CUDA_SUCCESS)
         return r;
     g = wrk_graph_of(c->w, object);
-    if (!g || !clone_joined(c, from, g)) {
+    if (!g || !wrk_namer_copy(&g->names, &from->names) || !clone_joined(c, from, g)) {
         if (g)
             wrk_graph_forget(c->w, g);
         wrk_provider.cuGraphDestroy(object);
@@ -335,6 +344,8 @@ CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c,
 
     if (r == CUDA_SUCCESS)
         r = wrk_gnode_get(c, a->node, &n);
+    if (r == CUDA_SUCCESS && wrk_exec_stale(exec))
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r != CUDA_SUCCESS)
         return r;
     if (!wrk_provider.cuGraphNodeSetEnabled || !wrk_provider.cuGraphNodeGetEnabled)
@@ -415,6 +426,9 @@ static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_g
     CUresult r;
 
     bool joined = has_joined(child);
+
+    if (w->op != VGP_NODE_CAPTURE && !wrk_namer_copy(w->names, &child->names))
+        return CUDA_ERROR_OUT_OF_MEMORY;
 
     if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to its host functions */
         wrk_notify_detail(c->w, "an exchanged child graph that copies pageable memory");

@@ -12,6 +12,7 @@ struct wrk_where {
     struct wrk_graph *graph;  /* ADD */
     struct wrk_gnode *target; /* SET, EXEC */
     CUgraphExec exec;         /* EXEC */
+    struct wrk_namer *names;  /* who names what the node does; not CAPTURE */
     CUgraphNode *deps;        /* ADD; malloc'd */
     const CUgraphEdgeData *edges;
     uint32_t ndeps;

@@ -90,14 +90,23 @@ static void map_drop(struct map *m, const void *key)
 
 /* ---- handle to record ---- */
 
-CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
+CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
 {
     return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)out);
 }
 
+CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
+{
+    CUresult r = wrk_graph_get_any(c, handle, out);
+
+    return r == CUDA_SUCCESS && wrk_namer_stale(&(*out)->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
+}
+
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out)
 {
-    return wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)out);
+    CUresult r = wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)out);
+
+    return r == CUDA_SUCCESS && wrk_namer_stale(&(*out)->graph->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
 }
 
 CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object)
@@ -240,6 +249,7 @@ void wrk_graph_adopt(struct wrk_gnode *n, struct wrk_graph *g)
     if (g->parent)
         return;
     g->parent = n;
+    g->names.up = &n->graph->names;
     g->next = n->child;
     n->child = g;
 }
@@ -254,6 +264,7 @@ static void leave_parent(struct wrk_graph *g)
     if (p)
         *p = g->next;
     g->parent = NULL;
+    g->names.up = NULL;
 }
 
 /* Without recursion: children are nested as deep as the guest likes. */
@@ -275,6 +286,7 @@ void wrk_graph_forget(struct wrk_worker *w, struct wrk_graph *g)
         leave_parent(g);
         map_drop(&graphs, g->object);
         wrk_urefs_clear(g);
+        wrk_namer_clear(w, &g->names);
         wrk_handles_remove(&w->handles, g->handle, VGP_H_GRAPH);
         free(g->conditions);
         free(g);

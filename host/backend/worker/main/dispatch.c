@@ -60,6 +60,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
                 rec->call);
     if (!row_ok(c, row))
         die_malformed(c, row);
+    wrk_naming_begin(c);
     r = enter_context(c, row);
     if (r == CUDA_SUCCESS)
         r = row->handler(c);

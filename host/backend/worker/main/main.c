@@ -211,6 +211,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     w->doorbell = -1;
     pthread_mutex_init(&w->notify_lock, NULL);
     wrk_waits_init(&w->waits);
+    wrk_regions_init(w);
     if (!wrk_ring_init(&w->ring))
         return refuse(w, "out of memory");
     int r = start_provider(w, o);

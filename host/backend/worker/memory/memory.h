@@ -19,6 +19,7 @@ struct wrk_region {
     uint8_t *place;      /* whole pages of the file around it, ... */
     uint64_t place_length, page; /* ... and their size */
     uint64_t mapped;     /* bytes mapped so far; == length when complete */
+    uint32_t pieces;     /* mappings of the kernel's that this takes */
     bool seen;           /* the provider may have an address of it */
     bool busy;           /* being registered or unregistered on a waiter */
     bool unmapping;      /* the broker wants it back */
@@ -28,7 +29,10 @@ struct wrk_region {
 struct wrk_regions {
     struct wrk_region *list;
     unsigned n, room;
+    uint32_t pieces, pieces_max; /* of all regions; 0: not known yet */
 };
+/* How many mappings the kernel lets a process have; while /proc can be read. */
+void wrk_regions_init(struct wrk_worker *w);
 /* Executes MAP; takes the descriptors over. *answer is filled unless more runs follow (returns
  * false then). */
 bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
@@ -55,6 +59,8 @@ uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t p
 /* Takes the memory there away. `seen`: the provider may have an address of it, so the range stays
  * reserved for memory of the guest. `va`: what the guest calls it. False: the kernel refused. */
 bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen);
+/* Separate ranges that stay reserved: a mapping each. */
+unsigned wrk_places(void);
 
 /* ---- layout.c ---- */
 

@@ -143,6 +143,11 @@ uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t p
     return reserve_elsewhere(length, align, phase);
 }
 
+unsigned wrk_places(void)
+{
+    return guests.n + moved.n;
+}
+
 bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen)
 {
     uint64_t at = (uintptr_t)base;

@@ -8,6 +8,7 @@
 #include "memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,11 +29,48 @@ struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id)
     return NULL;
 }
 
+#define PIECES_DEFAULT 65530u /* of Linux */
+
+/*
+ * A process has at most vm.max_map_count mappings. The kernel joins neighbours, so that memory in many pieces is
+ * what takes many. A provider that finds none left cannot start a thread or allocate: an eighth is left to it, and
+ * the region that would take more is refused.
+ */
+void wrk_regions_init(struct wrk_worker *w)
+{
+    FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
+    unsigned most = PIECES_DEFAULT;
+
+    if (f && fscanf(f, "%u", &most) != 1)
+        most = PIECES_DEFAULT;
+    if (f)
+        fclose(f);
+    w->memory->regions.pieces_max = most - most / 8;
+}
+
+/* One more mapping for r. */
+static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
+{
+    if (rs->pieces_max && rs->pieces + wrk_places() >= rs->pieces_max) {
+        vgb_log(VGB_WARN,
+                "region %u: memory of %llu KiB is in too many pieces: this client has %u mappings, the most that "
+                "vm.max_map_count of the host leaves room for; huge pages in the guest, or a larger "
+                "vm.max_map_count, help",
+                r->id, (unsigned long long)r->length / 1024, rs->pieces + wrk_places());
+        return false;
+    }
+    rs->pieces++;
+    r->pieces++;
+    return true;
+}
+
 /* Takes the memory away. Its addresses stay reserved when the provider may still have one of them. */
 static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
 {
     if (r->place && !wrk_place_leave(r->place, r->place_length, r->guest_va, r->seen))
         wrk_die(w, VGPU_DEAD_EXITED, "no address space is left to take guest memory away");
+    w->memory->regions.pieces -= r->pieces;
+    r->pieces = 0;
     r->place = r->base = NULL;
 }
 
@@ -96,7 +134,8 @@ static bool in_huge_pages(const struct wrk_region *r)
 }
 
 /* Maps the runs of one message behind what is mapped already. */
-static bool map_runs(struct wrk_region *r, const struct vgb_msg *m, const int *fds, unsigned nfds)
+static bool map_runs(struct wrk_regions *rs, struct wrk_region *r, const struct vgb_msg *m, const int *fds,
+                     unsigned nfds)
 {
     int prot = PROT_READ | (r->flags & VGB_MAP_READONLY ? 0 : PROT_WRITE);
 
@@ -115,6 +154,11 @@ static bool map_runs(struct wrk_region *r, const struct vgb_msg *m, const int *f
         if (run->page != r->page || run->offset % r->page != before || (before && r->mapped) ||
             ((before + run->length) % r->page && r->mapped + run->length != r->length))
             return in_huge_pages(r);
+        const struct vgb_run *last = i ? run - 1 : NULL;
+        bool joins = last && last->fd == run->fd && last->offset + last->length == run->offset;
+
+        if (!joins && !take_piece(rs, r))
+            return false;
         if (mmap(r->place + at - before, length, prot, MAP_SHARED | MAP_FIXED, fds[run->fd],
                  (off_t)(run->offset - before)) == MAP_FAILED) {
             vgb_log(VGB_WARN, "region %u: mmap of run %u: %s", r->id, i, strerror(errno));
@@ -133,7 +177,7 @@ bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fd
 
     if (!r)
         r = start(w, m);
-    if (r && !map_runs(r, m, fds, nfds))
+    if (r && !map_runs(&w->memory->regions, r, m, fds, nfds))
         drop_memory(w, r); /* stays listed, without memory, until the last run */
     vgb_close_all(fds, nfds);
     if (!last)

@@ -237,12 +237,43 @@ static void test_hugetlb(void **state)
     close(fd);
 }
 
+/* The mappings of all regions together are bounded, and refused before the kernel has none left. */
+static void test_pieces(void **state)
+{
+    /* Every other page: none can be joined; then a run of neighbours, which is one piece. */
+    const struct part apart[] = {{0, VGP_PAGE}, {2 * VGP_PAGE, VGP_PAGE}, {4 * VGP_PAGE, VGP_PAGE}};
+    const struct part joined[] = {{0, VGP_PAGE}, {VGP_PAGE, VGP_PAGE}, {2 * VGP_PAGE, 2 * VGP_PAGE}};
+    uint64_t va = free_address(HUGE_PAGE);
+    int fd = file(8 * VGP_PAGE);
+
+    (void)state;
+    wrk_regions_init(&w);
+    assert_true(memory.regions.pieces_max >= 1000);
+    memory.regions.pieces_max = 7 + wrk_places(); /* those of the other tests stay */
+    assert_true(map(1, va, fd, VGP_PAGE, apart, 3));
+    assert_int_equal(memory.regions.pieces, 3);
+    assert_true(map(2, va + 16 * VGP_PAGE, fd, VGP_PAGE, apart, 3));
+    assert_int_equal(map(3, va + 32 * VGP_PAGE, fd, VGP_PAGE, apart, 3), 0);
+    assert_int_equal(memory.regions.pieces, 6); /* nothing is left of it */
+    assert_true(map(3, va + 32 * VGP_PAGE, fd, VGP_PAGE, joined, 3));
+    assert_int_equal(memory.regions.pieces, 7);
+    assert_int_equal(map(4, va + 48 * VGP_PAGE, fd, VGP_PAGE, joined, 1), 0);
+    unmap(1);
+    assert_int_equal(memory.regions.pieces, 4);
+    assert_true(map(4, va + 48 * VGP_PAGE, fd, VGP_PAGE, apart, 3));
+    for (uint32_t id = 2; id <= 4; id++)
+        unmap(id);
+    assert_int_equal(memory.regions.pieces, 0);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stays),
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_hugetlb),
+        cmocka_unit_test(test_pieces),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -193,6 +193,8 @@ CUresult wrk_do_cuModuleUnload(struct wrk_call *c, const struct vgp_args_cuModul
         return wrk_missing(c, "cuModuleUnload");
     if (wrk_handles_find(&c->w->handles, a->hmod, VGP_H_MODULE)->parent)
         return CUDA_ERROR_NOT_PERMITTED; /* documented: it goes with its library */
+    if (wrk_name_keep_long(c, a->hmod, VGP_H_MODULE))
+        return CUDA_SUCCESS;
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -213,6 +215,8 @@ CUresult wrk_do_cuLibraryUnload(struct wrk_call *c, const struct vgp_args_cuLibr
         return r;
     if (!wrk_provider.cuLibraryUnload)
         return wrk_missing(c, "cuLibraryUnload");
+    if (wrk_name_keep_long(c, a->library, VGP_H_LIBRARY))
+        return CUDA_SUCCESS;
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;

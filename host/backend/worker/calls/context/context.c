@@ -61,6 +61,7 @@ static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx)
     wrk_waits_forget_context(w, ctx);
     wrk_exec_forget_context(ctx);
     wrk_drop_owned(w, handle);
+    wrk_names_context_ends(w, handle);
     uint64_t bytes = wrk_quota_detach_context(w, ctx);
     wrk_ipc_context_gone(w, ctx);
     if (w->memory->bounce.registered == ctx)

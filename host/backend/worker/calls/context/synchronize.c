@@ -42,6 +42,12 @@ CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuE
     return wrk_wait_start(c, wait);
 }
 
+static void end_event(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    (void)ctx;
+    wrk_event_destroy(w, object);
+}
+
 CUresult wrk_do_cuEventDestroy_v2(struct wrk_call *c, const struct vgp_args_cuEventDestroy_v2 *a)
 {
     CUevent event;
@@ -51,6 +57,8 @@ CUresult wrk_do_cuEventDestroy_v2(struct wrk_call *c, const struct vgp_args_cuEv
         return r;
     if (!wrk_provider.cuEventDestroy_v2)
         return wrk_missing(c, "cuEventDestroy");
+    if (wrk_name_keep(c, a->hEvent, VGP_H_EVENT, end_event))
+        return CUDA_SUCCESS;
     wrk_handle_drop(c, a->hEvent, VGP_H_EVENT);
     return wrk_event_destroy(c->w, event);
 }

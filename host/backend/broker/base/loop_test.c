@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* A listening socket while no descriptor is left: the loop must not spin, and serve it when one is free. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "vgb_fd.h"
+
+#define ROUNDS 10000u
+
+static unsigned asked, served;
+
+static void on_connection(struct brk_source *s, uint32_t events)
+{
+    int fd = brk_accept(s);
+
+    (void)events;
+    asked++;
+    if (fd < 0)
+        return;
+    served++;
+    close(fd);
+}
+
+static int connected(const struct sockaddr_un *a)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)a, sizeof(*a)), 0);
+    return fd;
+}
+
+static void test_no_descriptor(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct rlimit was, low;
+    struct brk_source s = {.ready = on_connection};
+    char dir[] = "/tmp/vgb-loop-XXXXXX";
+    int one, two;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    s.fd = brk_listen_unix(a.sun_path, SOCK_STREAM);
+    assert_true(s.fd >= 0);
+    assert_int_equal(brk_loop_init(), 0);
+    assert_int_equal(brk_loop_add(&s, EPOLLIN), 0);
+    one = connected(&a);
+    two = connected(&a);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    low = was;
+    low.rlim_cur = 0; /* what is open stays open */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    /* One that spins is asked in every round; 0 ms each, so that few rests end meanwhile. */
+    for (unsigned i = 0; i < ROUNDS; i++)
+        assert_true(brk_loop_once(0));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_true(asked >= 1);
+    assert_true(asked < ROUNDS / 2);
+    assert_int_equal(served, 0);
+    assert_true(s.rests_until_ns != 0);
+    /* -1: it wakes by itself. */
+    while (served < 2)
+        assert_true(brk_loop_once(-1));
+    assert_int_equal(s.rests_until_ns, 0);
+    /* Ends while it rests. */
+    close(one);
+    one = connected(&a);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (!s.rests_until_ns)
+        assert_true(brk_loop_once(0));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    brk_loop_del(&s);
+    assert_int_equal(s.rests_until_ns, 0);
+    assert_true(brk_loop_once(0));
+    assert_int_equal(served, 2);
+    close(s.fd);
+    close(one);
+    close(two);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

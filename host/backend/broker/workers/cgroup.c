@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A control group for the workers of this broker together: processes and memory of all of them, whatever a worker
+ * that was taken over does about the limits that it counts itself. Where the broker may make one: below its own
+ * group when that was delegated to it, or below the one of --cgroup.
+ */
+#define _GNU_SOURCE
+#include "workers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define MOUNT "/sys/fs/cgroup"
+#define PIDS_SPARE 256u /* beyond what the clients may have: spares, workers that are ending */
+
+static char group[600];   /* "": there is none */
+static char own[600];     /* where the broker has put itself, "": it has not */
+static char summary[160]; /* for the log and for doctor */
+
+static bool put(const char *dir, const char *file, const char *text)
+{
+    char path[700];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    int e = errno;
+    close(fd);
+    errno = e;
+    return ok;
+}
+
+static bool put_number(const char *dir, const char *file, uint64_t n)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
+    return put(dir, file, text);
+}
+
+const char *brk_cgroup_make(const char *parent, uint64_t pids, uint64_t memory)
+{
+    const char *wrong = NULL;
+
+    snprintf(group, sizeof(group), "%s/vgpu-workers.%ld", parent, (long)getpid());
+    /* What its parent does not pass on a group cannot limit. */
+    if (!put(parent, "cgroup.subtree_control", memory ? "+pids +memory" : "+pids"))
+        wrong = "its controllers cannot be passed on";
+    else if (mkdir(group, 0755) && errno != EEXIST)
+        wrong = "no group can be made in it";
+    else if (!put_number(group, "pids.max", pids) || (memory && !put_number(group, "memory.max", memory)))
+        wrong = "its limits cannot be set";
+    if (!wrong)
+        return NULL;
+    rmdir(group);
+    group[0] = '\0';
+    return wrong;
+}
+
+/* The group that this process is in; false: not one of the unified hierarchy. */
+static bool own_group(char *path, size_t size)
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    char line[512];
+    bool found = false;
+    struct statfs fs;
+
+    while (f && !found && fgets(line, sizeof(line), f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::/", 4))
+            continue;
+        snprintf(path, size, MOUNT "%s", line + 3);
+        found = true;
+    }
+    if (f)
+        fclose(f);
+    return found && !statfs(MOUNT, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+/* systemd marks what a service may divide; nothing else of this host is ours to change unasked. */
+static bool delegated(const char *path)
+{
+    char v[2];
+
+    return getxattr(path, "user.delegate", v, sizeof(v)) == 1 || getxattr(path, "trusted.delegate", v, sizeof(v)) == 1;
+}
+
+/* A group with processes of its own passes nothing on: the broker goes into one beside the workers'. */
+static const char *step_aside(const char *parent)
+{
+    snprintf(own, sizeof(own), "%s/vgpu-broker.%ld", parent, (long)getpid());
+    if ((!mkdir(own, 0755) || errno == EEXIST) && put_number(own, "cgroup.procs", (uint64_t)getpid()))
+        return NULL;
+    rmdir(own);
+    own[0] = '\0';
+    return "the broker cannot leave its own group";
+}
+
+static void step_back(const char *parent)
+{
+    if (own[0] && put_number(parent, "cgroup.procs", (uint64_t)getpid()))
+        rmdir(own);
+    own[0] = '\0';
+}
+
+bool brk_cgroup_start(void)
+{
+    uint64_t threads = brk_opt.limits.threads;
+    uint64_t pids = brk_opt.cgroup_pids ? brk_opt.cgroup_pids : threads * brk_opt.max_clients + PIDS_SPARE;
+    bool asked = brk_opt.cgroup && *brk_opt.cgroup == '/';
+    const char *why = NULL;
+    char parent[550] = "";
+
+    if (brk_opt.cgroup && !strcmp(brk_opt.cgroup, "off"))
+        why = "--cgroup off";
+    else if (asked)
+        snprintf(parent, sizeof(parent), "%s", brk_opt.cgroup);
+    else if (!own_group(parent, sizeof(parent)))
+        why = "this host has no unified control groups";
+    else if (!delegated(parent))
+        why = "this process's group is not delegated to it";
+    else
+        why = step_aside(parent);
+    if (!why && !threads && !brk_opt.cgroup_pids)
+        pids = 1u << 22;
+    if (!why)
+        why = brk_cgroup_make(parent, pids, brk_opt.cgroup_memory);
+    if (why) {
+        step_back(parent);
+        snprintf(summary, sizeof(summary), "no cgroup (%s)", why);
+        vgb_log(asked || brk_opt.cgroup_memory ? VGB_ERROR : VGB_INFO,
+                "cgroup of the workers: none: %s; what limits them is per client", why);
+        return !asked && !brk_opt.cgroup_memory;
+    }
+    snprintf(summary, sizeof(summary), "cgroup (%llu processes and threads, memory %s)", (unsigned long long)pids,
+             brk_opt.cgroup_memory ? "limited" : "not limited");
+    vgb_log(VGB_INFO, "cgroup of the workers: %s: %llu processes and threads, %llu bytes of memory (0: no limit)", group,
+            (unsigned long long)pids, (unsigned long long)brk_opt.cgroup_memory);
+    return true;
+}
+
+const char *brk_cgroup_summary(void)
+{
+    return summary;
+}
+
+bool brk_cgroup_add(pid_t pid)
+{
+    return !group[0] || put_number(group, "cgroup.procs", (uint64_t)pid);
+}
+
+void brk_cgroup_stop(void)
+{
+    if (group[0] && rmdir(group))
+        vgb_log(VGB_DEBUG, "%s: %s", group, strerror(errno));
+    group[0] = '\0';
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* The control group of the workers, with files in place of the kernel's: what is written, and what is undone. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "workers/workers.h"
+
+static char dir[] = "/tmp/vgb-cgroup-XXXXXX", group[64];
+
+static void path_of(char *path, size_t size, const char *in, const char *name)
+{
+    assert_true(snprintf(path, size, "%s/%s", in, name) < (int)size);
+}
+
+static void make(const char *in, const char *name)
+{
+    char path[128];
+
+    path_of(path, sizeof(path), in, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void expect(const char *in, const char *name, const char *want)
+{
+    char path[128], text[64] = "";
+
+    path_of(path, sizeof(path), in, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(read(fd, text, sizeof(text) - 1) >= 0);
+    close(fd);
+    assert_string_equal(text, want);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(group, sizeof(group), "%s/vgpu-workers.%ld", dir, (long)getpid());
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const files[] = {"pids.max", "memory.max", "cgroup.procs"};
+    char path[128];
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        path_of(path, sizeof(path), group, files[i]);
+        unlink(path);
+    }
+    rmdir(group);
+    path_of(path, sizeof(path), dir, "cgroup.subtree_control");
+    unlink(path);
+    return rmdir(dir);
+}
+
+/* Each step that the kernel refuses leaves nothing. */
+static void test_refused(void **state)
+{
+    struct stat st;
+
+    (void)state;
+    assert_non_null(brk_cgroup_make(dir, 100, 0)); /* no controllers */
+    assert_int_equal(stat(group, &st), -1);
+    make(dir, "cgroup.subtree_control");
+    assert_non_null(brk_cgroup_make(dir, 100, 0)); /* no limits */
+    assert_int_equal(stat(group, &st), -1);
+    assert_true(brk_cgroup_add(getpid())); /* there is none: nothing to do */
+}
+
+static void test_made(void **state)
+{
+    char path[128];
+
+    (void)state;
+    assert_int_equal(mkdir(group, 0700), 0);
+    make(group, "pids.max");
+    make(group, "cgroup.procs");
+    assert_null(brk_cgroup_make(dir, 100, 0));
+    expect(dir, "cgroup.subtree_control", "+pids");
+    expect(group, "pids.max", "100");
+    assert_true(brk_cgroup_add(4242));
+    expect(group, "cgroup.procs", "4242");
+    make(group, "memory.max");
+    make(dir, "cgroup.subtree_control");
+    assert_null(brk_cgroup_make(dir, 7, 1u << 30));
+    expect(dir, "cgroup.subtree_control", "+pids +memory");
+    expect(group, "memory.max", "1073741824");
+    path_of(path, sizeof(path), group, "cgroup.procs");
+    unlink(path);
+    assert_false(brk_cgroup_add(4242)); /* such a worker is not used */
+    brk_cgroup_stop();
+    assert_true(brk_cgroup_add(4242));
+}
+
+/* What was asked for and cannot be had is an error; else it is said, and goes on. */
+static void test_options(void **state)
+{
+    (void)state;
+    brk_opt.cgroup = "off";
+    assert_true(brk_cgroup_start());
+    assert_non_null(strstr(brk_cgroup_summary(), "off"));
+    brk_opt.cgroup_memory = 1u << 30;
+    assert_false(brk_cgroup_start());
+    brk_opt.cgroup = "/nonexistent/group";
+    brk_opt.cgroup_memory = 0;
+    assert_false(brk_cgroup_start());
+    assert_non_null(strstr(brk_cgroup_summary(), "no cgroup"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_made),
+        cmocka_unit_test(test_options),
+    };
+
+    vgb_log_init(2, VGB_ERROR, "test");
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

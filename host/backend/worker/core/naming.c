@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes of graphs name functions, events, arrays and contexts. A driver may keep nothing but the pointer, and
+ * follow it when the graph is cloned, instantiated, updated or launched. So an object that is named is
+ * destroyed for the client at once, for the provider with the last graph that may name it. What ends with its
+ * context cannot be kept: graphs that name it are refused from then on, but for being destroyed.
+ *
+ * Names are taken where handles are looked up (wrk_handle_get), not by the handlers. Dispatcher only.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+struct wrk_name {
+    struct wrk_name *next, **at; /* of all */
+    struct wrk_handle_entry *entry; /* while the handle is live */
+    void *object;
+    uint64_t context; /* handle of its context, or its own; 0: of none */
+    CUcontext ctx;    /* the provider's, when it is kept */
+    uint64_t namers;
+    wrk_name_end *end; /* it is kept */
+    bool gone;
+};
+
+struct wrk_namer wrk_capturing;
+static struct wrk_name *all;
+static uint64_t kept, epoch = 1; /* epoch: +1 whenever a name is gone */
+
+/* ---- the set of one namer ---- */
+
+static size_t place(const struct wrk_namer *n, const struct wrk_name *name)
+{
+    return (size_t)((uint64_t)(uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (n->room - 1);
+}
+
+static bool grow(struct wrk_namer *n)
+{
+    size_t room = n->room ? 2 * n->room : 8;
+    struct wrk_namer bigger = {.room = room, .slot = calloc(room, sizeof(*bigger.slot))};
+
+    if (!bigger.slot)
+        return false;
+    for (size_t i = 0; i < n->room; i++) {
+        if (n->slot[i]) {
+            size_t at = place(&bigger, n->slot[i]);
+
+            while (bigger.slot[at])
+                at = (at + 1) & (room - 1);
+            bigger.slot[at] = n->slot[i];
+        }
+    }
+    free(n->slot);
+    n->slot = bigger.slot;
+    n->room = room;
+    return true;
+}
+
+static bool add_here(struct wrk_namer *n, struct wrk_name *name)
+{
+    size_t i;
+
+    if (2 * (n->count + 1) > n->room && !grow(n))
+        return false;
+    for (i = place(n, name); n->slot[i]; i = (i + 1) & (n->room - 1)) {
+        if (n->slot[i] == name)
+            return true;
+    }
+    n->slot[i] = name;
+    n->count++;
+    n->looked = 0;
+    name->namers++;
+    return true;
+}
+
+static bool add(struct wrk_namer *n, struct wrk_name *name)
+{
+    for (; n; n = n->up) {
+        if (!add_here(n, name))
+            return false;
+    }
+    return true;
+}
+
+bool wrk_namer_copy(struct wrk_namer *to, const struct wrk_namer *from)
+{
+    for (size_t i = 0; to != from && i < from->room; i++) {
+        if (from->slot[i] && !add(to, from->slot[i]))
+            return false;
+    }
+    return true;
+}
+
+bool wrk_namer_stale(struct wrk_namer *n)
+{
+    if (n->looked == epoch)
+        return n->stale;
+    n->stale = false;
+    for (size_t i = 0; i < n->room && !n->stale; i++)
+        n->stale = n->slot[i] && n->slot[i]->gone;
+    n->looked = epoch;
+    return n->stale;
+}
+
+/* ---- names ---- */
+
+static void free_name(struct wrk_name *name)
+{
+    *name->at = name->next;
+    if (name->next)
+        name->next->at = name->at;
+    if (name->entry)
+        name->entry->name = NULL;
+    free(name);
+}
+
+static void let_go(struct wrk_worker *w, struct wrk_name *name)
+{
+    wrk_name_end *end = name->end;
+    void *object = name->object;
+    CUcontext ctx = name->ctx;
+
+    if (--name->namers)
+        return;
+    free_name(name);
+    if (end) {
+        kept--;
+        end(w, object, ctx);
+    }
+}
+
+void wrk_namer_clear(struct wrk_worker *w, struct wrk_namer *n)
+{
+    struct wrk_namer was = *n;
+
+    *n = (struct wrk_namer){.up = was.up};
+    for (size_t i = 0; i < was.room; i++) {
+        if (was.slot[i])
+            let_go(w, was.slot[i]);
+    }
+    free(was.slot);
+}
+
+static struct wrk_name *name_of(struct wrk_handle_entry *e, uint64_t context)
+{
+    struct wrk_name *name = e->name;
+
+    if (name)
+        return name;
+    name = calloc(1, sizeof(*name));
+    if (!name)
+        return NULL;
+    name->entry = e;
+    name->object = e->object;
+    name->context = context;
+    name->next = all;
+    name->at = &all;
+    if (all)
+        all->at = &name->next;
+    all = name;
+    e->name = name;
+    return name;
+}
+
+/* A name that nobody has is none: only add() makes one of it. */
+static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t context)
+{
+    struct wrk_name *made = name_of(e, context);
+    bool ok = made && add(n, made);
+
+    if (made && !made->namers)
+        free_name(made);
+    return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- while a call looks handles up ---- */
+
+/* Recording or waiting for an event of a captured stream makes a node of it only when the call says so; else
+ * events tie streams together and are in no graph. */
+static bool external_event(const struct wrk_call *c)
+{
+    switch (c->rec->call) {
+    case VGP_cuEventRecordWithFlags:
+        return ((const struct vgp_args_cuEventRecordWithFlags *)(const void *)c->args)->flags;
+    case VGP_cuStreamWaitEvent:
+        return ((const struct vgp_args_cuStreamWaitEvent *)(const void *)c->args)->Flags;
+    default:
+        return false;
+    }
+}
+
+void wrk_naming_begin(struct wrk_call *c)
+{
+    struct wrk_worker *w = c->w;
+
+    w->naming = wrk_captures ? &wrk_capturing : NULL;
+    w->naming_events = w->naming && external_event(c);
+    if (w->naming)
+        wrk_naming_context(c); /* without memory, the call will fail as well */
+}
+
+void wrk_naming_for(struct wrk_call *c, struct wrk_namer *n)
+{
+    c->w->naming = n;
+    c->w->naming_events = true;
+}
+
+CUresult wrk_naming_context(struct wrk_call *c)
+{
+    uint64_t handle = c->rec->context;
+    struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
+
+    return e && c->w->naming ? name(c->w->naming, e, handle) : CUDA_SUCCESS;
+}
+
+CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_entry *e, uint64_t handle)
+{
+    struct wrk_handles *t = &c->w->handles;
+    CUresult r = CUDA_SUCCESS;
+
+    switch (type) {
+    case VGP_H_CONTEXT:
+        return name(c->w->naming, e, handle);
+    case VGP_H_KERNEL: /* runs in the calling context, unless the node says which */
+        r = wrk_naming_context(c);
+        break;
+    case VGP_H_EVENT:
+        if (!c->w->naming_events)
+            return CUDA_SUCCESS;
+        break;
+    case VGP_H_FUNCTION:
+    case VGP_H_MODULE:
+    case VGP_H_LIBRARY:
+    case VGP_H_ARRAY:
+    case VGP_H_MIPMAPPED_ARRAY:
+        break;
+    default: /* streams are in no graph, graphs and user objects have counts of their own */
+        return CUDA_SUCCESS;
+    }
+    while (e->parent) { /* what ends it */
+        struct wrk_handle_entry *p = wrk_handles_find(t, e->parent, VGP_HANDLE_TYPE(e->parent));
+
+        if (!p)
+            break;
+        type = VGP_HANDLE_TYPE(e->parent);
+        e = p;
+    }
+    return r == CUDA_SUCCESS ? name(c->w->naming, e, type == VGP_H_LIBRARY ? 0 : e->owner) : r;
+}
+
+/* ---- the end of what is named ---- */
+
+bool wrk_name_keep(struct wrk_call *c, uint64_t handle, unsigned type, wrk_name_end *end)
+{
+    struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
+    struct wrk_name *n = e ? e->name : NULL;
+
+    if (!n)
+        return false;
+    struct wrk_handle_entry *ctx = wrk_handles_find(&c->w->handles, n->context, VGP_H_CONTEXT);
+    n->end = end;
+    n->ctx = ctx ? ctx->object : NULL;
+    kept++;
+    wrk_handle_drop(c, handle, type);
+    return true;
+}
+
+static CUresult finish_module(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuModuleUnload((CUmodule)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_library(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuLibraryUnload((CUlibrary)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_array(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuArrayDestroy((CUarray)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)wait->arg[0]);
+}
+
+/* The provider's calls may wait for the context's work. Without memory for a wait the object stays until the
+ * client ends. */
+static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait_finish finish)
+{
+    struct wrk_wait *wait = wrk_wait_internal(w, ctx);
+
+    if (!wait)
+        return;
+    wait->long_call = true;
+    wait->finish = finish;
+    wait->arg[0] = (uintptr_t)object;
+    wrk_wait_start_internal(w, wait);
+}
+
+static void end_module(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_module);
+}
+
+static void end_library(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_library);
+}
+
+static void end_array(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_array);
+}
+
+static void end_mipmap(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_mipmap);
+}
+
+bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type)
+{
+    switch (type) {
+    case VGP_H_MODULE:
+        return wrk_name_keep(c, handle, type, end_module);
+    case VGP_H_LIBRARY:
+        return wrk_name_keep(c, handle, type, end_library);
+    case VGP_H_ARRAY:
+        return wrk_name_keep(c, handle, type, end_array);
+    default:
+        return wrk_name_keep(c, handle, type, end_mipmap);
+    }
+}
+
+void wrk_name_removed(struct wrk_handle_entry *e)
+{
+    struct wrk_name *n = e->name;
+
+    if (!n)
+        return;
+    n->entry = NULL;
+    e->name = NULL;
+    if (!n->end) {
+        n->gone = true;
+        epoch++;
+    }
+}
+
+void wrk_names_context_ends(struct wrk_worker *w, uint64_t context)
+{
+    struct wrk_handle_entry *e = wrk_handles_find(&w->handles, context, VGP_H_CONTEXT);
+
+    if (e)
+        wrk_name_removed(e); /* the handle of a primary context stays */
+    for (struct wrk_name *n = all; n; n = n->next) {
+        if (!n->end || n->context != context)
+            continue;
+        n->end = NULL;
+        n->gone = true;
+        kept--;
+        epoch++;
+    }
+}
+
+uint64_t wrk_names_kept(void)
+{
+    return kept;
+}
