@@ -241,6 +241,12 @@ static void fill(void)
     }
 }
 
+void brk_pool_rate_changed(void)
+{
+    brk_bucket_init(&starts, brk_opt.start_rate, 2 * brk_opt.max_clients);
+    retry_at = failures ? retry_at : 0;
+}
+
 bool brk_pool_init(const struct brk_pool_users *u)
 {
     int p[2];
@@ -252,7 +258,7 @@ bool brk_pool_init(const struct brk_pool_users *u)
     log_pipe.ready = on_log;
     log_write = p[1];
     /* All clients may come at once, and again: faster than the rate it goes on after that only. */
-    brk_bucket_init(&starts, brk_opt.start_rate, 2 * brk_opt.max_clients);
+    brk_pool_rate_changed();
     if (brk_loop_add(&log_pipe, EPOLLIN)) { /* workers would block when the pipe is full */
         vgb_log(VGB_ERROR, "cannot wait on the workers' output");
         return false;
@@ -285,8 +291,12 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
     if (!worked)
         vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
                 m->value == 1 ? "" : "s");
+    bool first = !worked;
+
     worked = true;
     failures = 0;
+    if (first && users->provider)
+        users->provider(m->flags & VGB_READY_SOFT);
     p->state = BRK_PROC_READY;
     p->since_ns = vgb_now_ns();
     struct brk_client *c = users->waiting();
