@@ -166,8 +166,9 @@ void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 
 #define BRK_STATUS_NAME "vgpu-backend.status." /* and the process id */
 #define BRK_STATUS_MAX 65536u
-/* Lists the clients for the broker's user and root: "backend PID SOCKET", then "client WORKER-PID GUEST-PID
- * BYTES LABEL" for each client that is served, a line each. A failure is logged; all else works without it. */
+/* Lists the clients for the broker's user and root: "backend PID SOCKET", "limit NAME VALUE" for each limit, then
+ * "client WORKER-PID GUEST-PID BYTES LABEL" and, where shares are enforced, "share WORKER-PID WEIGHT CAP
+ * MILLISECONDS" for each client that is served, a line each. A failure is logged; all else works without it. */
 void brk_status_start(void);
 void brk_status_stop(void);
 
