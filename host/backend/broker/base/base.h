@@ -112,7 +112,6 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 #define BRK_WEIGHT_MAX 1000u
 #define BRK_FAIR_NONE UINT64_MAX          /* nobody wants any */
 #define BRK_FAIR_SLACK_NS 4000000u        /* lead, in own processor time, that is let pass */
-#define BRK_FAIR_HOLD_NS 250000000u       /* nobody is held for longer at a time: its broker asks it things */
 
 /* One that has a share: a client among those of its VM, or a VM among those of the host. */
 struct brk_fair {
@@ -121,7 +120,6 @@ struct brk_fair {
     uint64_t used_ns;  /* processor time, the latest reading */
     uint64_t vtime;    /* what it used, divided by its weight */
     uint64_t window_ns; /* used in this window */
-    uint64_t ahead_ns; /* since when it is */
     int64_t credit_ns; /* of the cap */
     bool wants;        /* it uses what it can get */
     bool ahead, over;  /* of its weight; of its cap */
@@ -136,7 +134,7 @@ void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns,
 void brk_fair_join(struct brk_fair *f, uint64_t floor);
 void brk_fair_weight(struct brk_fair *f, uint32_t weight, uint64_t floor);
 /* Decides whether it leads the slowest by too much; updates `held`. */
-void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns, uint64_t now_ns);
+void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns);
 /* It may use rate_ns more under its cap, and save up burst_ns; to be followed by brk_fair_hold(). */
 void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
 /* Processors were idle while it was held: its lead cost nobody anything. */

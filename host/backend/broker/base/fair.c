@@ -46,18 +46,13 @@ void brk_fair_weight(struct brk_fair *f, uint32_t weight, uint64_t floor)
     f->weight = weight;
 }
 
-void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns, uint64_t now_ns)
+void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns)
 {
     uint64_t lead = slowest != BRK_FAIR_NONE && f->vtime > slowest ? f->vtime - slowest : 0;
 
     /* A lead beyond all measure (the slowest has just come) would only overflow. */
     lead = lead > UINT64_MAX / BRK_WEIGHT_MAX ? UINT64_MAX : lead * f->weight / UNIT;
-    if (!f->ahead && lead > slack_ns) {
-        f->ahead = true;
-        f->ahead_ns = now_ns;
-    } else if (f->ahead && (!lead || now_ns - f->ahead_ns > BRK_FAIR_HOLD_NS)) {
-        f->ahead = false;
-    }
+    f->ahead = f->ahead ? lead > 0 : lead > slack_ns;
     f->held = f->ahead || f->over;
     f->was_held |= f->held;
 }

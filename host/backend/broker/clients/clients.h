@@ -65,6 +65,7 @@ struct brk_client {
     struct vgb_limits limits; /* kept by its worker */
     struct brk_fair fair;    /* its share of the software GPU */
     bool stopped;            /* its worker, which is ahead of its share */
+    uint64_t stopped_ns;     /* since when, if it is */
     bool waited_known;
     uint64_t waited_ns;      /* what its worker's threads had waited for processors */
     unsigned reports;        /* how often it may say what it has: a quota was set where there was none */

@@ -34,6 +34,7 @@
 #define WINDOW_NS 40000000u       /* for each eight clients */
 #define SPARE_NS 100000000u       /* /proc/stat counts in 10 ms */
 #define SLACK_MAX_NS 400000000u
+#define ANSWER_NS 250000000u
 #define CAP_BURST_NS 50000000u    /* of full rate that a cap lets through at once */
 
 static struct {
@@ -65,11 +66,18 @@ static void send_signal(struct brk_client *c, int sig)
     syscall(SYS_pidfd_send_signal, c->proc->pidfd.fd, sig, NULL, 0);
 }
 
-static void stop_or_go(struct brk_client *c, bool stop)
+/* Whatever its share, a worker that owes an answer is not taken for a silent one: now and then it has a tick. */
+static bool must_answer(const struct brk_client *c, uint64_t now)
+{
+    return c->asked && c->stopped && now - c->stopped_ns > ANSWER_NS;
+}
+
+static void stop_or_go(struct brk_client *c, bool stop, uint64_t now)
 {
     if (stop == c->stopped)
         return;
     c->stopped = stop;
+    c->stopped_ns = now;
     send_signal(c, stop ? SIGSTOP : SIGCONT);
 }
 
@@ -225,7 +233,7 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
 
     if (forgive)
         brk_fair_forgive(&pace.vm, others);
-    brk_fair_hold(&pace.vm, others, pace.slack_ns, now);
+    brk_fair_hold(&pace.vm, others, pace.slack_ns);
     if (pace.vm.over)
         brk_fair_join(&pace.vm, others == BRK_FAIR_NONE ? 0 : others);
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
@@ -235,8 +243,8 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
             brk_fair_forgive(&c->fair, slowest);
         if (c->fair.over && c->fair.vtime < pace.floor)
             c->fair.vtime = pace.floor; /* its cap, not the others, keeps it back */
-        brk_fair_hold(&c->fair, slowest, pace.slack_ns, now);
-        stop_or_go(c, c->fair.held || pace.vm.held);
+        brk_fair_hold(&c->fair, slowest, pace.slack_ns);
+        stop_or_go(c, (c->fair.held || pace.vm.held) && !must_answer(c, now), now);
         pace.held_in_spare |= c->stopped && !c->fair.over && !pace.vm.over;
     }
 }

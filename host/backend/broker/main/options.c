@@ -36,7 +36,7 @@ static const char usage[] =
     "  --provider PATH     load this CUDA driver library instead\n"
     "  --worker PATH       the vgpu-worker program (default: beside this one)\n"
     "  --vram-quota SIZE   device memory of all clients together (default: no limit)\n"
-    "  --pin-quota SIZE    guest memory shared with workers, together (default: no limit)\n"
+    "  --pin-quota SIZE    guest memory shared with workers, together (default: the host's memory)\n"
     "  --max-clients N     clients at the same time, 1 to 256 (default 64)\n"
     "  --start-rate N      workers started a second; all clients at once and again go beyond it, then\n"
     "                      clients wait (default 50)\n"
@@ -224,6 +224,14 @@ static int take(struct brk_options *o, int ch, const char *arg)
     }
 }
 
+/* Memory that is not there need not be promised. */
+static uint64_t host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 int brk_options_parse(int argc, char **argv, struct brk_options *o)
 {
     char dir[4000];
@@ -237,6 +245,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->pool = BRK_POOL_DEFAULT;
     o->long_call_ms = VGB_LONG_MS;
     o->start_rate = 50;
+    o->pin_quota = host_memory();
     o->blob_quota = UINT64_C(2) << 30;
     o->limits = (struct vgb_limits){.memory = UINT64_C(8) << 30, .printf_fifo = 64 << 20,
                                     .threads = 1024, .streams = 1024, .handles = 1 << 18};
