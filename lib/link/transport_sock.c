@@ -163,7 +163,7 @@ static int sock_open(struct lnk_transport *t, const char *where)
     if (n >= sizeof(answer.refused) && answer.type == VGP_SOCK_REFUSED) {
         answer.refused.text[sizeof(answer.refused.text) - 1] = '\0';
         snprintf(t->why, sizeof(t->why), "the backend refuses: %s", answer.refused.text);
-        rc = -ECONNREFUSED;
+        rc = answer.refused.status == VGPU_S_QUOTA ? -EUSERS : -ECONNREFUSED;
         goto close_all;
     }
     step = "set up the window of";

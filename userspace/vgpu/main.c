@@ -15,6 +15,7 @@ static void help(void)
            "  vgpu vm shell                   boots a virtual machine and gives you a shell in it\n"
            "\n"
            "  vgpu smi                        shows the GPU, its memory and who uses it\n"
+           "  vgpu ctl --socket PATH ...      reads and changes the limits of a running backend\n"
            "  vgpu trace PROGRAM [ARGS...]    shows every call, and what was refused and why\n"
            "  vgpu replay FILE                sends the calls of a recording (vgpu trace --record)\n"
            "                                  to another GPU and compares every answer\n"
@@ -44,6 +45,8 @@ int main(int argc, char **argv)
         return vgpu_cli_doctor(argc - 1, argv + 1);
     if (strcmp(command, "smi") == 0)
         return vgpu_cli_smi(argc - 1, argv + 1);
+    if (strcmp(command, "ctl") == 0)
+        return vgpu_cli_ctl(argc - 1, argv + 1);
     if (strcmp(command, "probe") == 0)
         return vgpu_cli_probe();
     if (strcmp(command, "--version") == 0) {

@@ -191,6 +191,33 @@ gone "$(cat "$work/backend.pid")" "vgpu killed: no backend is left"
 $run true
 same "vgpu killed: the next one removes its temporary folder" "" "$(ls "$work/tmp")"
 
+echo "# vgpu ctl"
+says "ctl --help names the socket" 0 "--socket PATH" "$vgpu" ctl --help
+says "ctl without a socket is wrong use" 2 "--socket PATH" "$vgpu" ctl get
+says "ctl without a request is wrong use" 2 "get or set" "$vgpu" ctl --socket "$work/none"
+says "ctl where nobody listens says which option is missing" 125 "--control" "$vgpu" ctl --socket "$work/none" get
+says "ctl with a path that is no socket's" 125 "too long" "$vgpu" ctl --socket "$(printf '%0200d' 0)" get
+says "ctl with a request that is too long" 2 "at most" "$vgpu" ctl --socket "$work/none" set "$(printf '%0300d' 0)"
+broker=$build/host/backend/vgpu-backend
+soft=$build/host/softgpu/libcuda-soft.so.1
+if [ -x "$broker" ] && [ -e "$soft" ]; then
+    mkfifo "$work/ready"
+    "$broker" --listen "$work/v" --gpu soft --provider "$soft" --control "$work/c" --pace --log /dev/null --ready-fd 9 9> "$work/ready" &
+    daemon=$!
+    read -r _ < "$work/ready"
+    says "ctl get lists the limits" 0 "^max-clients 64$" "$vgpu" ctl --socket "$work/c" get
+    says "ctl set changes one" 0 "^$" "$vgpu" ctl --socket "$work/c" set max-clients 7
+    says "ctl get NAME shows it" 0 "^max-clients 7$" "$vgpu" ctl -s "$work/c" get max-clients
+    says "ctl says why a value is refused" 1 "1 to 1000" "$vgpu" ctl --socket "$work/c" set weight 0
+    says "ctl says why a client is none" 1 "smi --host" "$vgpu" ctl --socket "$work/c" set client-weight 5 client 1
+    says "smi --host shows the limits" 0 "max-clients 7" "$vgpu" smi --host
+    kill $daemon
+    wait $daemon 2> /dev/null
+else
+    skipped=$((skipped + 1))
+    echo "not run: ctl with a backend: the backend or the software GPU is not built"
+fi
+
 echo "# vgpu vm"
 missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do

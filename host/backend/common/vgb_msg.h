@@ -13,7 +13,7 @@
 
 enum vgb_msg_type {
     /* worker -> broker */
-    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider */
+    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_* */
     VGB_M_SERVING = 2, /* the window header is written, the ring is served */
     VGB_M_MAPPED = 3,  /* answer to the last MAP of a region: status (enum vgpu_status), va */
     VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */
@@ -40,6 +40,9 @@ enum vgb_msg_type {
     /* answer to SHARE_NEW, SHARE_OPEN and SHARE_DROP (status only): status; value = the worker's number, as holder of events;
      * length; share; fds: the memory, which the broker itself has made (none for PAYLOAD) */
     VGB_M_SHARED = 22,
+    /* limits that have changed: value = quota of device memory, limits. Where a quota is new, the worker
+     * reserves what it has (VGB_RESERVE_HELD) */
+    VGB_M_LIMITS = 23,
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands
@@ -50,8 +53,11 @@ enum vgb_msg_type {
 #define VGB_UID_LOW_COUNT 4336u
 #define VGB_WORKER_UID_LOW(broker) (VGB_UID_LOW + (uint32_t)(broker) % VGB_UID_LOW_COUNT)
 
+#define VGB_READY_SOFT 1u /* the provider works in this process's time: the software GPU */
+
 #define VGB_RESERVE_DEVICE 0u /* device memory */
 #define VGB_RESERVE_BLOBS 1u  /* images on their way (host memory) */
+#define VGB_RESERVE_HELD 2u   /* device memory that it has already; once after LIMITS */
 
 /* What one client may have of the host; 0 = no limit. Kept by its worker. */
 struct vgb_limits {
@@ -127,7 +133,7 @@ struct vgb_msg {
         struct vgb_run runs[VGB_MSG_RUNS];
         struct vgb_use uses[VGB_MSG_RUNS]; /* USAGE */
         struct vgb_share_words share;      /* SHARE_*, SHARED */
-        struct vgb_limits limits;          /* START */
+        struct vgb_limits limits;          /* START, LIMITS */
     };
 };
 

@@ -3,10 +3,12 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,7 +17,11 @@
 
 static void say(uint32_t type, uint64_t value)
 {
+    const char *what = getenv("VGPU_TEST_BADWORKER");
     struct vgb_msg m = {.type = type, .value = value, .va = value, .region = 7};
+
+    if (type == VGB_M_READY && what && !strcmp(what, "greedy"))
+        m.flags = VGB_READY_SOFT;
 
     memset(m.text, 'x', sizeof(m.text)); /* no end */
     if (vgb_msg_send(3, &m, NULL, 0, 0) < 0)
@@ -50,6 +56,25 @@ static void be_held(void)
     if (read(p[0], &c, 1) != 1 || c != 'y')
         _exit(1);
     close(p[0]);
+}
+
+static void *burn(void *arg)
+{
+    for (volatile unsigned i = 0;; i++)
+        ;
+    return arg;
+}
+
+/* Takes all the processor time that it can get, and never looks at its broker. */
+static void be_greedy(void)
+{
+    struct rlimit r = {.rlim_cur = 60, .rlim_max = 60};
+    pthread_t t;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CPU, &r); /* should the test fail to end it */
+    for (int i = 0; i < 3; i++)
+        pthread_create(&t, NULL, burn, NULL);
 }
 
 static void *read_all(void *arg)
@@ -108,6 +133,9 @@ int main(void)
         say(VGB_M_SERVING, 0);
         for (;;)
             say(VGB_M_ASK_USAGE, 0);
+    } else if (!strcmp(what, "greedy")) {
+        say(VGB_M_SERVING, 0);
+        be_greedy();
     } else if (!strcmp(what, "held")) {
         be_held();
         say(VGB_M_SERVING, 0);

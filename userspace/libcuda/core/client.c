@@ -276,6 +276,17 @@ static void disconnect(void)
     vcu.transport.ops->close(&vcu.transport);
 }
 
+/* At a limit the name of the error says so: "no device" would send people looking for one. */
+static CUresult open_error(int rc)
+{
+    switch (rc) {
+    case -EPROTO: return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case -EUSERS: /* of this user, or of the backend */
+    case -ENOSPC: return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+    default: return CUDA_ERROR_NO_DEVICE;
+    }
+}
+
 /* Connects, and learns versions and devices. */
 static CUresult connect_worker(void)
 {
@@ -285,8 +296,7 @@ static CUresult connect_worker(void)
 
     rc = lnk_transport_open(&vcu.transport);
     if (rc != 0)
-        return VCU_REFUSE(rc == -EPROTO ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE,
-                          "cuInit", "%s", vcu.transport.why);
+        return VCU_REFUSE(open_error(rc), "cuInit", "%s", vcu.transport.why);
     rc = lnk_ring_init(&vcu.ring, &vcu.transport, on_notify, NULL, &why);
     if (rc != 0) {
         vcu.transport.ops->close(&vcu.transport);

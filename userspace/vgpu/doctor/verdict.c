@@ -132,7 +132,7 @@ static const struct {
     { "all client slots are taken", VGPU_CAUSE_CONNECT, "the VM has as many clients as it may have",
       "end one, or raise the property clients of -device vgpu-cuda and --max-clients of vgpu-backend" },
     { "raise --max-clients", VGPU_CAUSE_CONNECT, "the backend serves as many clients as it may",
-      "end one, or start vgpu-backend with a larger --max-clients" },
+      "end one, or start vgpu-backend with a larger --max-clients; `vgpu ctl` raises it while it runs" },
     { "the backend refuses", VGPU_CAUSE_CONNECT, "the backend does not take this process",
       "the text says which limit; see the log of vgpu-backend" },
     { "protocol has another major version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",

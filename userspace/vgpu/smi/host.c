@@ -37,23 +37,48 @@ static bool ask(const char *name, char *text, size_t room)
     return true;
 }
 
+/* "name value", with the sizes among them in MiB; how many characters the line has then. */
+static unsigned print_limit(unsigned used, const char *name, unsigned long long value)
+{
+    bool size = strstr(name, "quota") || strstr(name, "memory") || strstr(name, "printf");
+    const char *before = !used ? "    limits: " : used > 90 ? ",\n            " : ", ";
+    int n = size && value % 1048576 == 0 ? printf("%s%s %lluM", before, name, value >> 20)
+                                         : printf("%s%s %llu", before, name, value);
+
+    return used > 90 ? (unsigned)n : used + (unsigned)n;
+}
+
 static void print_backend(char *text)
 {
-    unsigned clients = 0;
+    unsigned clients = 0, used = 0;
 
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         unsigned long long memory;
-        unsigned guest;
+        unsigned guest, weight, cap;
         char where[4300];
         long pid;
 
+        if (sscanf(line, "limit %4299s %llu", where, &memory) == 2) {
+            /* All on a line, behind the backend's. */
+            if (memory)
+                used = print_limit(used, where, memory);
+            continue;
+        }
+        if (used)
+            printf("\n");
+        used = 0;
         if (sscanf(line, "backend %ld %4299s", &pid, where) == 2) {
             printf("backend %ld: %s\n", pid, where);
         } else if (sscanf(line, "client %ld %u %llu %4299s", &pid, &guest, &memory, where) == 4) {
             printf("    worker %ld: guest process %u, %s, %llu MiB\n", pid, guest, where, memory >> 20);
             clients++;
+        } else if (sscanf(line, "share %ld %u %u %llu", &pid, &weight, &cap, &memory) == 4) {
+            printf("        weight %u, cap %u %%, processor time %llu.%03llu s\n", weight, cap, memory / 1000,
+                   memory % 1000);
         }
     }
+    if (used)
+        printf("\n");
     if (!clients)
         printf("    no guest process\n");
 }

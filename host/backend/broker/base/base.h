@@ -66,6 +66,11 @@ struct brk_options {
     unsigned start_rate;        /* workers a second, 0 = no limit */
     uint64_t blob_quota;        /* bytes of all clients, 0 = no limit */
     struct vgb_limits limits;   /* of each client */
+    uint32_t weight, cap;       /* of this VM among those of the host; cap in percent, 0: none */
+    uint32_t client_weight, client_cap; /* of each client in this VM */
+    bool pace;                  /* shares are enforced, be they equal */
+    const char *arbiter;        /* file that the brokers of the host share, NULL: none */
+    const char *control;        /* path of the control socket, NULL: none */
     unsigned minor; /* workers speak version 1.minor of the protocol */
     const char *log;
     enum vgb_log_level log_level;
@@ -91,6 +96,7 @@ extern struct brk_options brk_opt;
 struct brk_quota_pool {
     uint64_t limit; /* 0 = none */
     uint64_t used;
+    bool adjusted;  /* set while running: what QEMU's properties say no longer counts */
 };
 /* Changes one holder's share from `from` to `to`; false: over the limit, nothing changed. */
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to);
@@ -108,6 +114,79 @@ struct brk_bucket {
 void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst);
 /* Takes one: 0; or how many nanoseconds until there is one, nothing taken. */
 uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
+
+/* ---- fair.c: shares of the processors by weight and cap ---- */
+
+#define BRK_WEIGHT_DEFAULT 100u
+#define BRK_WEIGHT_MAX 1000u
+#define BRK_FAIR_NONE UINT64_MAX          /* nobody wants any */
+#define BRK_FAIR_SLACK_NS 4000000u        /* lead, in own processor time, that is let pass */
+
+/* One that has a share: a client among those of its VM, or a VM among those of the host. */
+struct brk_fair {
+    uint32_t weight;   /* 1 to BRK_WEIGHT_MAX */
+    uint32_t cap;      /* percent, 0: none */
+    uint64_t used_ns;  /* processor time, the latest reading */
+    uint64_t vtime;    /* what it used, divided by its weight */
+    uint64_t window_ns; /* used in this window */
+    int64_t credit_ns; /* of the cap */
+    bool wants;        /* it uses what it can get */
+    bool ahead, over;  /* of its weight; of its cap */
+    bool held;         /* either: it shall not run */
+    bool was_held;     /* in this window */
+};
+/* Its processor time is used_ns now; returns what it used since the last time. */
+uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns);
+/* A window of window_ns has ended, in which its threads waited for a processor for waited_ns. */
+void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns, uint64_t floor);
+/* One that does not want any is never behind `floor`, the virtual time of the slowest that does. */
+void brk_fair_join(struct brk_fair *f, uint64_t floor);
+void brk_fair_weight(struct brk_fair *f, uint32_t weight, uint64_t floor);
+/* Decides whether it leads the slowest by too much; updates `held`. */
+void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns);
+/* It may use rate_ns more under its cap, and save up burst_ns; to be followed by brk_fair_hold(). */
+void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
+/* Processors were idle while it was held: its lead cost nobody anything. */
+void brk_fair_forgive(struct brk_fair *f, uint64_t slowest);
+
+/* ---- arbiter.c: the VMs of one host, by a file that their brokers map ---- */
+
+/* Joins; NULL, or what is wrong with it. */
+const char *brk_arbiter_open(const char *path);
+/* What this broker's VM has used, for the others. */
+void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns);
+/* The virtual time of the slowest other VM that wants processors, or BRK_FAIR_NONE. */
+uint64_t brk_arbiter_slowest(uint64_t now_ns);
+void brk_arbiter_close(void);
+
+/* ---- limits.c: the limits that have a name, an option and a value that can be changed ---- */
+
+enum brk_limit_id {
+    BRK_L_VRAM, BRK_L_PIN, BRK_L_BLOBS, BRK_L_CLIENTS, BRK_L_RATE,
+    /* of each client; kept by its worker */
+    BRK_L_MEMORY, BRK_L_THREADS, BRK_L_STREAMS, BRK_L_HANDLES, BRK_L_PRINTF,
+    /* shares */
+    BRK_L_WEIGHT, BRK_L_CAP, BRK_L_CLIENT_WEIGHT, BRK_L_CLIENT_CAP,
+    BRK_L_COUNT
+};
+struct brk_limit {
+    const char *name; /* of the option, without the dashes */
+    uint64_t low, high;
+    bool none;        /* 0 is allowed, and is no limit */
+    bool size;        /* bytes */
+};
+extern const struct brk_limit brk_limits[BRK_L_COUNT];
+/* The limit of that name, or BRK_L_COUNT. */
+enum brk_limit_id brk_limit_find(const char *name);
+/* "512M" as a value of this limit; false: `want` (of 80 bytes) gets what is allowed. */
+bool brk_limit_parse(enum brk_limit_id id, const char *text, uint64_t *value, char *want);
+uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id);
+void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value);
+/* The same for one of those that a worker keeps. */
+uint64_t brk_limit_of_client(const struct vgb_limits *l, enum brk_limit_id id);
+void brk_limit_to_client(struct vgb_limits *l, enum brk_limit_id id, uint64_t value);
+/* "512M", "24G", "1048576" -> bytes; false: not a size. */
+bool brk_parse_size(const char *text, uint64_t *bytes);
 
 /* ---- listen.c ---- */
 

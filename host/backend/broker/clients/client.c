@@ -19,6 +19,7 @@
 #include "vgb_fd.h"
 
 #define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+#define VRAM_MAX (UINT64_C(1) << 48) /* bytes that a worker may say it has */
 #define TRIES_MAX 3u      /* workers for one client: a spare one may be killed while it is handed out */
 
 static struct brk_client *clients, **clients_tail = &clients;
@@ -132,7 +133,7 @@ static void send_start(struct brk_client *c)
     int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
 
     memcpy(m.text, c->label, sizeof(c->label));
-    m.limits = brk_opt.limits;
+    m.limits = c->limits;
     c->state = BRK_C_STARTING;
     c->tries++;
     brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
@@ -158,6 +159,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->window_offset = s->window_offset;
     c->window_size = s->window_size;
     c->slice = s->events;
+    c->limits = brk_opt.limits;
     c->wake.fd = -1;
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
     c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);
@@ -503,10 +505,16 @@ static void reserve_blobs(struct brk_client *c, uint64_t share)
     brk_proc_send(c->proc, &a, NULL, 0);
 }
 
+static void grant(struct brk_client *c, uint32_t status)
+{
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = status, .value = c->vram};
+
+    brk_proc_send(c->proc, &a, NULL, 0);
+}
+
 /* Answers a RESERVE, unless memory is about to come back: then when it has. */
 static void reserve(struct brk_client *c, uint64_t share)
 {
-    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
     bool ok = brk_quota_move(&brk_vram, c->vram, share);
 
     c->wants = 0;
@@ -516,12 +524,9 @@ static void reserve(struct brk_client *c, uint64_t share)
             return;
         }
     }
-    if (ok) {
+    if (ok)
         c->vram = share;
-        a.status = VGPU_S_OK;
-    }
-    a.value = c->vram;
-    brk_proc_send(c->proc, &a, NULL, 0);
+    grant(c, ok ? VGPU_S_OK : VGPU_S_QUOTA);
 }
 
 static void grant_waiting(void)
@@ -538,12 +543,20 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
 
     if (m->type == VGB_M_SERVING && c->state == BRK_C_STARTING) {
         c->state = BRK_C_SERVING;
+        brk_pace_client(c);
         c->ops->created(c, VGPU_S_OK);
     } else if (c->state != BRK_C_SERVING) {
         if (c->state != BRK_C_ENDING && c->state != BRK_C_DEAD)
             brk_proc_kill(c->proc);
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_BLOBS) {
         reserve_blobs(c, m->value);
+    } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_HELD && c->reports &&
+               m->value <= VRAM_MAX) {
+        /* What it has was never asked for, because there was no quota: it is not refused now. */
+        c->reports--;
+        brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
+        c->vram = m->value > c->vram ? m->value : c->vram;
+        grant(c, VGPU_S_OK);
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
         reserve(c, m->value);
     } else if (m->type == VGB_M_ASK_USAGE) {

@@ -62,6 +62,13 @@ struct brk_client {
     uint64_t blobs;          /* share of the quota of images */
     uint64_t wants;          /* share of vram that its worker waits for, 0: none */
     uint32_t holder;         /* number among holders of shared events, 0: none yet */
+    struct vgb_limits limits; /* kept by its worker */
+    struct brk_fair fair;    /* its share of the software GPU */
+    bool stopped;            /* its worker, which is ahead of its share */
+    uint64_t stopped_ns;     /* since when, if it is */
+    bool waited_known;
+    uint64_t waited_ns;      /* what its worker's threads had waited for processors */
+    unsigned reports;        /* how often it may say what it has: a quota was set where there was none */
     unsigned nshares;        /* that it has made */
     unsigned nholds;         /* of what others have made */
     uint64_t shared_bytes;   /* of what it has made */
@@ -120,6 +127,27 @@ struct brk_client *brk_client_waiting(void);
 /* The list of all clients, by `next`. */
 struct brk_client *brk_client_first(void);
 
+/* ---- pace.c: shares of the software GPU ---- */
+
+/* Which provider the workers have: the software GPU, or one that cannot be shared by processor time. */
+void brk_pace_provider(bool soft);
+/* brk_opt's weight, cap or `pace` is new. */
+void brk_pace_changed(void);
+/* Shares are enforced. */
+bool brk_pace_works(void);
+/* A worker has begun to serve the client. */
+void brk_pace_client(struct brk_client *c);
+void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap);
+void brk_pace_stop(void);
+
+/* ---- adjust.c: limits that are changed while clients are served ---- */
+
+/* A new value for all, or for the client whose worker is `pid` (not 0). NULL, or what is wrong. What is in use
+ * already stays: a limit below it refuses new work only. */
+const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid);
+/* The client whose worker that is, or NULL. */
+struct brk_client *brk_adjust_find(pid_t pid);
+
 /* ---- share.c: what one worker has made and others may open ---- */
 
 /* SHARE_NEW, SHARE_OPEN, SHARE_DROP. False: no honest worker says this. */
@@ -130,6 +158,8 @@ unsigned brk_share_count(void);
 
 /* ---- usage.c ---- */
 
+/* Processor time of a worker; 0: it has just ended. */
+uint64_t brk_usage_cpu(pid_t pid);
 /* Tells a worker about the clients in the list. */
 void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 
@@ -137,8 +167,9 @@ void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 
 #define BRK_STATUS_NAME "vgpu-backend.status." /* and the process id */
 #define BRK_STATUS_MAX 65536u
-/* Lists the clients for the broker's user and root: "backend PID SOCKET", then "client WORKER-PID GUEST-PID
- * BYTES LABEL" for each client that is served, a line each. A failure is logged; all else works without it. */
+/* Lists the clients for the broker's user and root: "backend PID SOCKET", "limit NAME VALUE" for each limit, then
+ * "client WORKER-PID GUEST-PID BYTES LABEL" and, where shares are enforced, "share WORKER-PID WEIGHT CAP
+ * MILLISECONDS" for each client that is served, a line each. A failure is logged; all else works without it. */
 void brk_status_start(void);
 void brk_status_stop(void);
 

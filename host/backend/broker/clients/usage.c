@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static uint64_t cpu_of(pid_t pid)
+uint64_t brk_usage_cpu(pid_t pid)
 {
     struct timespec ts;
     clockid_t clock;
@@ -35,7 +35,7 @@ static void add_client(struct brk_client *c, struct vgb_msg *m)
     use.pid = __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED);
     use.worker = (uint32_t)c->proc->pid;
     use.memory = __atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED);
-    use.cpu_ns = cpu_of(c->proc->pid);
+    use.cpu_ns = brk_usage_cpu(c->proc->pid);
     m->va = add(m->va, use.memory);
     m->offset = add(m->offset, use.cpu_ns);
     m->length++;

@@ -57,4 +57,5 @@ const struct brk_pool_users brk_client_users = {
     .gone = brk_client_worker_gone,
     .silent = silent,
     .unreaped = unreaped,
+    .provider = brk_pace_provider,
 };

@@ -84,6 +84,16 @@ static int start(void)
         r = brk_vu_start(brk_opt.vhost_user, brk_opt.vhost_fd, brk_opt.vhost_connected);
     if (!r && !brk_pool_init(&brk_client_users))
         r = BRK_EXIT_ERROR;
+    if (!r && brk_opt.arbiter) {
+        const char *wrong = brk_arbiter_open(brk_opt.arbiter);
+
+        if (wrong) {
+            vgb_log(VGB_ERROR, "--arbiter %s: %s", brk_opt.arbiter, wrong);
+            r = BRK_EXIT_ERROR;
+        }
+    }
+    if (!r)
+        r = brk_control_start();
     if (!r)
         brk_status_start();
     return r;
@@ -117,6 +127,9 @@ int main(int argc, char **argv)
     }
     brk_supervisor_say("STOPPING=1");
     brk_status_stop();
+    brk_control_stop();
+    brk_pace_stop();
+    brk_arbiter_close();
     brk_vu_stop();
     brk_sock_stop();
     brk_pool_fini();

@@ -9,10 +9,14 @@
 
 /* Parses the command line; -1 = go on, else the exit code. */
 int brk_options_parse(int argc, char **argv, struct brk_options *o);
-/* "512M", "24G", "1048576" -> bytes; false: not a size. */
-bool brk_parse_size(const char *text, uint64_t *bytes);
 /* Decides which provider to use; starts `vgpu-worker --probe` for that. 0 or an exit code. */
 int brk_choose_provider(struct brk_options *o);
+
+/* ---- control.c ---- */
+
+/* Listens for `vgpu ctl` on brk_opt.control, if that is set. 0 or an exit code, the reason logged. */
+int brk_control_start(void);
+void brk_control_stop(void);
 
 /* ---- inherit.c ---- */
 

@@ -36,7 +36,7 @@ static const char usage[] =
     "  --provider PATH     load this CUDA driver library instead\n"
     "  --worker PATH       the vgpu-worker program (default: beside this one)\n"
     "  --vram-quota SIZE   device memory of all clients together (default: no limit)\n"
-    "  --pin-quota SIZE    guest memory shared with workers, together (default: no limit)\n"
+    "  --pin-quota SIZE    guest memory shared with workers, together (default: the host's memory)\n"
     "  --max-clients N     clients at the same time, 1 to 256 (default 64)\n"
     "  --start-rate N      workers started a second; all clients at once and again go beyond it, then\n"
     "                      clients wait (default 50)\n"
@@ -51,6 +51,14 @@ static const char usage[] =
     "                      262144)\n"
     "  --client-printf SIZE   buffer for printf of one client's kernels (default 64M)\n"
     "                      0 for one of the seven above: no limit\n"
+    "  --weight N          this VM's share of the software GPU among those of the same --arbiter, 1 to\n"
+    "                      1000 (default 100)\n"
+    "  --cap PERCENT       this VM has at most so much of the software GPU (default 0: no cap)\n"
+    "  --client-weight N   a client's share of the software GPU in its VM, 1 to 1000 (default 100)\n"
+    "  --client-cap PERCENT   a client has at most so much of the software GPU (default 0: no cap)\n"
+    "  --pace              enforce shares; implied by one of the four above and --arbiter\n"
+    "  --arbiter FILE      share by weight with the VMs whose brokers have the same file; made if missing\n"
+    "  --control PATH      listen here for `vgpu ctl`, which changes the limits and shares above\n"
     "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
     "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
@@ -82,21 +90,27 @@ static const char usage[] =
  * manager would start us for a display. "rpmsg", messages to a remote processor, has no device in QEMU. */
 static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
 
-enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_VRAM, O_PIN, O_CLIENTS,
-       O_WINDOW, O_LONG, O_RATE, O_BLOBS, O_CMEMORY, O_CTHREADS, O_CSTREAMS, O_CHANDLES, O_CPRINTF, O_POOL, O_READY,
-       O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS, O_HELP, O_VERSION };
+enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_WINDOW, O_LONG, O_POOL, O_READY,
+       O_PACE, O_ARBITER, O_CONTROL, O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS,
+       O_HELP, O_VERSION,
+       O_LIMITS /* and enum brk_limit_id */ };
+
+#define LIMIT(name, id) {name, 1, NULL, O_LIMITS + BRK_L_##id}
 
 static const struct option longopts[] = {
+    LIMIT("vram-quota", VRAM),         LIMIT("pin-quota", PIN),
+    LIMIT("blob-quota", BLOBS),        LIMIT("max-clients", CLIENTS),
+    LIMIT("start-rate", RATE),         LIMIT("client-memory", MEMORY),
+    LIMIT("client-threads", THREADS),  LIMIT("client-streams", STREAMS),
+    LIMIT("client-handles", HANDLES),  LIMIT("client-printf", PRINTF),
+    LIMIT("weight", WEIGHT),           LIMIT("cap", CAP),
+    LIMIT("client-weight", CLIENT_WEIGHT), LIMIT("client-cap", CLIENT_CAP),
+    {"pace", 0, NULL, O_PACE},         {"arbiter", 1, NULL, O_ARBITER},
+    {"control", 1, NULL, O_CONTROL},
     {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
     {"fd", 1, NULL, O_FD},              {"gpu", 1, NULL, O_GPU},
     {"provider", 1, NULL, O_PROVIDER},  {"worker", 1, NULL, O_WORKER},
-    {"vram-quota", 1, NULL, O_VRAM},    {"pin-quota", 1, NULL, O_PIN},
-    {"max-clients", 1, NULL, O_CLIENTS}, {"window-size", 1, NULL, O_WINDOW},
-    {"long-call", 1, NULL, O_LONG},
-    {"start-rate", 1, NULL, O_RATE},    {"blob-quota", 1, NULL, O_BLOBS},
-    {"client-memory", 1, NULL, O_CMEMORY},   {"client-threads", 1, NULL, O_CTHREADS},
-    {"client-streams", 1, NULL, O_CSTREAMS}, {"client-handles", 1, NULL, O_CHANDLES},
-    {"client-printf", 1, NULL, O_CPRINTF},
+    {"window-size", 1, NULL, O_WINDOW}, {"long-call", 1, NULL, O_LONG},
     {"pool", 1, NULL, O_POOL},          {"ready-fd", 1, NULL, O_READY},
     {"log", 1, NULL, O_LOG},            {"log-level", 1, NULL, O_LEVEL},
     {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"protocol-minor", 1, NULL, O_MINOR},
@@ -106,31 +120,6 @@ static const struct option longopts[] = {
     {"cgroup", 1, NULL, O_CGROUP},      {"cgroup-memory", 1, NULL, O_CGMEMORY},
     {"cgroup-pids", 1, NULL, O_CGPIDS}, {"help", 0, NULL, O_HELP},
     {"version", 0, NULL, O_VERSION},    {NULL, 0, NULL, 0}};
-
-bool brk_parse_size(const char *text, uint64_t *bytes)
-{
-    static const char units[] = "KMGT";
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (errno)
-        return false;
-    if (*end) {
-        const char *u = strchr(units, *end);
-
-        if (!u || end[1])
-            return false;
-        unsigned shift = 10 * (unsigned)(u - units + 1);
-        if (n > UINT64_MAX >> shift)
-            return false;
-        n <<= shift;
-    }
-    *bytes = n;
-    return true;
-}
 
 static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *n)
 {
@@ -152,41 +141,18 @@ static int set_path(char *to, size_t size, const char *option, const char *value
 }
 
 /* One of the limits; -1 = fine, else the exit code. */
-static int take_limit(struct brk_options *o, int ch, const char *arg)
+static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *arg)
 {
-    static const struct {
-        int ch;
-        const char *name;
-        uint64_t low, high; /* 0 is no limit, whatever `low` is */
-    } rows[] = {
-        {O_RATE, "--start-rate", 1, 10000},        {O_BLOBS, "--blob-quota", 1, UINT64_MAX},
-        {O_CMEMORY, "--client-memory", 64 << 20, UINT64_MAX},
-        /* Waiters, readers, and some for the provider. */
-        {O_CTHREADS, "--client-threads", 32, 1 << 20},
-        {O_CSTREAMS, "--client-streams", 1, 1 << 20},
-        {O_CHANDLES, "--client-handles", 64, 1 << 28},
-        {O_CPRINTF, "--client-printf", 4096, UINT64_MAX},
-    };
-    char want[80];
-    unsigned i = 0;
+    char option[40], want[80];
     uint64_t n;
 
-    while (rows[i].ch != ch)
-        i++;
-    if (!brk_parse_size(arg, &n) || (n && (n < rows[i].low || n > rows[i].high))) {
-        snprintf(want, sizeof(want), "0, or %llu to %llu", (unsigned long long)rows[i].low,
-                 (unsigned long long)rows[i].high);
-        return bad(rows[i].name, arg, want);
+    if (!brk_limit_parse(id, arg, &n, want)) {
+        snprintf(option, sizeof(option), "--%s", brk_limits[id].name);
+        return bad(option, arg, want);
     }
-    switch (ch) {
-    case O_RATE: o->start_rate = (unsigned)n; break;
-    case O_BLOBS: o->blob_quota = n; break;
-    case O_CMEMORY: o->limits.memory = n; break;
-    case O_CTHREADS: o->limits.threads = (uint32_t)n; break;
-    case O_CSTREAMS: o->limits.streams = (uint32_t)n; break;
-    case O_CHANDLES: o->limits.handles = (uint32_t)n; break;
-    default: o->limits.printf_fifo = n; break;
-    }
+    brk_limit_put(o, id, n);
+    if (id >= BRK_L_WEIGHT)
+        o->pace = true;
     return -1;
 }
 
@@ -196,6 +162,8 @@ static int take(struct brk_options *o, int ch, const char *arg)
     const char *wrong;
     uint64_t n = 0;
 
+    if (ch >= O_LIMITS)
+        return take_limit(o, (enum brk_limit_id)(ch - O_LIMITS), arg);
     switch (ch) {
     case O_VHOST: o->vhost_user = arg; return -1;
     case O_LISTEN: o->listen = arg; return -1;
@@ -239,28 +207,14 @@ static int take(struct brk_options *o, int ch, const char *arg)
             return bad("--gpu", arg, "soft, nvidia or auto");
         o->gpu = *arg == 'a' ? BRK_GPU_AUTO : *arg == 's' ? BRK_GPU_SOFT : BRK_GPU_NVIDIA;
         return -1;
-    case O_VRAM:
-        return brk_parse_size(arg, &o->vram_quota) ? -1 : bad("--vram-quota", arg, "not a size");
-    case O_PIN:
-        return brk_parse_size(arg, &o->pin_quota) ? -1 : bad("--pin-quota", arg, "not a size");
-    case O_CLIENTS:
-        if (!parse_number(arg, 1, VGPU_MAX_CLIENTS, &n))
-            return bad("--max-clients", arg, "1 to 256");
-        o->max_clients = (uint32_t)n;
-        return -1;
     case O_LONG:
         if (!parse_number(arg, 0, 3600, &n))
             return bad("--long-call", arg, "0 to 3600 seconds");
         o->long_call_ms = (unsigned)n * 1000;
         return -1;
-    case O_RATE:
-    case O_BLOBS:
-    case O_CMEMORY:
-    case O_CTHREADS:
-    case O_CSTREAMS:
-    case O_CHANDLES:
-    case O_CPRINTF:
-        return take_limit(o, ch, arg);
+    case O_PACE: o->pace = true; return -1;
+    case O_ARBITER: o->arbiter = arg; o->pace = true; return -1;
+    case O_CONTROL: o->control = arg; return -1;
     case O_POOL:
         if (!parse_number(arg, 0, BRK_POOL_MAX, &n))
             return bad("--pool", arg, "0 to 16");
@@ -285,6 +239,14 @@ static int take(struct brk_options *o, int ch, const char *arg)
     }
 }
 
+/* Memory that is not there need not be promised. */
+static uint64_t host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
 int brk_options_parse(int argc, char **argv, struct brk_options *o)
 {
     char dir[4000];
@@ -293,10 +255,12 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = -1;
     o->max_clients = 64;
+    o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;
     o->pool = BRK_POOL_DEFAULT;
     o->long_call_ms = VGB_LONG_MS;
     o->start_rate = 50;
+    o->pin_quota = host_memory();
     o->blob_quota = UINT64_C(2) << 30;
     o->limits = (struct vgb_limits){.memory = UINT64_C(8) << 30, .printf_fifo = 64 << 20,
                                     .threads = 1024, .streams = 1024, .handles = 1 << 18};

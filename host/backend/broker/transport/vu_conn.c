@@ -218,8 +218,10 @@ static bool set_config(void)
     }
     brk_vu_dev.config = next;
     brk_vu_dev.configured = true;
-    brk_vram.limit = next.vram_quota;
-    brk_pins.limit = next.pin_quota;
+    if (!brk_vram.adjusted)
+        brk_vram.limit = next.vram_quota;
+    if (!brk_pins.adjusted)
+        brk_pins.limit = next.pin_quota;
     return true;
 }
 

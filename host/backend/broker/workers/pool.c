@@ -28,12 +28,10 @@
 #define DRAIN_MAX 32u   /* messages of one worker at a time: others have their turn in between */
 #define LAST_WORDS_MAX 1024u /* of one that has ended: more than a socket holds */
 
-
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
-static struct brk_source log_pipe;
 static int log_write = -1;
-static struct vgb_ratelimit log_limit, limit;
+static struct vgb_ratelimit limit;
 static bool worked, broken;
 static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
@@ -57,43 +55,6 @@ bool brk_pool_works(void)
 bool brk_pool_broken(void)
 {
     return broken;
-}
-
-/* ---- what workers write to stderr ---- */
-
-static void log_line(const char *line)
-{
-    enum vgb_log_level level = VGB_INFO;
-
-    if (strstr(line, ": error: "))
-        level = VGB_ERROR;
-    else if (strstr(line, ": warn: "))
-        level = VGB_WARN;
-    else if (strstr(line, ": debug: "))
-        level = VGB_DEBUG;
-    vgb_log_limited(&log_limit, level, "%s", line);
-}
-
-static void on_log(struct brk_source *s, uint32_t events)
-{
-    static char buf[1024];
-    static size_t have;
-    ssize_t n = read(s->fd, buf + have, sizeof(buf) - 1 - have);
-    char *nl;
-
-    (void)events;
-    if (n <= 0)
-        return;
-    have += (size_t)n;
-    while ((nl = memchr(buf, '\n', have)) || have == sizeof(buf) - 1) {
-        size_t len = nl ? (size_t)(nl - buf) : have;
-
-        buf[len] = '\0';
-        log_line(buf);
-        len += nl != NULL;
-        memmove(buf, buf + len, have - len);
-        have -= len;
-    }
 }
 
 /* ---- starting ---- */
@@ -246,22 +207,20 @@ static void fill(void)
     }
 }
 
+void brk_pool_rate_changed(void)
+{
+    brk_bucket_init(&starts, brk_opt.start_rate, 2 * brk_opt.max_clients);
+    retry_at = failures ? retry_at : 0;
+}
+
 bool brk_pool_init(const struct brk_pool_users *u)
 {
-    int p[2];
-
     users = u;
-    if (pipe2(p, O_CLOEXEC | O_NONBLOCK))
+    log_write = brk_worker_output();
+    if (log_write < 0)
         return false;
-    log_pipe.fd = p[0];
-    log_pipe.ready = on_log;
-    log_write = p[1];
     /* All clients may come at once, and again: faster than the rate it goes on after that only. */
-    brk_bucket_init(&starts, brk_opt.start_rate, 2 * brk_opt.max_clients);
-    if (brk_loop_add(&log_pipe, EPOLLIN)) { /* workers would block when the pipe is full */
-        vgb_log(VGB_ERROR, "cannot wait on the workers' output");
-        return false;
-    }
+    brk_pool_rate_changed();
     return start_one();
 }
 
@@ -290,8 +249,12 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
     if (!worked)
         vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
                 m->value == 1 ? "" : "s");
+    bool first = !worked;
+
     worked = true;
     failures = 0;
+    if (first && users->provider)
+        users->provider(m->flags & VGB_READY_SOFT);
     p->state = BRK_PROC_READY;
     p->since_ns = vgb_now_ns();
     struct brk_client *c = users->waiting();

@@ -33,12 +33,16 @@ struct brk_proc {
 const char *brk_pool_sandbox(void);
 /* The variables of our environment that are meant for workers; allocated, NULL-terminated. */
 char **brk_worker_environment(void);
+/* output.c: the descriptor that workers write their output to, from now on read by the loop; -1: there is none. */
+int brk_worker_output(void);
 /* Who has the workers: clients. Called by the pool, from the loop or from the tick. */
 struct brk_pool_users {
     /* The longest-waiting client without a worker, or NULL. */
     struct brk_client *(*waiting)(void);
     /* Refuses those that waited too long; true while others wait. */
     bool (*expire)(uint64_t now_ns);
+    /* Whether the first worker's provider is the software GPU; may be NULL. */
+    void (*provider)(bool soft);
     /* The client that waited has this worker now. */
     void (*ready)(struct brk_client *c, struct brk_proc *p);
     /* A message that is not about the worker itself. */
@@ -53,6 +57,8 @@ struct brk_pool_users {
 /* Starts the pool. False: not even one worker could be started. */
 bool brk_pool_init(const struct brk_pool_users *users);
 void brk_pool_fini(void);
+/* brk_opt.start_rate or max_clients is new. */
+void brk_pool_rate_changed(void);
 /* A started worker for the client, or NULL: the client waits; users->ready() comes later. */
 struct brk_proc *brk_pool_take(struct brk_client *c);
 /* Copies the message; descriptors are duplicated when it cannot be sent at once. */

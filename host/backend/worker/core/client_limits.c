@@ -125,13 +125,13 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
     struct start *s;
     int r;
 
-    if (wrk_client_limits.threads && atomic_fetch_add(&threads, 1) + 2 > wrk_client_limits.threads) {
+    unsigned most = __atomic_load_n(&wrk_client_limits.threads, __ATOMIC_RELAXED);
+
+    if (atomic_fetch_add(&threads, 1) + 2 > most && most) {
         atomic_fetch_sub(&threads, 1);
-        wrk_limit_hit("threads", wrk_client_limits.threads, "--client-threads");
+        wrk_limit_hit("threads", most, "--client-threads");
         return EAGAIN;
     }
-    if (!wrk_client_limits.threads)
-        atomic_fetch_add(&threads, 1);
     s = malloc(sizeof(*s));
     if (s) {
         s->fn = fn;
@@ -180,6 +180,17 @@ bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
         return false;
     }
     return true;
+}
+
+/* The memory is the broker's to change: prlimit(2). */
+void wrk_limits_change(const struct vgb_limits *l)
+{
+    wrk_client_limits.memory = l->memory;
+    wrk_client_limits.blobs = l->blobs;
+    wrk_client_limits.printf_fifo = l->printf_fifo;
+    __atomic_store_n(&wrk_client_limits.threads, l->threads, __ATOMIC_RELAXED);
+    wrk_client_limits.streams = l->streams;
+    wrk_client_limits.handles = l->handles;
 }
 
 void wrk_limits_set(struct wrk_worker *w, const struct vgb_limits *l)

@@ -16,6 +16,8 @@ extern struct vgb_limits wrk_client_limits;
 
 /* Applies the broker's limits. After the provider is loaded, before the sandbox; dispatcher. */
 void wrk_limits_set(struct wrk_worker *w, const struct vgb_limits *l);
+/* Other ones, while the client is served; dispatcher. */
+void wrk_limits_change(const struct vgb_limits *l);
 /* A filter: the limit of the printf buffer, in front of cuCtxSetLimit(). */
 void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* Whether one more handle of this type may be made; a false is logged. */

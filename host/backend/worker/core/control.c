@@ -88,6 +88,10 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         if (nfds == 1 && dup2(fds[0], w->doorbell) >= 0)
             fcntl(w->doorbell, F_SETFD, FD_CLOEXEC);
         break;
+    case VGB_M_LIMITS:
+        wrk_quota_change(w, m->value);
+        wrk_limits_change(&m->limits);
+        break;
     case VGB_M_GRANT:
     case VGB_M_USAGE:
         vgb_close_all(fds, nfds);
@@ -122,6 +126,7 @@ void wrk_control_poll(struct wrk_worker *w)
 
     while (receive(w, &m, fds, &nfds, MSG_DONTWAIT))
         handle(w, &m, fds, nfds);
+    wrk_quota_report(w);
 }
 
 static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t *reserved)
@@ -141,6 +146,11 @@ static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_
 bool wrk_control_reserve(struct wrk_worker *w, uint64_t total)
 {
     return reserve(w, VGB_RESERVE_DEVICE, total, &w->quota.reserved);
+}
+
+void wrk_control_report(struct wrk_worker *w, uint64_t total)
+{
+    reserve(w, VGB_RESERVE_HELD, total, &w->quota.reserved);
 }
 
 bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t *granted)

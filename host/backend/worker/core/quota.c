@@ -24,8 +24,11 @@ static uint64_t round_to_grain(const struct wrk_quota *q, uint64_t bytes)
     uint64_t grain = q->limit / 64 < GRAIN_MAX ? q->limit / 64 : GRAIN_MAX;
 
     grain = grain < VGP_PAGE ? VGP_PAGE : grain;
-    bytes += grain - 1 - (bytes + grain - 1) % grain;
-    return bytes < q->limit ? bytes : q->limit;
+    uint64_t up = bytes + grain - 1 - (bytes + grain - 1) % grain;
+
+    if (up > q->limit)
+        up = q->limit > bytes ? q->limit : bytes; /* the limit may be less than what is there */
+    return up;
 }
 
 void wrk_quota_init(struct wrk_worker *w, uint64_t limit)
@@ -82,7 +85,7 @@ void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
     pthread_mutex_lock(&q->lock);
     q->used -= bytes < q->used ? bytes : q->used;
     show_locked(w);
-    bool wake = q->limit && bytes && !pthread_equal(pthread_self(), q->dispatcher);
+    bool wake = __atomic_load_n(&q->limit, __ATOMIC_RELAXED) && bytes && !pthread_equal(pthread_self(), q->dispatcher);
     pthread_mutex_unlock(&q->lock);
     /* A dispatcher that sleeps gives reservations back before it sleeps on: others wait for them. */
     if (wake)
@@ -93,6 +96,7 @@ void wrk_quota_trim(struct wrk_worker *w)
 {
     struct wrk_quota *q = &w->quota;
 
+    wrk_quota_report(w);
     pthread_mutex_lock(&q->lock);
     /* One grain is kept: allocating and freeing in turn shall not cost a message each time. */
     if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used + q->hidden) + 1)) {
@@ -101,6 +105,27 @@ void wrk_quota_trim(struct wrk_worker *w)
         if (want < q->reserved)
             wrk_control_reserve(w, want);
     }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void wrk_quota_change(struct wrk_worker *w, uint64_t limit)
+{
+    struct wrk_quota *q = &w->quota;
+
+    /* Without the lock, which this thread may have: it may be waiting for a grant. */
+    q->report |= limit && !q->limit;
+    __atomic_store_n(&q->limit, limit, __ATOMIC_RELAXED);
+}
+
+void wrk_quota_report(struct wrk_worker *w)
+{
+    struct wrk_quota *q = &w->quota;
+
+    if (!q->report)
+        return;
+    q->report = false;
+    pthread_mutex_lock(&q->lock);
+    wrk_control_report(w, look_locked(q));
     pthread_mutex_unlock(&q->lock);
 }
 

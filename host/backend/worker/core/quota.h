@@ -18,7 +18,8 @@ struct wrk_alloc {
 };
 
 struct wrk_quota {
-    uint64_t limit;    /* for the whole VM, 0 = none */
+    uint64_t limit;    /* for the whole VM, 0 = none; changed by the dispatcher, atomic for others */
+    bool report;       /* a limit is new: the broker does not know what there is */
     uint64_t reserved; /* granted by the broker */
     uint64_t used;
     uint64_t hidden; /* what the provider holds beyond `used`, when it was last looked at */
@@ -36,6 +37,9 @@ bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
 /* Gives back what was reserved and is not used; the dispatcher only, which owns the channel. */
 void wrk_quota_trim(struct wrk_worker *w);
+/* Another limit; where there was none the broker hears later, by wrk_quota_report(), what there is. */
+void wrk_quota_change(struct wrk_worker *w, uint64_t limit);
+void wrk_quota_report(struct wrk_worker *w);
 /* Remembers and forgets what an address stands for. */
 bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address);

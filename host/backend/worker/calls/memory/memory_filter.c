@@ -176,6 +176,8 @@ static CUresult q_info(size_t *free_bytes, size_t *total)
     uint64_t held = self->quota.used + self->quota.hidden;
     uint64_t left = self->quota.limit > held ? self->quota.limit - held : 0;
 
+    if (!self->quota.limit)
+        return r;
     if (r == CUDA_SUCCESS && *total > self->quota.limit)
         *total = self->quota.limit;
     if (r == CUDA_SUCCESS && *free_bytes > left)
@@ -246,7 +248,6 @@ void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const s
     WRAP(cuArrayDestroy, q_array_destroy);
     WRAP(cuMipmappedArrayCreate, q_mipmap);
     WRAP(cuMipmappedArrayDestroy, q_mipmap_destroy);
-    if (w->quota.limit)
-        WRAP(cuMemGetInfo_v2, q_info);
+    WRAP(cuMemGetInfo_v2, q_info);
 #undef WRAP
 }

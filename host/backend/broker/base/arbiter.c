@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The VMs of one host: a file that all their brokers map, a row for each. There is no daemon to start, to trust or
+ * to lose: each broker writes its own row, reads the others', and holds its own workers back. A row is its broker's
+ * by a lock that goes with the process, and counts while it is fresh. Brokers of one owner trust each other this far:
+ * one that was taken over can take more than its share, or keep the others from theirs. Workers never see the file.
+ */
+#define _GNU_SOURCE
+#include "base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define MAGIC UINT64_C(0x3172657469627261) /* "arbiter1" */
+#define ROWS 255u
+#define FRESH_NS 600000000u /* longer than between two looks of an idle broker */
+
+struct row {
+    uint64_t beat_ns; /* CLOCK_MONOTONIC, the same for all processes of a host */
+    uint64_t vtime;
+    uint32_t wants;
+    uint32_t pid;
+    uint64_t unused[5];
+};
+struct table {
+    uint64_t magic, unused[7];
+    struct row row[ROWS];
+};
+_Static_assert(sizeof(struct row) == 64, "a line of the cache each");
+
+static struct table *table;
+static struct row *own;
+static int file = -1;
+
+/* Takes a row that no living process has. */
+static bool take_row(void)
+{
+    for (unsigned i = 0; i < ROWS; i++) {
+        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)i + 1, .l_len = 1};
+
+        if (!fcntl(file, F_OFD_SETLK, &l)) {
+            own = &table->row[i];
+            memset(own, 0, sizeof(*own));
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *brk_arbiter_open(const char *path)
+{
+    struct stat st;
+    uint64_t none = 0;
+    void *p;
+
+    file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0)
+        return strerror(errno);
+    if (fstat(file, &st) || !S_ISREG(st.st_mode))
+        return "not a file";
+    if (st.st_mode & 022)
+        return "others may write to it";
+    /* All brokers make it as long, so none can be cut short by another. */
+    if (st.st_size != (off_t)sizeof(*table) && (st.st_size || ftruncate(file, sizeof(*table))))
+        return st.st_size ? "it holds something else" : strerror(errno);
+    p = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (p == MAP_FAILED)
+        return strerror(errno);
+    table = p;
+    if (!__atomic_compare_exchange_n(&table->magic, &none, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
+        none != MAGIC)
+        return "it holds something else";
+    return take_row() ? NULL : "255 brokers use it already";
+}
+
+void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns)
+{
+    if (!own)
+        return;
+    own->pid = (uint32_t)getpid();
+    __atomic_store_n(&own->vtime, vm->vtime, __ATOMIC_RELAXED);
+    __atomic_store_n(&own->wants, vm->wants && !vm->over, __ATOMIC_RELAXED);
+    __atomic_store_n(&own->beat_ns, now_ns, __ATOMIC_RELEASE);
+}
+
+uint64_t brk_arbiter_slowest(uint64_t now_ns)
+{
+    uint64_t slowest = BRK_FAIR_NONE;
+
+    for (unsigned i = 0; own && i < ROWS; i++) {
+        const struct row *r = &table->row[i];
+        uint64_t beat = __atomic_load_n(&r->beat_ns, __ATOMIC_ACQUIRE);
+        uint64_t vtime = __atomic_load_n(&r->vtime, __ATOMIC_RELAXED);
+
+        /* A broker that has ended, or is stopped itself, holds nobody back. */
+        if (r == own || !beat || (now_ns > beat && now_ns - beat > FRESH_NS))
+            continue;
+        if (__atomic_load_n(&r->wants, __ATOMIC_RELAXED) && vtime < slowest)
+            slowest = vtime;
+    }
+    return slowest;
+}
+
+void brk_arbiter_close(void)
+{
+    if (own)
+        __atomic_store_n(&own->beat_ns, 0, __ATOMIC_RELEASE);
+    own = NULL;
+    if (table)
+        munmap(table, sizeof(*table));
+    table = NULL;
+    vgb_close(&file);
+}

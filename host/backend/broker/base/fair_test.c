@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* Shares, played with a clock of the test: who runs, for how long, and who is held. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#define MS 1000000u
+#define TICK (4 * MS)
+#define CPUS 2u
+#define MOST 8u
+
+/* Clients that use all they get; the processors are shared equally among those that are not held. */
+struct play {
+    struct brk_fair f[MOST];
+    uint64_t cpu[MOST], limit[MOST]; /* used; what it can use in a tick, 0: all */
+    unsigned n;
+    uint64_t now, floor, window_at;
+};
+
+static uint64_t slowest(const struct play *p)
+{
+    uint64_t s = BRK_FAIR_NONE;
+
+    for (unsigned i = 0; i < p->n; i++) {
+        if (p->f[i].wants && !p->f[i].over && p->f[i].vtime < s)
+            s = p->f[i].vtime;
+    }
+    return s;
+}
+
+static void tick(struct play *p)
+{
+    unsigned run = 0;
+
+    for (unsigned i = 0; i < p->n; i++)
+        run += !p->f[i].held;
+    p->now += TICK;
+    for (unsigned i = 0; i < p->n; i++) {
+        uint64_t part = run ? CPUS * (uint64_t)TICK / run : 0;
+
+        if (p->limit[i] && part > p->limit[i])
+            part = p->limit[i];
+        if (!p->f[i].held)
+            p->cpu[i] += part;
+        brk_fair_charge(&p->f[i], p->cpu[i]);
+        brk_fair_cap(&p->f[i], (uint64_t)TICK * CPUS * p->f[i].cap / 100, (uint64_t)50 * MS * CPUS * p->f[i].cap / 100);
+    }
+    if (p->now - p->window_at >= 40 * MS) {
+        for (unsigned i = 0; i < p->n; i++)
+            brk_fair_window(&p->f[i], p->limit[i] ? 0 : 40 * MS, p->now - p->window_at, p->floor);
+        p->window_at = p->now;
+    }
+    uint64_t s = slowest(p);
+
+    if (s != BRK_FAIR_NONE && s > p->floor)
+        p->floor = s;
+    for (unsigned i = 0; i < p->n; i++)
+        brk_fair_hold(&p->f[i], s, BRK_FAIR_SLACK_NS);
+}
+
+static void play(struct play *p, unsigned ms)
+{
+    for (uint64_t end = p->now + (uint64_t)ms * MS; p->now < end;)
+        tick(p);
+}
+
+static struct play with(unsigned n, const uint32_t *weights)
+{
+    struct play p = {.n = n, .now = MS};
+
+    for (unsigned i = 0; i < n; i++)
+        p.f[i].weight = weights[i];
+    return p;
+}
+
+/* Within 2 % of what is due. */
+static void assert_share(const struct play *p, unsigned i, uint64_t sum, unsigned percent)
+{
+    uint64_t share = p->cpu[i] * 10000 / sum;
+
+    assert_in_range(share, percent * 98, percent * 102);
+}
+
+static void test_weights(void **state)
+{
+    static const uint32_t two[] = {10, 90}, four[] = {10, 20, 30, 40}, equal[] = {100, 100};
+    struct play p = with(2, two);
+
+    (void)state;
+    play(&p, 10000);
+    assert_int_equal(p.cpu[0] + p.cpu[1], 2 * (p.now - MS)); /* nothing is lost */
+    assert_share(&p, 0, p.cpu[0] + p.cpu[1], 10);
+    p = with(4, four);
+    play(&p, 10000);
+    for (unsigned i = 0; i < 4; i++)
+        assert_share(&p, i, 2 * (p.now - MS), 10 * (i + 1));
+    p = with(2, equal);
+    play(&p, 10000);
+    assert_share(&p, 0, 2 * (p.now - MS), 50);
+}
+
+/* Alone, whatever the weight; and one that uses little keeps nobody from the rest. */
+static void test_unused(void **state)
+{
+    static const uint32_t w[] = {1, 1000};
+    struct play p = with(1, w);
+
+    (void)state;
+    play(&p, 1000);
+    assert_int_equal(p.cpu[0], 2 * (p.now - MS));
+    p = with(2, w);
+    p.limit[1] = MS / 2; /* an eighth of a processor */
+    play(&p, 10000);
+    assert_true(p.cpu[0] > (p.now - MS) / 100 * 95); /* all of the processor that the play gives it */
+    assert_true(p.cpu[1] > (p.now - MS) / 9);
+}
+
+/* Time that was not used is not saved up. */
+static void test_return(void **state)
+{
+    static const uint32_t w[] = {100, 100};
+    struct play p = with(2, w);
+    uint64_t was;
+
+    (void)state;
+    p.limit[1] = 1;
+    play(&p, 5000);
+    p.limit[1] = 0;
+    play(&p, 100);
+    was = p.cpu[0];
+    uint64_t other = p.cpu[1];
+    play(&p, 2000);
+    assert_in_range(p.cpu[0] - was, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
+    assert_in_range(p.cpu[1] - other, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
+}
+
+static void test_change(void **state)
+{
+    static const uint32_t w[] = {100, 100};
+    struct play p = with(2, w);
+    uint64_t was[2];
+
+    (void)state;
+    play(&p, 3000);
+    brk_fair_weight(&p.f[0], 10, p.floor);
+    brk_fair_weight(&p.f[1], 90, p.floor);
+    memcpy(was, p.cpu, sizeof(was));
+    play(&p, 10000);
+    assert_in_range((p.cpu[0] - was[0]) * 1000 / (20000 * (uint64_t)MS), 95, 105);
+}
+
+static void test_cap(void **state)
+{
+    static const uint32_t w[] = {100, 100};
+    struct play p = with(2, w);
+
+    (void)state;
+    p.f[0].cap = 25;
+    play(&p, 10000);
+    assert_share(&p, 0, 2 * (p.now - MS), 25);
+    assert_share(&p, 1, 2 * (p.now - MS), 75); /* the one with the cap does not keep the other back */
+    p.f[0].cap = 0;
+    play(&p, 10000);
+    assert_true(p.cpu[0] > (p.now - MS) / 10 * 7);
+}
+
+/* Far apart, and exact all the same. */
+static void test_far(void **state)
+{
+    static const uint32_t w[] = {1, 1000};
+    struct play p = with(2, w);
+
+    (void)state;
+    play(&p, 100000);
+    assert_in_range(p.cpu[0], 100 * (uint64_t)MS, 300 * (uint64_t)MS); /* 200 are due */
+}
+
+static void test_forgive(void **state)
+{
+    struct brk_fair f = {.weight = 10};
+
+    (void)state;
+    brk_fair_charge(&f, 1000 * MS);
+    brk_fair_hold(&f, 0, BRK_FAIR_SLACK_NS);
+    assert_true(f.held);
+    brk_fair_forgive(&f, 5);
+    assert_false(f.held);
+    brk_fair_hold(&f, 5, BRK_FAIR_SLACK_NS);
+    assert_false(f.held);
+    brk_fair_hold(&f, BRK_FAIR_NONE, 0);
+    assert_false(f.held);
+}
+
+/* ---- the file of the host ---- */
+
+static void test_arbiter(void **state)
+{
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    uint64_t now = 5000000000u;
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_null(brk_arbiter_open(path));
+    brk_arbiter_publish(&vm, now);
+    assert_int_equal(brk_arbiter_slowest(now), BRK_FAIR_NONE); /* its own row does not count */
+    brk_arbiter_close();
+    /* Another broker's row: fresh, stale, not wanting. Row 0 was ours and is taken again. */
+    assert_null(brk_arbiter_open(path));
+    uint64_t row[3] = {now, 42, 1};
+    assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
+    assert_int_equal(brk_arbiter_slowest(now), 42);
+    assert_int_equal(brk_arbiter_slowest(now + 10000 * (uint64_t)MS), BRK_FAIR_NONE);
+    row[2] = 0;
+    assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
+    assert_int_equal(brk_arbiter_slowest(now), BRK_FAIR_NONE);
+    brk_arbiter_close();
+    /* Files that are none. */
+    assert_int_equal(fchmod(fd, 0666), 0);
+    assert_non_null(brk_arbiter_open(path));
+    brk_arbiter_close();
+    assert_int_equal(fchmod(fd, 0600), 0);
+    assert_int_equal(ftruncate(fd, 100), 0);
+    assert_non_null(brk_arbiter_open(path));
+    brk_arbiter_close();
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(write(fd, "something else entirely", 23), 23);
+    assert_non_null(brk_arbiter_open(path));
+    brk_arbiter_close();
+    assert_non_null(brk_arbiter_open("/nonexistent/arbiter"));
+    brk_arbiter_close();
+    close(fd);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_unused),  cmocka_unit_test(test_return),
+        cmocka_unit_test(test_change),  cmocka_unit_test(test_cap),     cmocka_unit_test(test_far),
+        cmocka_unit_test(test_forgive), cmocka_unit_test(test_arbiter),
+    };
+
+    return cmocka_run_group_tests_name("shares", tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Limits that are changed while clients are served. Those of the broker count from the next request on; those that a
+ * worker keeps are sent to it; its memory is changed from outside, by prlimit(2). A limit below what is in use takes
+ * nothing away: it refuses what is new.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static bool reachable(const struct brk_client *c)
+{
+    return c->proc && (c->state == BRK_C_STARTING || c->state == BRK_C_SERVING);
+}
+
+struct brk_client *brk_adjust_find(pid_t pid)
+{
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (c->proc && c->state == BRK_C_SERVING && c->proc->pid == pid)
+            return c;
+    }
+    return NULL;
+}
+
+static void send_limits(struct brk_client *c)
+{
+    struct vgb_msg m = {.type = VGB_M_LIMITS, .value = brk_vram.limit};
+
+    m.limits = c->limits;
+    brk_proc_send(c->proc, &m, NULL, 0);
+}
+
+/* The worker's own beginning, which does not count, is what the limit was above the value that it stands for. */
+static const char *not_changed(void)
+{
+    return errno == EPERM ? "for new clients only: a running worker's limit is changed with CAP_SYS_RESOURCE alone"
+                          : strerror(errno);
+}
+
+static const char *change_memory(struct brk_client *c, uint64_t value)
+{
+    struct rlimit r;
+    uint64_t base;
+
+    if (c->state != BRK_C_SERVING || value == c->limits.memory)
+        return NULL; /* one that starts gets what START said */
+    if (prlimit(c->proc->pid, RLIMIT_DATA, NULL, &r))
+        return not_changed();
+    if (!c->limits.memory || r.rlim_cur == RLIM_INFINITY || r.rlim_cur < c->limits.memory)
+        return "for new clients only: a worker runs without this limit";
+    base = r.rlim_cur - c->limits.memory;
+    r.rlim_cur = value && value < UINT64_MAX - base ? base + value : RLIM_INFINITY;
+    r.rlim_max = r.rlim_cur;
+    if (prlimit(c->proc->pid, RLIMIT_DATA, &r, NULL))
+        return not_changed();
+    return NULL;
+}
+
+static const char *adjust_client(struct brk_client *c, enum brk_limit_id id, uint64_t value)
+{
+    const char *wrong = id == BRK_L_MEMORY ? change_memory(c, value) : NULL;
+
+    if (wrong)
+        return wrong;
+    if (id == BRK_L_CLIENT_WEIGHT) {
+        brk_pace_client_set(c, (uint32_t)value, c->fair.cap);
+    } else if (id == BRK_L_CLIENT_CAP) {
+        brk_pace_client_set(c, c->fair.weight, (uint32_t)value);
+    } else {
+        brk_limit_to_client(&c->limits, id, value);
+        send_limits(c);
+    }
+    return NULL;
+}
+
+static const char *adjust_clients(enum brk_limit_id id, uint64_t value)
+{
+    const char *wrong = NULL;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        const char *w = reachable(c) ? adjust_client(c, id, value) : NULL;
+
+        wrong = w ? w : wrong;
+    }
+    return wrong;
+}
+
+static void change_vram(uint64_t value)
+{
+    bool is_new = value && !brk_vram.limit;
+
+    brk_vram.limit = value;
+    brk_vram.adjusted = true;
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!reachable(c))
+            continue;
+        c->reports += is_new;
+        send_limits(c);
+    }
+}
+
+const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
+{
+    bool shares = id >= BRK_L_WEIGHT;
+
+    if (shares) {
+        brk_opt.pace = true;
+        brk_pace_changed();
+        if (!brk_pace_works())
+            return "the provider is not the software GPU: its time cannot be shared so";
+    }
+    if (pid) {
+        struct brk_client *c = brk_adjust_find(pid);
+
+        if (!c)
+            return "no such client: `vgpu smi --host` lists their workers";
+        if (!(id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) && id != BRK_L_CLIENT_WEIGHT && id != BRK_L_CLIENT_CAP)
+            return "not a limit of one client";
+        return adjust_client(c, id, value);
+    }
+    brk_limit_put(&brk_opt, id, value);
+    switch (id) {
+    case BRK_L_VRAM: change_vram(value); return NULL;
+    case BRK_L_PIN:
+        brk_pins.limit = value;
+        brk_pins.adjusted = true;
+        return NULL;
+    case BRK_L_BLOBS:
+        brk_blobs.limit = value;
+        for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+            c->limits.blobs = value;
+            if (reachable(c))
+                send_limits(c);
+        }
+        return NULL;
+    case BRK_L_CLIENTS:
+    case BRK_L_RATE: brk_pool_rate_changed(); return NULL;
+    case BRK_L_WEIGHT:
+    case BRK_L_CAP: brk_pace_changed(); return NULL;
+    default: return adjust_clients(id, value);
+    }
+}

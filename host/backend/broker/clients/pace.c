@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shares of the software GPU. Its time is the processor time of the workers, so the kernel's account of that is the
+ * meter, and stopping (SIGSTOP) a worker that is ahead of its share is the brake: neither asks the worker for
+ * anything, so one that was taken over has no more than an honest one. Who is ahead is for base/fair.c to say, within
+ * this VM and, through base/arbiter.c, among the VMs of the host.
+ *
+ * A worker that was stopped wants processors; one that runs does so when its threads run or wait for a processor for
+ * most of a window. Processors that stay idle while somebody is stopped are given away: the lead is forgiven, and may be
+ * larger next time.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define TICK_NS 4000000u          /* while somebody wants processors */
+#define TICK_REST_NS 50000000u    /* else */
+#define TICK_IDLE_NS 250000000u   /* nobody has used any for a while */
+#define IDLE_NS 2000000000u
+#define WINDOW_NS 40000000u       /* for each eight clients */
+#define SPARE_NS 100000000u       /* /proc/stat counts in 10 ms */
+#define SLACK_MAX_NS 400000000u
+#define ANSWER_NS 250000000u
+#define CAP_BURST_NS 50000000u    /* of full rate that a cap lets through at once */
+
+static struct {
+    struct brk_source timer;
+    bool soft;            /* the provider's time is the workers' */
+    bool warned;
+    unsigned cpus;
+    struct brk_fair vm;
+    uint64_t floor;       /* of the clients: the slowest's virtual time, never less than before */
+    uint64_t slack_ns;
+    uint64_t tick_ns;
+    uint64_t at_ns, window_at_ns, spare_at_ns, used_at_ns;
+    uint64_t idle_ticks;  /* of the processors that we may use, at spare_at_ns */
+    bool held_in_spare;   /* somebody was, in this stretch */
+} pace = {.timer = {.fd = -1}, .slack_ns = BRK_FAIR_SLACK_NS};
+
+static bool contends(const struct brk_fair *f)
+{
+    return f->wants && !f->over;
+}
+
+static bool runs(const struct brk_client *c)
+{
+    return c->proc && c->state == BRK_C_SERVING;
+}
+
+static void send_signal(struct brk_client *c, int sig)
+{
+    syscall(SYS_pidfd_send_signal, c->proc->pidfd.fd, sig, NULL, 0);
+}
+
+/* Whatever its share, a worker that owes an answer is not taken for a silent one: now and then it has a tick. */
+static bool must_answer(const struct brk_client *c, uint64_t now)
+{
+    return c->asked && c->stopped && now - c->stopped_ns > ANSWER_NS;
+}
+
+static void stop_or_go(struct brk_client *c, bool stop, uint64_t now)
+{
+    if (stop == c->stopped)
+        return;
+    c->stopped = stop;
+    c->stopped_ns = now;
+    send_signal(c, stop ? SIGSTOP : SIGCONT);
+}
+
+/* ---- what the kernel says ---- */
+
+/* How long threads of the worker have waited for a processor, all together, since they began; threads that have
+ * ended are missing, which only makes it less. */
+static uint64_t waited(pid_t pid)
+{
+    char path[300];
+    uint64_t sum = 0;
+    struct dirent *e;
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+    d = opendir(path);
+    while (d && (e = readdir(d))) {
+        unsigned long long ran, wait;
+        char text[100];
+
+        if (*e->d_name == '.')
+            continue;
+        snprintf(path, sizeof(path), "/proc/%ld/task/%.20s/schedstat", (long)pid, e->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+        vgb_close(&fd);
+        text[n > 0 ? n : 0] = '\0';
+        if (sscanf(text, "%llu %llu", &ran, &wait) == 2)
+            sum += wait;
+    }
+    if (d)
+        closedir(d);
+    return sum;
+}
+
+/* Idle time of the processors that this process may use, in ticks of the kernel's interface. */
+static uint64_t idle_ticks(void)
+{
+    uint64_t sum = 0;
+    char line[400];
+    cpu_set_t may;
+    FILE *f = fopen("/proc/stat", "re");
+
+    if (f && !sched_getaffinity(0, sizeof(may), &may)) {
+        pace.cpus = (unsigned)CPU_COUNT(&may);
+        while (fgets(line, sizeof(line), f)) {
+            unsigned long long idle, io;
+            unsigned cpu;
+
+            if (sscanf(line, "cpu%u %*u %*u %*u %llu %llu", &cpu, &idle, &io) == 3 && cpu < CPU_SETSIZE &&
+                CPU_ISSET(cpu, &may))
+                sum += idle + io;
+        }
+    }
+    if (f)
+        fclose(f);
+    return sum;
+}
+
+/* ---- the parts of a tick ---- */
+
+/* Reads all meters; what all clients together have used. */
+static uint64_t charge(uint64_t dt)
+{
+    uint64_t sum = 0, cap;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!runs(c))
+            continue;
+        sum += brk_fair_charge(&c->fair, brk_usage_cpu(c->proc->pid));
+        cap = c->fair.cap * pace.cpus;
+        brk_fair_cap(&c->fair, dt * cap / 100, CAP_BURST_NS * cap / 100);
+    }
+    brk_fair_charge(&pace.vm, pace.vm.used_ns + sum);
+    cap = pace.vm.cap * pace.cpus;
+    brk_fair_cap(&pace.vm, dt * cap / 100, CAP_BURST_NS * cap / 100);
+    return sum;
+}
+
+/* Who wants processors, after a window. */
+static void end_window(uint64_t window, uint64_t others)
+{
+    bool any = false;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        uint64_t wait = 0;
+
+        if (!runs(c))
+            continue;
+        /* Who has used next to nothing may have waited all the time; who has used most of it wants more. */
+        if (!c->fair.was_held && c->fair.window_ns < window / 4 * 3) {
+            uint64_t now = waited(c->proc->pid);
+
+            wait = now > c->waited_ns ? now - c->waited_ns : 0;
+            c->fair.was_held |= !c->waited_known; /* unknown: as before */
+            c->waited_ns = now;
+            c->waited_known = true;
+        } else {
+            c->waited_known = false;
+        }
+        c->fair.was_held |= pace.vm.was_held;
+        brk_fair_window(&c->fair, wait, window, pace.floor);
+        any |= c->fair.wants;
+    }
+    pace.vm.wants = any;
+    pace.vm.window_ns = 0;
+    pace.vm.was_held = pace.vm.held;
+    brk_fair_join(&pace.vm, others == BRK_FAIR_NONE ? 0 : others);
+}
+
+/* Processors that stayed idle while somebody was stopped are somebody's loss and nobody's gain. */
+static bool spare(uint64_t now)
+{
+    uint64_t passed = now - pace.spare_at_ns, idle;
+    bool held = pace.held_in_spare;
+
+    if (passed < SPARE_NS)
+        return false;
+    pace.spare_at_ns = now;
+    pace.held_in_spare = false;
+    if (!held)
+        return false;
+    idle = idle_ticks();
+    uint64_t was = pace.idle_ticks;
+
+    pace.idle_ticks = idle;
+    /* A quarter of the processors, on the average. */
+    if (was && idle > was && (idle - was) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) > passed * pace.cpus / 4) {
+        pace.slack_ns = pace.slack_ns * 2 < SLACK_MAX_NS ? pace.slack_ns * 2 : SLACK_MAX_NS;
+        return true;
+    }
+    pace.slack_ns = BRK_FAIR_SLACK_NS;
+    return false;
+}
+
+static uint64_t slowest_client(void)
+{
+    uint64_t slowest = BRK_FAIR_NONE;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (runs(c) && contends(&c->fair) && c->fair.vtime < slowest)
+            slowest = c->fair.vtime;
+    }
+    if (slowest != BRK_FAIR_NONE && slowest > pace.floor)
+        pace.floor = slowest;
+    return slowest;
+}
+
+static void decide(uint64_t now, uint64_t others, bool forgive)
+{
+    uint64_t slowest = slowest_client();
+
+    if (forgive)
+        brk_fair_forgive(&pace.vm, others);
+    brk_fair_hold(&pace.vm, others, pace.slack_ns);
+    if (pace.vm.over)
+        brk_fair_join(&pace.vm, others == BRK_FAIR_NONE ? 0 : others);
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!runs(c))
+            continue;
+        if (forgive)
+            brk_fair_forgive(&c->fair, slowest);
+        if (c->fair.over && c->fair.vtime < pace.floor)
+            c->fair.vtime = pace.floor; /* its cap, not the others, keeps it back */
+        brk_fair_hold(&c->fair, slowest, pace.slack_ns);
+        stop_or_go(c, (c->fair.held || pace.vm.held) && !must_answer(c, now), now);
+        pace.held_in_spare |= c->stopped && !c->fair.over && !pace.vm.over;
+    }
+}
+
+static void arm(uint64_t ns)
+{
+    struct itimerspec t = {.it_interval.tv_nsec = (long)ns, .it_value.tv_nsec = (long)ns};
+
+    if (ns == pace.tick_ns)
+        return;
+    pace.tick_ns = ns;
+    timerfd_settime(pace.timer.fd, 0, &t, NULL);
+}
+
+static void on_tick(struct brk_source *s, uint32_t events)
+{
+    uint64_t expired, now = vgb_now_ns(), others, window;
+    bool busy = pace.vm.wants || pace.vm.cap || brk_opt.client_cap;
+    unsigned n = brk_client_count();
+
+    (void)events;
+    if (read(s->fd, &expired, sizeof(expired)) != sizeof(expired))
+        return;
+    if (charge(now - pace.at_ns) > (now - pace.at_ns) / 100)
+        pace.used_at_ns = now;
+    pace.at_ns = now;
+    others = brk_arbiter_slowest(now);
+    window = WINDOW_NS * (uint64_t)(1 + n / 8);
+    if (now - pace.window_at_ns >= window) {
+        end_window(now - pace.window_at_ns, others);
+        pace.window_at_ns = now;
+    }
+    decide(now, others, spare(now));
+    brk_arbiter_publish(&pace.vm, now);
+    for (struct brk_client *c = brk_client_first(); c; c = c->next)
+        busy |= runs(c) && (c->fair.cap || c->stopped);
+    arm(busy ? TICK_NS * (uint64_t)(1 + n / 16) : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS : TICK_IDLE_NS);
+}
+
+/* ---- for others ---- */
+
+void brk_pace_provider(bool soft)
+{
+    pace.soft = soft;
+    brk_pace_changed();
+}
+
+void brk_pace_client(struct brk_client *c)
+{
+    /* Not for its start. */
+    c->fair = (struct brk_fair){.weight = brk_opt.client_weight, .cap = brk_opt.client_cap,
+                                .used_ns = brk_usage_cpu(c->proc->pid), .vtime = pace.floor};
+    c->waited_known = false;
+    c->stopped = false;
+}
+
+static void start(void)
+{
+    cpu_set_t may;
+
+    if (pace.timer.fd >= 0)
+        return;
+    pace.cpus = sched_getaffinity(0, sizeof(may), &may) ? 1 : (unsigned)CPU_COUNT(&may);
+    pace.vm.weight = brk_opt.weight;
+    pace.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    pace.timer.ready = on_tick;
+    if (pace.timer.fd < 0 || brk_loop_add(&pace.timer, EPOLLIN)) {
+        vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
+        vgb_close(&pace.timer.fd);
+        return;
+    }
+    pace.at_ns = pace.window_at_ns = pace.spare_at_ns = vgb_now_ns();
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (runs(c))
+            brk_pace_client(c); /* what was used until now counts for nobody */
+    }
+    arm(TICK_REST_NS);
+    vgb_log(VGB_INFO, "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%",
+            brk_opt.weight, brk_opt.cap, brk_opt.client_weight, brk_opt.client_cap);
+}
+
+void brk_pace_changed(void)
+{
+    if (!brk_opt.pace)
+        return;
+    if (!pace.soft) {
+        if (!pace.warned && brk_pool_works())
+            vgb_log(VGB_WARN, "shares are not enforced: only the software GPU's time can be shared so");
+        pace.warned = true;
+        return;
+    }
+    start();
+    uint64_t others = brk_arbiter_slowest(vgb_now_ns());
+
+    brk_fair_weight(&pace.vm, brk_opt.weight, others == BRK_FAIR_NONE ? pace.vm.vtime : others);
+    pace.vm.cap = brk_opt.cap;
+}
+
+bool brk_pace_works(void)
+{
+    return pace.timer.fd >= 0;
+}
+
+void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
+{
+    brk_fair_charge(&c->fair, brk_usage_cpu(c->proc->pid)); /* until now the old weight counts */
+    brk_fair_weight(&c->fair, weight, pace.floor);
+    c->fair.cap = cap;
+}
+
+void brk_pace_stop(void)
+{
+    if (pace.timer.fd < 0)
+        return;
+    brk_loop_del(&pace.timer);
+    vgb_close(&pace.timer.fd);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control socket (--control, SOCK_SEQPACKET): limits and shares, read and changed while clients are served. One
+ * request is one message of text, its answer another:
+ *
+ *   get [NAME] [client PID]        "ok", then lines "NAME VALUE"
+ *   set NAME VALUE [client PID]    "ok", or "error: why"
+ *
+ * The file belongs to the broker's user alone, and the kernel is asked who connects: that user, or root.
+ */
+#define _GNU_SOURCE
+#include "main.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define REQUEST_MAX 256u
+#define ANSWER_MAX 4096u
+#define PEERS_MAX 8u
+#define WORDS_MAX 5u
+
+struct peer {
+    struct brk_source s; /* fd -1: free */
+};
+
+static struct brk_source listener = {.fd = -1};
+static struct peer peers[PEERS_MAX];
+
+struct answer {
+    char text[ANSWER_MAX];
+    size_t used;
+};
+
+static void say(struct answer *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct answer *a, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(a->text + a->used, sizeof(a->text) - a->used, fmt, ap);
+    va_end(ap);
+    if (n > 0 && (size_t)n < sizeof(a->text) - a->used)
+        a->used += (size_t)n;
+}
+
+static uint64_t value_for(const struct brk_client *c, enum brk_limit_id id)
+{
+    if (!c)
+        return brk_limit_get(&brk_opt, id);
+    if (id == BRK_L_CLIENT_WEIGHT)
+        return c->fair.weight;
+    if (id == BRK_L_CLIENT_CAP)
+        return c->fair.cap;
+    return brk_limit_of_client(&c->limits, id);
+}
+
+static bool of_client(enum brk_limit_id id)
+{
+    return (id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) || id == BRK_L_CLIENT_WEIGHT || id == BRK_L_CLIENT_CAP;
+}
+
+static void get(struct answer *a, const char *name, pid_t pid)
+{
+    const struct brk_client *c = pid ? brk_adjust_find(pid) : NULL;
+    enum brk_limit_id only = name ? brk_limit_find(name) : BRK_L_COUNT;
+
+    if (name && only == BRK_L_COUNT) {
+        say(a, "error: no limit has this name");
+        return;
+    }
+    if (pid && (!c || (name && !of_client(only)))) {
+        say(a, "error: %s", c ? "not a limit of one client" : "no such client");
+        return;
+    }
+    say(a, "ok\n");
+    for (unsigned i = 0; i < BRK_L_COUNT; i++) {
+        if ((!name || only == i) && (!c || of_client((enum brk_limit_id)i)))
+            say(a, "%s %llu\n", brk_limits[i].name, (unsigned long long)value_for(c, (enum brk_limit_id)i));
+    }
+}
+
+static void set(struct answer *a, const char *name, const char *text, pid_t pid)
+{
+    enum brk_limit_id id = brk_limit_find(name);
+    const char *wrong;
+    char want[80];
+    uint64_t value;
+
+    if (id == BRK_L_COUNT) {
+        say(a, "error: no limit has this name");
+    } else if (!brk_limit_parse(id, text, &value, want)) {
+        say(a, "error: %s: %s is needed", name, want);
+    } else if ((wrong = brk_adjust(id, value, pid))) {
+        say(a, "error: %s: %s", name, wrong);
+    } else {
+        vgb_log(VGB_INFO, "%s is %llu now%s", name, (unsigned long long)value, pid ? ", for one client" : "");
+        say(a, "ok\n");
+    }
+}
+
+/* "client PID" at the end; false: something else is there. */
+static bool take_client(char **word, unsigned *n, pid_t *pid)
+{
+    uint64_t value;
+
+    *pid = 0;
+    if (*n < 2 || strcmp(word[*n - 2], "client"))
+        return true;
+    if (!brk_parse_size(word[*n - 1], &value) || !value || value > INT32_MAX)
+        return false;
+    *pid = (pid_t)value;
+    *n -= 2;
+    return true;
+}
+
+static void serve(struct answer *a, char *text)
+{
+    char *word[WORDS_MAX + 1], *save = NULL;
+    unsigned n = 0;
+    pid_t pid;
+
+    for (char *w = strtok_r(text, " \n", &save); w && n <= WORDS_MAX; w = strtok_r(NULL, " \n", &save))
+        word[n++] = w;
+    if (n && n <= WORDS_MAX && take_client(word, &n, &pid)) {
+        if (!strcmp(word[0], "get") && n <= 2) {
+            get(a, n == 2 ? word[1] : NULL, pid);
+            return;
+        }
+        if (!strcmp(word[0], "set") && n == 3) {
+            set(a, word[1], word[2], pid);
+            return;
+        }
+    }
+    say(a, "error: not understood: get [NAME] [client PID], or set NAME VALUE [client PID]");
+}
+
+static void peer_close(struct peer *p)
+{
+    brk_loop_del(&p->s);
+    vgb_close(&p->s.fd);
+}
+
+static void on_request(struct brk_source *s, uint32_t events)
+{
+    struct peer *p = (struct peer *)s; /* its first member */
+    char text[REQUEST_MAX + 1];
+    struct answer a = {.used = 0};
+    bool words = true;
+
+    (void)events;
+    /* MSG_TRUNC: the true length, also of what did not fit. Descriptors are not taken. */
+    ssize_t n = recv(s->fd, text, REQUEST_MAX, MSG_DONTWAIT | MSG_TRUNC);
+    if (n <= 0) {
+        peer_close(p);
+        return;
+    }
+    for (ssize_t i = 0; i < n && i < (ssize_t)REQUEST_MAX; i++)
+        words &= text[i] == '\n' || isprint((unsigned char)text[i]);
+    if (n > (ssize_t)REQUEST_MAX || !words) {
+        say(&a, "error: a request is at most %u characters of text", REQUEST_MAX);
+    } else {
+        text[n] = '\0';
+        serve(&a, text);
+    }
+    if (send(s->fd, a.text, a.used, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        peer_close(p); /* one that does not read its answers */
+}
+
+static void on_accept(struct brk_source *s, uint32_t events)
+{
+    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct ucred who;
+    socklen_t size = sizeof(who);
+
+    (void)events;
+    if (fd < 0)
+        return;
+    if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && (who.uid == geteuid() || !who.uid)) {
+        for (unsigned i = 0; i < PEERS_MAX; i++) {
+            if (peers[i].s.fd >= 0)
+                continue;
+            peers[i].s.fd = fd;
+            peers[i].s.ready = on_request;
+            if (!brk_loop_add(&peers[i].s, EPOLLIN))
+                return;
+            peers[i].s.fd = -1;
+            break;
+        }
+    }
+    close(fd);
+}
+
+int brk_control_start(void)
+{
+    for (unsigned i = 0; i < PEERS_MAX; i++)
+        peers[i].s.fd = -1;
+    if (!brk_opt.control)
+        return 0;
+    listener.fd = brk_listen_unix(brk_opt.control, SOCK_SEQPACKET);
+    listener.ready = on_accept;
+    if (listener.fd < 0 || brk_loop_add(&listener, EPOLLIN)) {
+        vgb_log(VGB_ERROR, "--control %s: %s", brk_opt.control, listener.fd < 0 ? strerror(-listener.fd) : "no room");
+        listener.fd = -1;
+        return BRK_EXIT_ERROR;
+    }
+    return 0;
+}
+
+void brk_control_stop(void)
+{
+    if (listener.fd < 0)
+        return;
+    vgb_close(&listener.fd);
+    for (unsigned i = 0; i < PEERS_MAX; i++)
+        vgb_close(&peers[i].s.fd);
+    unlink(brk_opt.control);
+}

@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Shares of the software GPU between clients of one VM and between VMs: ratios, measured in one run.
+
+tenancy.py --build BUILD [--quick] [--json FILE]: prints a table and, last, "tenancy-bench: N passed, M failed".
+A row fails when a client does; aims are printed as met or MISSED and not enforced, since the machine may be shared.
+"""
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+class Broker:
+    """One vgpu-backend with the software GPU, which stands for one VM."""
+
+    def __init__(self, build, folder, name, options):
+        self.build = build
+        self.path = os.path.join(folder, name)
+        self.control = self.path + ".control"
+        read, write = os.pipe()
+        self.process = subprocess.Popen(
+            [os.path.join(build, "host/backend/vgpu-backend"), "--listen", self.path, "--gpu", "soft", "--provider",
+             os.path.join(build, "host/softgpu/libcuda-soft.so.1"), "--log-level", "error", "--ready-fd", str(write),
+             "--control", self.control] + options, pass_fds=[write])
+        os.close(write)
+        with os.fdopen(read) as ready:
+            if ready.readline() != "ready\n":
+                raise RuntimeError("the backend does not start")
+
+    def ask(self, text):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(self.control)
+            s.send(text.encode())
+            answer = s.recv(65536).decode()
+        if not answer.startswith("ok"):
+            raise RuntimeError(text + ": " + answer)
+        return answer
+
+    def workers(self):
+        """The process ids of the workers that serve clients, in the order of the clients."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect("\0vgpu-backend.status.%d" % self.process.pid)
+            lines = s.recv(1 << 17).decode().splitlines()
+        return [int(line.split()[1]) for line in lines if line.startswith("client ")]
+
+    def used(self):
+        """Processor time of the workers that serve clients, seconds."""
+        return [process_time(pid) for pid in self.workers()]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def process_time(pid):
+    with open("/proc/%d/stat" % pid) as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def idle_time():
+    with open("/proc/stat") as f:
+        return int(f.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
+
+
+class Client:
+    program = None
+
+    def __init__(self, broker):
+        env = dict(os.environ, VGPU_SOCKET=broker.path,
+                   LD_LIBRARY_PATH=os.path.join(broker.build, "userspace/libcuda"))
+        self.process = subprocess.Popen([self.program], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.answer()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("a client has ended")
+        return line.split()
+
+    def start(self, how, n):
+        self.process.stdin.write("%s %d\n" % (how, n))
+        self.process.stdin.flush()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def together(clients, how, ms):
+    """Work done by each in the same time."""
+    for c in clients:
+        c.start(how, ms)
+    return [int(c.answer()[1]) for c in clients]
+
+
+class Bench:
+    def __init__(self, build, quick):
+        self.build = build
+        self.ms = 200 if quick else 10000
+        self.quick = quick
+        self.rows = []
+        self.failed = 0
+
+    def row(self, name, value, aim, met):
+        self.rows.append({"name": name, "value": round(value, 3), "aim": aim, "met": bool(met)})
+        print("  %-52s %8.3f   aim %-12s %s" % (name, value, aim, "met" if met else "MISSED"), flush=True)
+
+    def run(self, what, *args):
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                what(folder, *args)
+        except (RuntimeError, OSError, ValueError) as e:
+            self.failed += 1
+            print("  %s: %s" % (what.__name__, e))
+
+    def clients(self, folder, weights):
+        """Clients of one VM: what the heavy ones get for each weight of the light ones, and what pacing costs."""
+        broker = Broker(self.build, folder, "vm", [])
+        clients = [Client(broker) for _ in weights]
+        before = sum(broker.used())
+        free = sum(together(clients, "greedy", self.ms))
+        free /= max(0.01, sum(broker.used()) - before)
+        for pid, weight in zip(broker.workers(), weights):
+            broker.ask("set client-weight %d client %d" % (weight, pid))
+        together(clients, "greedy", 500)
+        before, idle = sum(broker.used()), idle_time()
+        done = together(clients, "greedy", self.ms)
+        idle = (idle_time() - idle) / (self.ms / 1000) / len(os.sched_getaffinity(0))
+        after = sum(done) / max(0.01, sum(broker.used()) - before)
+        for c in clients:
+            c.stop()
+        broker.stop()
+        name = "%d clients, weights %s" % (len(weights), ":".join(map(str, weights)))
+        share = [d / sum(done) / (w / sum(weights)) for d, w in zip(done, weights)]
+        worst = max(share, key=lambda s: abs(s - 1))
+        self.row(name + ": worst share of what is due", worst, "0.95 to 1.05", 0.95 <= worst <= 1.05)
+        # The machine may be shared: work for processor time, and processors that nobody used.
+        kept = after / free * (1 - idle)
+        self.row(name + ": throughput kept", kept, ">= 0.97", kept >= 0.97)
+
+    def vms(self, folder, weights):
+        table = os.path.join(folder, "arbiter")
+        brokers = [Broker(self.build, folder, "vm%d" % i, ["--arbiter", table, "--weight", str(w)])
+                   for i, w in enumerate(weights)]
+        clients = [Client(b) for b in brokers]
+        together(clients, "greedy", 500)
+        done = together(clients, "greedy", self.ms)
+        for c in clients:
+            c.stop()
+        for b in brokers:
+            b.stop()
+        share = [d / sum(done) / (w / sum(weights)) for d, w in zip(done, weights)]
+        worst = max(share, key=lambda s: abs(s - 1))
+        self.row("%d VMs, weights %s: worst share of what is due" % (len(weights), ":".join(map(str, weights))), worst,
+                 "0.95 to 1.05", 0.95 <= worst <= 1.05)
+
+    def cap(self, folder):
+        broker = Broker(self.build, folder, "vm", [])
+        client = Client(broker)
+        broker.ask("set client-cap 25")
+        together([client], "greedy", 500)
+        before = broker.used()[0]
+        together([client], "greedy", self.ms)
+        used = (broker.used()[0] - before) / (self.ms / 1000) / len(os.sched_getaffinity(0))
+        client.stop()
+        broker.stop()
+        self.row("one client, cap 25 %: share of the processors", used, "0.23 to 0.26", 0.23 <= used <= 0.26)
+
+    def tail(self, folder):
+        broker = Broker(self.build, folder, "vm", [])
+        quiet, greedy = Client(broker), Client(broker)
+        count = 50 if self.quick else 400
+        quiet.start("tail", count)
+        alone = float(quiet.answer()[2])
+        greedy.start("greedy", count * 40)
+        quiet.start("tail", count)
+        beside = float(quiet.answer()[2])
+        greedy.answer()
+        pids = broker.workers()
+        broker.ask("set client-weight 1000 client %d" % pids[0])
+        broker.ask("set client-weight 10 client %d" % pids[1])
+        greedy.start("greedy", count * 40)
+        quiet.start("tail", count)
+        weighted = float(quiet.answer()[2])
+        greedy.answer()
+        quiet.stop()
+        greedy.stop()
+        broker.stop()
+        self.row("p99 beside a greedy client, no weights, of alone", beside / alone, "-", True)
+        self.row("p99 beside a greedy client, weights 100:1, of alone", weighted / alone, "<= 2", weighted / alone <= 2)
+
+    def many(self, folder, n):
+        for options, name in (([], "none"), (["--pace"], "--pace")):
+            broker = Broker(self.build, folder, "vm" + name, options)
+            clients = [Client(broker) for _ in range(n)]
+            together(clients, "greedy", 1000)
+            done = together(clients, "greedy", self.ms * 2)
+            for c in clients:
+                c.stop()
+            broker.stop()
+            ratio = max(done) / max(1, min(done))
+            self.row("%d clients, shares %s: max of min" % (n, name), ratio, "<= 1.3" if options else "-",
+                     not options or ratio <= 1.3)
+
+    def memory(self, folder):
+        """Private memory of a worker that a client has and does not use."""
+        broker = Broker(self.build, folder, "vm", [])
+        clients = [Client(broker) for _ in range(4)]
+        pss = []
+        for pid in broker.workers():
+            with open("/proc/%d/smaps_rollup" % pid) as f:
+                pss += [int(line.split()[1]) / 1024 for line in f if line.startswith("Private_Dirty:")]
+        for c in clients:
+            c.stop()
+        broker.stop()
+        self.row("MiB of the host for an idle client", statistics.median(pss), "<= 3", statistics.median(pss) <= 3)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", required=True)
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--bench", help="folder of the program tenant; default BUILD/tests/perf")
+    p.add_argument("--json")
+    p.add_argument("--only")
+    o = p.parse_args()
+    b = Bench(os.path.abspath(o.build), o.quick)
+    Client.program = os.path.join(os.path.abspath(o.bench or os.path.join(o.build, "tests/perf")), "tenant")
+    rows = [(b.clients, [100, 100]), (b.clients, [10, 90]), (b.clients, [100] * 4), (b.clients, [10, 10, 90, 90]),
+            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.many, 8 if o.quick else 64), (b.memory,)]
+    print("shares of the software GPU (%d processors)" % len(os.sched_getaffinity(0)))
+    for r in rows:
+        if not o.only or r[0].__name__ == o.only:
+            b.run(*r)
+    if o.json:
+        with open(o.json, "w") as f:
+            json.dump(b.rows, f, indent=1)
+    print("tenancy-bench: %d passed, %d failed" % (len(b.rows), b.failed))
+    return 1 if b.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
