@@ -2316,15 +2316,13 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 
 static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    CUresult r = vcu_check_context();
+    CUresult r = vcu_check_usable();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!pMilliseconds)
+    if (!vgp_handle_live((uintptr_t)hStart, VGP_H_EVENT) || !vgp_handle_live((uintptr_t)hEnd, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (pMilliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!vgp_handle_live((uintptr_t)hStart, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!vgp_handle_live((uintptr_t)hEnd, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
     return vgp_call_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
@@ -8347,14 +8345,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 
 static CUresult body_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hStart, VGP_H_EVENT) || !vgp_handle_live((uintptr_t)hEnd, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (pMilliseconds == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+    return body_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
 CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)

@@ -23,7 +23,7 @@
 #define VALUE_CACHE 0xbb   /* the folder for compiled code, testprov_cache.c: n is one of */
 #define CACHE_COUNT 0u     /* print how often this was done in the folder */
 #define CACHE_OTHER 1u     /* print whether that of $VGPU_TEST_OTHER_CACHE can be read, written, removed */
-#define CACHE_FLOOD 2u     /* write 3 MiB, folders without rights, and folders in folders */
+#define CACHE_FLOOD 2u     /* write until nothing fits, folders without rights, and folders in folders */
 #define BAD_LIMIT 12345u        /* a limit that the provider refuses */
 
 /* testprov_cache.c */

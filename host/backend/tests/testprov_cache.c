@@ -42,19 +42,26 @@ static int other(const char *folder)
     return 0;
 }
 
-static int flood(const char *folder)
+/* Bytes that a file takes before the file system is full, at most `most`. */
+static long fill(int fd, long most)
 {
     static const char zeros[1 << 16];
+    long all = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && all < most) {
+        n = write(fd, zeros, sizeof(zeros));
+        all += n > 0 ? n : 0;
+    }
+    return all;
+}
+
+static int flood(const char *folder)
+{
     char path[4200];
+    long bytes, files = 0;
     int fd, n;
 
-    snprintf(path, sizeof(path), "%s/large", folder);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    for (int i = 0; i < 48; i++) {
-        if (write(fd, zeros, sizeof(zeros)) != (ssize_t)sizeof(zeros))
-            return -1;
-    }
-    close(fd);
     snprintf(path, sizeof(path), "%s/closed", folder);
     mkdir(path, 0);
     n = snprintf(path, sizeof(path), "%s", folder);
@@ -63,7 +70,23 @@ static int flood(const char *folder)
         if (mkdir(path, 0700))
             return -1;
     }
-    printf("flooded\n");
+    /* One that is not seen, and one that says that it is larger than it is. */
+    snprintf(path, sizeof(path), "%s/hidden", folder);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    unlink(path);
+    bytes = fill(fd, 1 << 20);
+    snprintf(path, sizeof(path), "%s/large", folder);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bytes += fill(fd, 64 << 20);
+    if (ftruncate(fd, 1L << 40))
+        return -1;
+    do {
+        snprintf(path, sizeof(path), "%s/%ld", folder, files);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            close(fd);
+    } while (fd >= 0 && ++files < 1000000);
+    printf("flooded %ld %ld\n", bytes, files);
     return 0;
 }
 

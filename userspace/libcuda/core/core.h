@@ -84,7 +84,7 @@ CUresult vcu_check_init(void);
 /* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context.
  */
 CUresult vcu_check_context(void);
-/* The same for calls whose handles name the context: graphs and their nodes. */
+/* The same for calls that need none to be current, as their handles name it: graphs, queries of events. */
 CUresult vcu_check_usable(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);

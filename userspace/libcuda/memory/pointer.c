@@ -179,11 +179,12 @@ static bool known_range(CUdeviceptr ptr, struct vcu_place *p)
            (p->m.kind != VCU_MEM_MAPPED || p->m.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
+/* Both need no current context: the runtime asks in threads that have none (PyTorch's thread that pins memory). */
 CUresult vcu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct vcu_reserved v;
     struct vcu_place p;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -203,7 +204,7 @@ CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
     struct vcu_reserved v;
     struct vcu_place p;
     bool known, reserved;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;

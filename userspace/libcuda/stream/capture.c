@@ -11,7 +11,7 @@
 /* A captured event is an error of its own, which the worker knows. */
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent)
 {
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;

@@ -72,8 +72,8 @@ static const char usage[] =
     "                      all rights (log and off are for debugging; --no-sandbox is off)\n"
     "  --jit-cache SIZE    what NVIDIA's library may keep of the code that it has compiled, 1M to 4G, for\n"
     "                      the workers of this process (default 256M); 0: each worker compiles anew\n"
-    "  --jit-cache-dir DIR keep it there for the next run; VMs never share one (default: a folder in\n"
-    "                      $TMPDIR, removed at the end)\n"
+    "  --jit-cache-dir DIR read it from there, write it there at the end; VMs never share one (default:\n"
+    "                      it goes with this process)\n"
     "  --cgroup WHERE      a control group for all workers: auto (default): below this process's, where that\n"
     "                      is delegated; DIR: below this one, or no service; off: none\n"
     "  --cgroup-memory SIZE   memory of all workers together; needs a control group (default 0: no limit)\n"
@@ -253,7 +253,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     int ch;
 
     memset(o, 0, sizeof(*o));
-    o->listen_fd = o->vhost_fd = o->ready_fd = -1;
+    o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = -1;
     o->max_clients = 64;
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;

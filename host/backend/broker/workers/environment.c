@@ -38,7 +38,7 @@ char **brk_worker_environment(void)
 {
     /* A context made beside a running MPS daemon would be its client, which needs sockets. */
     static char no_mps[] = "CUDA_MPS_PIPE_DIRECTORY=/nonexistent";
-    static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[4200], cache_size[64];
+    static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[64], cache_size[64];
     size_t n = 0, count = 0;
     char **out;
 
@@ -51,10 +51,10 @@ char **brk_worker_environment(void)
     }
     if (out && !getenv("CUDA_MPS_PIPE_DIRECTORY"))
         out[n++] = no_mps;
-    if (out && !brk_opt.cache) {
+    if (out && brk_opt.cache_fd < 0) {
         out[n++] = no_cache;
     } else if (out) {
-        snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=%s", brk_opt.cache);
+        snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
         snprintf(cache_size, sizeof(cache_size), "CUDA_CACHE_MAXSIZE=%llu", (unsigned long long)brk_opt.jit_cache);
         out[n++] = cache;
         out[n++] = cache_size;

@@ -73,7 +73,7 @@ static int spawn(int sock, pid_t *pid)
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
     sigset_t none, def;
-    char ppid[24], minor[8];
+    char ppid[24], minor[8], cache[32];
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     char *argv[24] = {brk_opt.worker, (char *)"--provider", brk_opt.provider, (char *)"--fd",
                       (char *)"3", (char *)"--broker-pid", ppid, (char *)"--log-level",
@@ -88,9 +88,10 @@ static int spawn(int sock, pid_t *pid)
         argv[n++] = (char *)"--shm";
         argv[n++] = (char *)(uintptr_t)brk_opt.shm;
     }
-    if (brk_opt.cache) {
+    if (brk_opt.cache_fd >= 0) {
+        snprintf(cache, sizeof(cache), "/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
         argv[n++] = (char *)"--cache";
-        argv[n++] = (char *)(uintptr_t)brk_opt.cache;
+        argv[n++] = cache;
     }
     snprintf(ppid, sizeof(ppid), "%ld", (long)getpid());
     snprintf(minor, sizeof(minor), "%u", brk_opt.minor);
@@ -108,6 +109,8 @@ static int spawn(int sock, pid_t *pid)
     posix_spawn_file_actions_adddup2(&fa, log_write, 1);
     posix_spawn_file_actions_adddup2(&fa, log_write, 2);
     posix_spawn_file_actions_adddup2(&fa, sock, 3);
+    if (brk_opt.cache_fd >= 0)
+        posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
     int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
     free(env);
     posix_spawn_file_actions_destroy(&fa);

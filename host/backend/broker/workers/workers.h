@@ -81,13 +81,32 @@ const char *brk_shm_start(void);
 /* Removes it; after the last worker. */
 void brk_shm_stop(void);
 
+/* ---- bounded.c ---- */
+
+/* An empty folder in memory that takes so much and no more; -1, errno. Gone with its last descriptor. */
+int brk_bounded_folder(uint64_t bytes, unsigned entries);
+
+/* ---- tree.c ---- */
+
+/* Removes what is in the folder. */
+void brk_tree_empty(int fd);
+struct brk_tree_limits {
+    uint64_t bytes;
+    unsigned entries;
+    uid_t owner; /* of what is copied; another one than this process's user takes root's rights */
+};
+/* Makes the second folder like the first: files and folders only, what does not fit is left out. */
+void brk_tree_copy(int from, int to, const struct brk_tree_limits *limits);
+
 /* ---- cache.c ---- */
 
-/* The folder for compiled code, as the options say, into brk_opt.cache. 0, or an exit code, the reason logged. */
+#define BRK_WORKER_CACHE_FD 4 /* the number that workers know it by */
+
+/* The folder for compiled code, as the options say, into brk_opt.cache_fd. 0, or an exit code, the reason logged. */
 int brk_cache_start(void);
-/* Empties it when it has grown beyond all measure: after a worker has ended. */
+/* Empties it when it is full: after a worker has ended. */
 void brk_cache_check(void);
-/* Removes it, unless it is to be kept; after the last worker. */
+/* It goes, copied to --jit-cache-dir; after the last worker. */
 void brk_cache_stop(void);
 /* Makes workers the owners of an open folder: their user id, which is ours unless we are root. */
 uid_t brk_give_to_workers(int fd);

@@ -122,7 +122,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     struct sg_mem_info info;
     struct sg_vmm_info v;
 
-    SG_CTX(ctx);
+    SG_CTX_OR_NONE(ctx); /* a pointer is asked about in any thread */
     (void)ctx;
     if (!data)
         return CUDA_ERROR_INVALID_VALUE;
@@ -142,7 +142,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
     struct sg_vmm_info v;
     bool known, reserved;
 
-    SG_CTX(ctx);
+    SG_CTX_OR_NONE(ctx); /* a pointer is asked about in any thread */
     (void)ctx;
     if (!numAttributes || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;

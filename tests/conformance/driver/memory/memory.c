@@ -150,6 +150,34 @@ CASE(mem_attributes, CF_CTX)
     NEED(cuMemFree(p));
 }
 
+/* What the runtime asks in a thread that has made no context current. */
+CASE(mem_attributes_without_context, CF_CTX)
+{
+    CUpointer_attribute asked[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT};
+    CUmemorytype type = 0;
+    CUcontext c = NULL, mine = NULL;
+    void *out[2] = {&type, &c};
+    void *pinned = NULL;
+    CUdeviceptr p = 0;
+    int on_heap = 0;
+
+    NEED(cuCtxGetCurrent(&mine));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocHost(&pinned, 4096));
+    NEED(cuCtxSetCurrent(NULL));
+    OK("device", cuPointerGetAttributes(2, asked, out, p));
+    cf_true("device_values", type == CU_MEMORYTYPE_DEVICE && c == mine);
+    OK("pinned", cuPointerGetAttributes(2, asked, out, (CUdeviceptr)(uintptr_t)pinned));
+    cf_true("pinned_values", type == CU_MEMORYTYPE_HOST && c == mine);
+    OK("heap", cuPointerGetAttributes(2, asked, out, (CUdeviceptr)(uintptr_t)&on_heap));
+    cf_true("heap_values", type == 0 && c == NULL);
+    OK("one", cuPointerGetAttribute(&c, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    cf_true("one_value", c == mine);
+    NEED(cuCtxSetCurrent(mine));
+    NEED(cuMemFreeHost(pinned));
+    NEED(cuMemFree(p));
+}
+
 CASE(pinned_alloc, CF_CTX)
 {
     uint32_t *h = NULL, *h2 = NULL;

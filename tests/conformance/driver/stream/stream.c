@@ -204,6 +204,39 @@ CASE(stream_destroy_busy, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+/* What the runtime asks in a thread that has made no context current: the events name theirs. */
+CASE(event_without_context, CF_CTX)
+{
+    CUevent start = NULL, end = NULL, again = NULL;
+    CUcontext mine = NULL;
+    CUstream s = NULL;
+    CUresult r = CUDA_ERROR_UNKNOWN;
+    CUdeviceptr p = 0;
+    float ms = -1;
+
+    NEED(cuCtxGetCurrent(&mine));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&start, 0));
+    NEED(cuEventCreate(&end, 0));
+    NEED(cuMemAlloc(&p, 1 << 20));
+    NEED(cuEventRecord(start, s));
+    NEED(cuMemsetD8Async(p, 1, 1 << 20, s));
+    NEED(cuEventRecord(end, s));
+    NEED(cuCtxSetCurrent(NULL));
+    r = cuEventQuery(end);
+    cf_true("query", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY);
+    OK("synchronize", cuEventSynchronize(end));
+    OK("query_done", cuEventQuery(end));
+    OK("elapsed", cuEventElapsedTime(&ms, start, end));
+    cf_true("elapsed_value", ms >= 0);
+    RC("create", cuEventCreate(&again, 0), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxSetCurrent(mine));
+    NEED(cuMemFree(p));
+    NEED(cuEventDestroy(start));
+    NEED(cuEventDestroy(end));
+    NEED(cuStreamDestroy(s));
+}
+
 CASE(event, CF_CTX)
 {
     CUevent a = NULL, b = NULL, quiet = NULL;

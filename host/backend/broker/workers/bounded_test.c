@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* A folder of its own file system, by root's rights and by those of a user namespace. And trees in it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "workers/workers.h"
+
+#define BYTES (256u << 10)
+#define ENTRIES 20u
+
+/* 0: all is as it should be; else the line that says what is not; -1: no such folder can be made. */
+static int try_folder(void)
+{
+    static const char zeros[4096];
+    int fd = brk_bounded_folder(BYTES, ENTRIES), file, line = 0;
+    unsigned files = 1;
+    size_t bytes = 0;
+    char name[16];
+    ssize_t n;
+
+    if (fd < 0)
+        return -1;
+    file = openat(fd, "0", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    line = file < 0 ? __LINE__ : line;
+    while ((n = write(file, zeros, sizeof(zeros))) > 0 && bytes <= BYTES)
+        bytes += (size_t)n;
+    line = bytes != BYTES || errno != ENOSPC ? __LINE__ : line;
+    line = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0) != MAP_FAILED ? __LINE__ : line; /* noexec */
+    close(file);
+    for (;; files++) {
+        snprintf(name, sizeof(name), "%u", files);
+        file = openat(fd, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (file < 0)
+            break;
+        close(file);
+    }
+    line = files >= ENTRIES || errno != ENOSPC ? __LINE__ : line;
+    brk_tree_empty(fd);
+    line = mkdirat(fd, "again", 0700) ? __LINE__ : line;
+    close(fd);
+    return line;
+}
+
+static void test_bounds(void **state)
+{
+    int line = try_folder();
+
+    (void)state;
+    if (line < 0) {
+        print_message("not run: test_bounds: no such folder can be made here\n");
+        skip();
+    }
+    assert_int_equal(line, 0);
+}
+
+static void test_as_user(void **state)
+{
+    pid_t child;
+    int status;
+
+    (void)state;
+    if (geteuid()) {
+        print_message("not run: test_as_user: test_bounds has done it\n");
+        skip();
+    }
+    child = fork();
+    if (child == 0)
+        _exit(setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ? 254 : try_folder() & 255);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 255) {
+        print_message("not run: test_as_user: users cannot have namespaces here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void put(int fd, const char *name, const char *text, off_t size)
+{
+    int file = openat(fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    if (size)
+        assert_int_equal(ftruncate(file, size), 0);
+    close(file);
+}
+
+static off_t size_of(int fd, const char *name)
+{
+    struct stat st;
+
+    return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) ? -1 : st.st_size;
+}
+
+/* The second is as the first afterwards, but for what is no file or folder, and what is too large. */
+static void test_copy(void **state)
+{
+    const struct brk_tree_limits l = {.bytes = 100, .entries = 10, .owner = geteuid()};
+    char a_path[] = "/tmp/vgb-tree-XXXXXX", b_path[] = "/tmp/vgb-tree-XXXXXX";
+    int a, b;
+
+    (void)state;
+    assert_non_null(mkdtemp(a_path));
+    assert_non_null(mkdtemp(b_path));
+    a = open(a_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    b = open(b_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(a >= 0 && b >= 0);
+    assert_int_equal(mkdirat(a, "d", 0700), 0);
+    put(a, "d/file", "text", 0);
+    put(a, "file", "words", 0);
+    put(a, "sparse", "", 1L << 40);
+    assert_int_equal(symlinkat("/etc/passwd", a, "link"), 0);
+    assert_int_equal(mkfifoat(a, "pipe", 0600), 0);
+    put(b, "old", "of another time", 0);
+    put(b, "d", "a file where a folder comes", 0);
+    assert_int_equal(mkdirat(b, "file", 0700), 0);
+    put(b, "file/inside", "x", 0);
+    for (int i = 0; i < 2; i++) {
+        brk_tree_copy(a, b, &l);
+        assert_int_equal(size_of(b, "d/file"), 4);
+        assert_int_equal(size_of(b, "file"), 5);
+        assert_int_equal(size_of(b, "old"), -1);
+        assert_int_equal(size_of(b, "sparse"), -1);
+        assert_int_equal(size_of(b, "link"), -1);
+        assert_int_equal(size_of(b, "pipe"), -1);
+        assert_int_equal(size_of(b, "vgpu.part"), -1);
+    }
+    put(a, "file", "other words", 0);
+    brk_tree_copy(a, b, &l);
+    assert_int_equal(size_of(b, "file"), 11);
+    brk_tree_empty(a);
+    brk_tree_copy(a, b, &l);
+    assert_int_equal(rmdir(a_path), 0);
+    assert_int_equal(rmdir(b_path), 0);
+    close(a);
+    close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_as_user),
+        cmocka_unit_test(test_copy),
+    };
+
+    return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
+}
