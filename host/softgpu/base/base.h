@@ -88,7 +88,7 @@ enum sg_type {
     SG_T_PHYS,
     SG_T_GRAPH,
     SG_T_NODE,
-    SG_T_GEXEC,
+    SG_T_GRAPH_EXEC,
     SG_T_UOBJ,
     SG_T_ARRAY,
     SG_T_MIPMAP,

@@ -32,7 +32,7 @@
 /* A graph that is to run. */
 struct glaunch {
     struct glaunch *next;
-    struct gexec *exec;         /* a reference, or NULL */
+    struct sg_graph_exec *exec;         /* a reference, or NULL */
     struct sg_program *program; /* a reference */
     bool device;                /* exec->queued stands for it */
 };
@@ -43,12 +43,12 @@ struct list {
 
 /* A graph that runs. Lists and counts: under sg_graph_lock. */
 struct sg_genv {
-    struct gexec *exec; /* NULL: not one that the device knows */
+    struct sg_graph_exec *exec; /* NULL: not one that the device knows */
     struct list forget, sibling, tail;
     unsigned forgotten, tails, depth;
 };
 
-static struct gexec *known; /* launchable from the device; under sg_graph_lock */
+static struct sg_graph_exec *known; /* launchable from the device; under sg_graph_lock */
 
 static void list_init(struct list *l)
 {
@@ -87,7 +87,7 @@ static struct glaunch *list_take(struct list *l)
     return g;
 }
 
-static struct glaunch *glaunch_new(struct gexec *x, struct sg_program *p)
+static struct glaunch *glaunch_new(struct sg_graph_exec *x, struct sg_program *p)
 {
     struct glaunch *g = calloc(1, sizeof(*g));
 
@@ -122,16 +122,16 @@ static void list_end(struct list *l)
 
 /* ---- which graphs there are ---- */
 
-void sg_device_graph_add(struct gexec *x)
+void sg_device_graph_add(struct sg_graph_exec *x)
 {
     x->name = x->obj.handle;
     x->next_known = known;
     known = x;
 }
 
-void sg_device_graph_drop(struct gexec *x)
+void sg_device_graph_drop(struct sg_graph_exec *x)
 {
-    for (struct gexec **p = &known; *p; p = &(*p)->next_known) {
+    for (struct sg_graph_exec **p = &known; *p; p = &(*p)->next_known) {
         if (*p == x) {
             *p = x->next_known;
             return;
@@ -139,9 +139,9 @@ void sg_device_graph_drop(struct gexec *x)
     }
 }
 
-static struct gexec *find(uint64_t name)
+static struct sg_graph_exec *find(uint64_t name)
 {
-    struct gexec *x = known;
+    struct sg_graph_exec *x = known;
 
     while (x && x->name != name)
         x = x->next_known;
@@ -157,7 +157,7 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
 {
     CUresult r = CUDA_ERROR_INVALID_HANDLE;
 
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     pthread_mutex_lock(&sg_graph_lock);
     if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) &&
         (!find(name) || find(name) == x)) {
@@ -257,7 +257,7 @@ CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program
 
 /* ---- asked by kernels ---- */
 
-static uint32_t queue(struct sg_genv *env, struct gexec *x, uint64_t mode)
+static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mode)
 {
     struct list *to = mode == MODE_TAIL ? &env->tail : mode == MODE_FORGET ? &env->forget
                                                                            : &env->sibling;
@@ -288,7 +288,7 @@ static uint32_t device_launch(struct sg_genv *env, uint64_t exec, uint64_t strea
     uint32_t r = E_INVALID;
 
     pthread_mutex_lock(&sg_graph_lock);
-    struct gexec *x = env ? find(exec) : NULL;
+    struct sg_graph_exec *x = env ? find(exec) : NULL;
 
     if (x && x->uploaded)
         r = queue(env, x, stream);
@@ -368,7 +368,7 @@ static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stre
     return r;
 }
 
-CUresult sg_device_graph_run(struct gexec *x, struct sg_program *p, struct sg_gclaim *claim,
+CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, struct sg_gclaim *claim,
                      struct sg_stream *s)
 {
     struct glaunch *g = glaunch_new(x, p);

@@ -354,7 +354,7 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
 
 /* ---- executable graphs ---- */
 
-struct gexec {
+struct sg_graph_exec {
     struct sg_obj obj;
     unsigned long long flags;
     struct sg_program *program; /* replaced as a whole, under sg_graph_lock */
@@ -363,7 +363,7 @@ struct gexec {
     uint64_t last_seq;
     struct sg_ghold hold; /* under sg_graph_lock */
     /* Launches from the device; under sg_graph_lock (graph/device_graph.c). */
-    struct gexec *next_known;
+    struct sg_graph_exec *next_known;
     uint64_t name;  /* what kernels call it */
     bool uploaded;  /* since it was last changed */
     bool queued;    /* a kernel launched it, and it has not begun */
@@ -376,10 +376,10 @@ struct gexec {
 CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program *p,
                        CUgraphInstantiateResult *why, uint64_t *node);
 CUresult sg_device_graph_check_op(const struct sg_ctx *ctx, CUgraphNodeType type, struct sg_op *op);
-void sg_device_graph_add(struct gexec *x);  /* it has its handle, which is its name; under the lock */
-void sg_device_graph_drop(struct gexec *x); /* under the lock; not in the list: nothing happens */
+void sg_device_graph_add(struct sg_graph_exec *x);  /* it has its handle, which is its name; under the lock */
+void sg_device_graph_drop(struct sg_graph_exec *x); /* under the lock; not in the list: nothing happens */
 /* Runs p, and then what its kernels launched; x: may be NULL. */
-CUresult sg_device_graph_run(struct gexec *x, struct sg_program *p, struct sg_gclaim *claim,
+CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, struct sg_gclaim *claim,
                      struct sg_stream *s);
 /* A kernel of sg_genv_now has ended: runs what it launched to be forgotten. */
 CUresult sg_device_graph_drain(struct sg_stream *s);
@@ -402,23 +402,23 @@ struct sg_level {
 bool sg_branches_run(const struct sg_level *l, CUresult *r);
 
 /* Issues a launch of x on s. */
-CUresult sg_graph_exec_launch(struct gexec *x, struct sg_stream *s);
-void sg_graph_exec_uploaded(struct gexec *x);
+CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s);
+void sg_graph_exec_uploaded(struct sg_graph_exec *x);
 struct sg_program *sg_graph_op_program(struct sg_op *op); /* of a launch that was captured */
 /* True if the work of the context must stop. */
 CUresult sg_stream_stopped(const struct sg_stream *s);
 /* Exported for the loader of the library: the name that kernels use in place of the handle. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 
-#define SG_GEXEC(var, h)                                                                           \
-    SG_AUTO struct gexec *var = NULL;                                                              \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_check_init();                                                         \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), SG_T_GEXEC);                                                          \
-        if (!var)                                                                                  \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
+#define SG_GRAPH_EXEC(var, h)                                                                  \
+    SG_AUTO struct sg_graph_exec *var = NULL;                                                  \
+    do {                                                                                       \
+        CUresult sg_rc_ = sg_check_init();                                                     \
+        if (sg_rc_ != CUDA_SUCCESS)                                                            \
+            return sg_rc_;                                                                     \
+        var = SG_LOOKUP((h), SG_T_GRAPH_EXEC);                                                 \
+        if (!var)                                                                              \
+            return CUDA_ERROR_INVALID_VALUE;                                                   \
     } while (0)
 
 #endif

@@ -7,7 +7,7 @@
 struct graph_op {
     struct sg_op op;
     struct sg_program *program; /* a reference */
-    struct gexec *exec;         /* a reference; NULL once captured: see order() */
+    struct sg_graph_exec *exec;         /* a reference; NULL once captured: see order() */
     struct sg_gclaim *claim;    /* of memory; or NULL */
 };
 
@@ -160,7 +160,7 @@ void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream 
 }
 
 /* Launches of one executable graph are serialised, whichever streams they are in (documented). */
-static bool order(struct gexec *x, struct sg_op *op, struct sg_stream *s)
+static bool order(struct sg_graph_exec *x, struct sg_op *op, struct sg_stream *s)
 {
     bool ok = true;
 
@@ -200,14 +200,14 @@ static void graph_drop(struct sg_op *op)
     free(op);
 }
 
-void sg_graph_exec_uploaded(struct gexec *x)
+void sg_graph_exec_uploaded(struct sg_graph_exec *x)
 {
     pthread_mutex_lock(&sg_graph_lock);
     x->uploaded = true;
     pthread_mutex_unlock(&sg_graph_lock);
 }
 
-CUresult sg_graph_exec_launch(struct gexec *x, struct sg_stream *s)
+CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
 {
     struct graph_op *o;
     CUresult r = CUDA_SUCCESS;

@@ -86,11 +86,11 @@ verdict "an old driver version" driver-version 30 "12090 is too old" \
     env VGPU_DRIVER_VERSION=12090 $doctor "$out/client"
 verdict "an old driver version (dynamic runtime)" driver-version 30 "12090 is too old" \
     env VGPU_DRIVER_VERSION=12090 $doctor "$out/client_dynamic"
-verdict "a name that libcuda does not export" entry-point-missing 31 "cuNoSuchEntryPoint" $doctor "$out/odd"
+verdict "a name that libcuda does not export" entry-point-missing 31 "cuNoSuchEntryPoint" $doctor "$out/missing"
 verdict "a slot of a table that is not served" export-table-incomplete 33 \
-    "slot 5 of the export table 6bd5fb6c \(CUDART_INTERFACE\)" $doctor "$out/odd" slot
+    "slot 5 of the export table 6bd5fb6c \(CUDART_INTERFACE\)" $doctor "$out/missing" slot
 verdict "a library that the program does without" library-missing 23 "looked for libcudart.so.99" \
-    $doctor "$out/odd" without
+    $doctor "$out/missing" without
 
 echo "# after the start"
 verdict "machine code only" no-usable-code 40 "PTX" $doctor "$out/client_sass"

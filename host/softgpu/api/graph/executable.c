@@ -9,7 +9,7 @@
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
 /* Its graph may be instantiated again, and no kernel launches it. */
-static void leave_graph(struct gexec *x)
+static void leave_graph(struct sg_graph_exec *x)
 {
     pthread_mutex_lock(&sg_graph_lock);
     struct sg_graph *g = x->only;
@@ -22,9 +22,9 @@ static void leave_graph(struct gexec *x)
     sg_obj_put((struct sg_obj *)g);
 }
 
-static void gexec_free(struct sg_obj *obj)
+static void graph_exec_free(struct sg_obj *obj)
 {
-    struct gexec *x = (struct gexec *)obj;
+    struct sg_graph_exec *x = (struct sg_graph_exec *)obj;
 
     leave_graph(x);
     sg_program_put(x->program);
@@ -37,7 +37,7 @@ struct made {
     uint64_t node; /* at which it failed; 0: none */
 };
 
-static CUresult make_locked(struct gexec *x, struct sg_graph *g, const struct sg_ctx *ctx,
+static CUresult make_locked(struct sg_graph_exec *x, struct sg_graph *g, const struct sg_ctx *ctx,
                             struct made *made)
 {
     CUresult r;
@@ -63,7 +63,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long
                             struct made *made)
 {
     const unsigned long long known = SG_INSTANTIATE_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
-    struct gexec *x;
+    struct sg_graph_exec *x;
     CUresult r;
 
     made->why = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -79,7 +79,7 @@ static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long
     x = calloc(1, sizeof(*x));
     if (!x)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_obj_init(&x->obj, SG_T_GEXEC, ctx, gexec_free);
+    sg_obj_init(&x->obj, SG_T_GRAPH_EXEC, ctx, graph_exec_free);
     x->flags = flags;
     pthread_mutex_lock(&sg_graph_lock);
     r = make_locked(x, g, ctx, made);
@@ -161,7 +161,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
 
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     if (!sg_obj_unregister(&x->obj))
         return CUDA_ERROR_INVALID_VALUE;
     leave_graph(x);
@@ -170,7 +170,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = x->flags;
@@ -185,7 +185,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
     CUresult r;
 
     SG_CTX(ctx);
-    SG_GEXEC(x, hGraph);
+    SG_GRAPH_EXEC(x, hGraph);
     r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS) {
         s = NULL;
@@ -206,7 +206,7 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
     CUresult r;
 
     SG_CTX(ctx);
-    SG_GEXEC(x, hGraph);
+    SG_GRAPH_EXEC(x, hGraph);
     r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS)
         s = NULL;

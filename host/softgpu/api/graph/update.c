@@ -6,19 +6,19 @@
 #include "api/api.h"
 
 /* The device launches the program that was uploaded last; under the lock. */
-static void set_program(struct gexec *x, struct sg_program *p)
+static void set_program(struct sg_graph_exec *x, struct sg_program *p)
 {
     sg_program_put(x->program);
     x->program = p;
     x->uploaded = false;
 }
 
-static bool for_device(const struct gexec *x)
+static bool for_device(const struct sg_graph_exec *x)
 {
     return (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
 }
 
-static CUresult replace_step(struct gexec *x, uint64_t node, CUgraphNodeType type,
+static CUresult replace_step(struct sg_graph_exec *x, uint64_t node, CUgraphNodeType type,
                              struct sg_graph_op *gop)
 {
     struct sg_program *c;
@@ -46,7 +46,7 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
 
     if (!gop)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    SG_AUTO struct gexec *x = SG_LOOKUP(hGraphExec, SG_T_GEXEC);
+    SG_AUTO struct sg_graph_exec *x = SG_LOOKUP(hGraphExec, SG_T_GRAPH_EXEC);
 
     pthread_mutex_lock(&sg_graph_lock);
     r = x ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -80,7 +80,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     if (!hNode)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
@@ -102,7 +102,7 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     if (!hNode || !isEnabled)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
@@ -117,7 +117,7 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 }
 
 /* The steps of a child are replaced when they are as many and of the same types. */
-static CUresult replace_child(struct gexec *x, CUgraphNode hNode, const struct sg_program *with)
+static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const struct sg_program *with)
 {
     struct sg_program *c = sg_program_copy(x->program);
     struct sg_step *st = c ? find_step(c, hNode) : NULL;
@@ -154,7 +154,7 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     uint64_t node;
     CUresult r;
 
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     SG_AUTO struct sg_graph *g = SG_LOOKUP(childGraph, SG_T_GRAPH);
 
     if (!g || !hNode)
@@ -179,7 +179,7 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     CUresult r;
 
     SG_CTX(ctx);
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
@@ -237,7 +237,7 @@ static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struc
 }
 
 /* Same nodes with the same edges; what else may differ depends on the type. */
-static CUgraphExecUpdateResult update(struct gexec *x, struct sg_program *p, uint64_t *node)
+static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program *p, uint64_t *node)
 {
     CUgraphInstantiateResult why;
 
@@ -267,7 +267,7 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     uint64_t node = 0;
     CUresult r;
 
-    SG_GEXEC(x, hGraphExec);
+    SG_GRAPH_EXEC(x, hGraphExec);
     SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
 
     if (!g || !resultInfo)

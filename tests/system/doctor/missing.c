@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * odd: looks a name up that libcuda does not export, as cuBLAS does for its own list, and gives up.
- * odd slot: calls a slot of a hidden table that libcuda does not serve, and gives up.
- * odd without: looks for a libcudart of a version that is nowhere, and goes on without it.
+ * missing: looks a name up that libcuda does not export, as cuBLAS does for its own list, and gives up.
+ * missing slot: calls a slot of a hidden table that libcuda does not serve, and gives up.
+ * missing without: looks for a libcudart of a version that is nowhere, and goes on without it.
  */
 #include <dlfcn.h>
 #include <stdio.h>
