@@ -131,7 +131,7 @@ def apply(d):
         c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
-        c.twin = c.opts.pop('twin', None)
+        c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
         fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
         c.fills = [p for p in c.params if fills and (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
@@ -155,7 +155,7 @@ def apply(d):
         if not any(u.reason == reason for u in d.unsupported):
             raise PolicyError(f'reason {reason}: no call is refused for it')
     for x in d.locals + d.unsupported:
-        x.twin = x.opts.pop('twin', None)
+        x.per_thread = x.opts.pop('per_thread', None)
         x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')

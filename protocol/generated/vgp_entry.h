@@ -11,7 +11,7 @@
 #include <cudaProfiler.h>
 
 /* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the
- * generated exports, which trace. A twin calls the same body with vcu_per_thread set. */
+ * generated exports, which trace. A per-thread variant calls the same body with vcu_per_thread set. */
 CUresult vcu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
 CUresult vcu_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
 CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);

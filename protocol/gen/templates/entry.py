@@ -63,13 +63,13 @@ def trace(sym, params):
             '                       ' + ',\n                       '.join(args) + ');']
 
 
-def wrapper(sym, name, params, twin, caller):
+def wrapper(sym, name, params, per_thread, caller):
     call = f'body_{name}({", ".join(n for _, n in params)})'
     o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
          '    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;']
     if caller:
         o.append('    vcu_caller = __builtin_return_address(0);')
-    if twin:
+    if per_thread:
         o += ['    vcu_per_thread++;', f'    CUresult r = {call};', '    vcu_per_thread--;']
     else:
         o.append(f'    CUresult r = {call};')
@@ -141,20 +141,20 @@ def steps_body(x, params):
 
 
 def exports(d):
-    """(name, params, twin, supported) of every exported function with a known signature."""
+    """(name, params, per_thread, supported) of every exported function with a known signature."""
     out = []
     for c in d.calls:
         if c.entry != 'none':
-            out.append((c.name, entry_params(c), c.twin, c))
+            out.append((c.name, entry_params(c), c.per_thread, c))
     for x in d.locals:
-        out.append((x.name, x.cparams, x.twin, x))
+        out.append((x.name, x.cparams, x.per_thread, x))
     return out
 
 
 def render_h(d):
     o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include <cuda.h>', '#include <cudaProfiler.h>', '',
          '/* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the',
-         ' * generated exports, which trace. A twin calls the same body with vcu_per_thread set. */']
+         ' * generated exports, which trace. A per-thread variant calls the same body with vcu_per_thread set. */']
     for name, params, _, x in exports(d):
         if x.entry == 'custom':
             o.append(f'CUresult vcu_{name}({plist(params)});')
@@ -171,15 +171,15 @@ def render_c(d):
         else:
             o.append(f'static CUresult body_{name}({plist(params)});')
     o.append('')
-    for name, params, twin, x in exports(d):
+    for name, params, per_thread, x in exports(d):
         if x.entry == 'steps':
             o += steps_body(x, params)
         elif x.entry == 'forward':
             o += forward_body(x)
         caller = getattr(x, 'caller', False)
         o += wrapper(name, name, params, False, caller)
-        if twin:
-            o += wrapper(f'{name}_{twin}', name, params, True, caller)
+        if per_thread:
+            o += wrapper(f'{name}_{per_thread}', name, params, True, caller)
     return '\n'.join(o)
 
 
@@ -200,7 +200,7 @@ def render_unsupported(d):
             o.append(f'static const char why_{k}[] = "{text}";')
     o.append('')
     for u in d.unsupported:
-        for s in [u.name] + ([f'{u.name}_{u.twin}'] if u.twin else []):
+        for s in [u.name] + ([f'{u.name}_{u.per_thread}'] if u.per_thread else []):
             o += [f'int {s}(void);', f'int {s}(void)', '{',
                   f'    return refuse("{s}", why_{u.reason});', '}', '']
     return '\n'.join(o)
@@ -209,25 +209,25 @@ def render_unsupported(d):
 def all_symbols(d):
     """name -> supported, of every export."""
     out = {}
-    for name, _, twin, _ in exports(d):
+    for name, _, per_thread, _ in exports(d):
         out[name] = True
-        if twin:
-            out[f'{name}_{twin}'] = True
+        if per_thread:
+            out[f'{name}_{per_thread}'] = True
     for u in d.unsupported:
         out[u.name] = False
-        if u.twin:
-            out[f'{u.name}_{u.twin}'] = False
+        if u.per_thread:
+            out[f'{u.name}_{u.per_thread}'] = False
     return out
 
 
 def render_procaddr(d, rows):
     syms = all_symbols(d)
-    table, twins = {}, {}
+    table, variants = {}, {}
     for base, version, suffix, sym in rows:
         if sym not in syms:
             continue
         if suffix:
-            twins[(base, sym[:-len(suffix)])] = (int(version), sym)
+            variants[(base, sym[:-len(suffix)])] = (int(version), sym)
         else:
             table[(base, int(version))] = sym
     o = [BANNER, '#include <stddef.h>', '#include <stdbool.h>', '',
@@ -241,8 +241,8 @@ def render_procaddr(d, rows):
     keys = sorted(table)
     for base, version in keys:
         sym = table[(base, version)]
-        tw = twins.get((base, sym))
-        fn2 = f'(void *){tw[1]}' if tw else 'NULL'
+        variant = variants.get((base, sym))
+        fn2 = f'(void *){variant[1]}' if variant else 'NULL'
         o.append(f'    {{"{base}", {version}, (void *){sym}, {fn2}, "{sym}", '
                  f'{"true" if syms[sym] else "false"}}},')
     o += ['};', f'const unsigned vgp_proc_count = {len(keys)};', '']
