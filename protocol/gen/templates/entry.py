@@ -64,7 +64,7 @@ def trace(sym, params):
 
 
 def wrapper(sym, name, params, per_thread, caller):
-    call = f'body_{name}({", ".join(n for _, n in params)})'
+    call = f'vcu_{name}({", ".join(n for _, n in params)})'
     o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
          '    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;']
     if caller:
@@ -113,31 +113,87 @@ def forward_body(c):
     args = []
     for p in c.params:
         args.append(f'vcu_stream({p.name})' if is_stream(p) else p.name)
-    return ([f'static CUresult body_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
+    return ([f'CUresult vcu_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
             + [f'    return vgp_call_{c.name}({", ".join(args)});', '}', ''])
 
 
-def with_bodies(expression):
-    """Another entry point's body, hand-written or generated, instead of its export."""
-    return re.sub(r'\bvcu_(cu\w+)\(', r'body_\1(', expression)
+def placed(x, params, how):
+    """The statements by which an entry point says where its node goes, and the variable that takes the new node."""
+    def named(ctype):
+        return next((n for t, n in params if t == ctype), None)
+    if how == 'add':
+        node, args = named('CUgraphNode *'), (named('CUgraph'), named('const CUgraphNode *'),
+                                              named('const CUgraphEdgeData *') or 'NULL', named('size_t'))
+        call = f'vcu_where_add(CALL, {node}, &where, {", ".join(args)})'
+    else:
+        node, target = None, named('CUgraphNode')
+        call = f'vcu_where_set(&where, {target})' if how == 'set' else \
+            f'vcu_where_exec(&where, {named("CUgraphExec")}, {target})'
+    return ['    struct vgp_where where;', '    uint64_t node = 0;', f'    CUresult r = {call};',
+            '    if (r != CUDA_SUCCESS)', '        return r;'], node
 
 
 def steps_body(x, params):
-    o = [f'static CUresult body_{x.name}({plist(params)})', '{']
-    text = ' '.join(s.text for s in x.steps)
-    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
-    entered = False
+    o, gives, has_r = [f'CUresult vcu_{x.name}({plist(params)})', '{'], [], False
+    text = ' '.join(s.text + ' ' + s.result for s in x.steps)
+    why = re.search(r'&why\b', text)
+    place = []
     for s in x.steps:
-        expr = with_bodies(s.text)
-        if s.kind == 'enter':
-            o.append(f'    {"" if entered else "CUresult "}r = {expr};')
-            o += ['    if (r != CUDA_SUCCESS)', '        return r;']
-            entered = True
+        if s.kind == 'place':
+            place, node = placed(x, params, s.text)
+            has_r = True
+            if node:
+                gives.append(f'*{node} = (CUgraphNode)(uintptr_t)node')
+    text += ' '.join(place)
+    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
+    if why:
+        o.append('    const char *why = NULL;')
+    o += place
+    gives += [s for s in x.steps if s.kind in ('then', 'give')]
+    failed = 'vcu_refuse(CALL, r, why)' if why else 'r'
+
+    minted = None
+
+    def result(expr):
+        nonlocal has_r
+        end = [f'        return {failed};']
+        if minted:
+            end = ['    {', f'        vgp_handle_drop({minted});'] + end + ['    }']
+        lines = [f'    {"" if has_r else "CUresult "}r = {expr};', '    if (r != CUDA_SUCCESS)'] + end
+        has_r = True
+        return lines
+    answered = False
+    for s in x.steps:
+        expr = s.text
+        if s.kind == 'let':
+            o.append(f'    {expr};')
+        elif s.kind == 'mint':
+            minted, kind = s.text.split()
+            o += [f'    const uint64_t {minted} = vgp_handle_mint({HANDLES[kind]});', f'    if (!{minted})',
+                  '        return CUDA_ERROR_OUT_OF_MEMORY;']
+        elif s.kind == 'enter':
+            o += result(expr)
         elif s.kind == 'refuse':
-            o += [f'    if ({expr})', f'        return {s.result};']
+            r = f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result
+            o += [f'    if ({expr})', f'        return {r};']
+        elif s.kind == 'answer':
+            if gives or why:
+                o += result(expr)
+            else:
+                o.append(f'    return {expr};')
+                answered = True
+    for s in gives:
+        if isinstance(s, str):
+            o.append(f'    {s};')
+        elif s.kind == 'then':
+            o += result(s.text)
         else:
-            o.append(f'    return {expr};')
-    return o + ['}', '']
+            what, _, unless = s.text.partition(' unless ')
+            o += [f'    if (!({unless}))', f'        {what};'] if unless else [f'    {what};']
+    if not answered:
+        o.append('    return CUDA_SUCCESS;')
+    call = re.sub(r'_v\d+$', '', x.name)
+    return [re.sub(r'\bCALL\b', f'"{call}"', ln) for ln in o] + ['}', '']
 
 
 def exports(d):
@@ -152,12 +208,10 @@ def exports(d):
 
 
 def render_h(d):
-    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include <cuda.h>', '#include <cudaProfiler.h>', '',
-         '/* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the',
-         ' * generated exports, which trace. A per-thread variant calls the same body with vcu_per_thread set. */']
-    for name, params, _, x in exports(d):
-        if x.entry == 'custom':
-            o.append(f'CUresult vcu_{name}({plist(params)});')
+    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include "vgp_guest_rt.h"', '',
+         '/* What the entry points do, by hand or generated; same parameters as in cuda.h. The exports, which trace,',
+         ' * call these. A per-thread variant does so with vcu_per_thread set. */']
+    o += [f'CUresult vcu_{name}({plist(params)});' for name, params, _, _ in exports(d)]
     o += ['', '/* What the generated entry points call in the library around them. */']
     o += [f'{p};' for p in d.guest]
     return '\n'.join(o + ['', '#endif', ''])
@@ -165,12 +219,6 @@ def render_h(d):
 
 def render_c(d):
     o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '']
-    for name, params, _, x in exports(d):
-        if x.entry == 'custom':
-            o.append(f'#define body_{name} vcu_{name}')
-        else:
-            o.append(f'static CUresult body_{name}({plist(params)});')
-    o.append('')
     for name, params, per_thread, x in exports(d):
         if x.entry == 'steps':
             o += steps_body(x, params)
