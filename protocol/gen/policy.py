@@ -136,6 +136,9 @@ def apply(d):
         c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
+        c.long = bool(c.opts.pop('long', False))
+        if c.long and (c.worker != 'forward' or c.cls != 'sync'):
+            raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
         c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
         fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
