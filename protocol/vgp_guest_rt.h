@@ -71,6 +71,51 @@ CUresult vcu_check_init(void);
 /* The same, then INVALID_CONTEXT when the calling thread has no current context. */
 CUresult vcu_check_context(void);
 
+/* r, after `why` was told to the trace and to the log, where it is an error and there is a reason. */
+CUresult vcu_refuse(const char *call, CUresult r, const char *why);
+
+/* Could this be the handle of a graph, or of a node? The worker knows whether it is. */
+static inline bool vcu_graph_ok(CUgraph g)
+{
+    return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
+}
+static inline bool vcu_node_ok(CUgraphNode n)
+{
+    return VGP_HANDLE_TYPE((uintptr_t)n) == VGP_H_GRAPH_NODE;
+}
+static inline bool vcu_exec_ok(CUgraphExec x)
+{
+    return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
+}
+
+/* Where a node is added, or which one is changed: the first parameters of the calls described with `node`. */
+struct vgp_where {
+    uint32_t op; /* enum vgp_node_op */
+    CUgraph graph;
+    CUgraphNode target;
+    CUgraphExec exec;
+    const CUgraphNode *deps;
+    const CUgraphEdgeData *edges;
+    size_t ndeps;
+};
+#define VGP_WHERE(w)                                                                               \
+    (w)->op, (w)->graph, (w)->target, (w)->exec, (w)->deps, (uint32_t)(w)->ndeps, (w)->edges,     \
+        (w)->edges == NULL ? 0 : (uint32_t)((w)->ndeps * sizeof(CUgraphEdgeData))
+/* The checks of every addition and change, in the driver's order; they fill *w. */
+CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
+                       const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
+CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
+CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
+
+/* What does not change of a context, and what questions about it answer. */
+struct vcu_context_facts {
+    CUdevice device;
+    unsigned flags, api_version;
+    unsigned long long id;
+};
+/* A side of a copy of one row: vcu_copy_row(). */
+enum vcu_row { VCU_ROW_HOST, VCU_ROW_DEVICE, VCU_ROW_ARRAY };
+
 /* Where the latest call of this thread that is described with `caller` returns to. */
 extern __thread const void *vcu_caller;
 
@@ -93,6 +138,11 @@ static inline bool vcu_stream_ok(CUstream s)
 }
 /* Why it is not ok: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed green context. */
 CUresult vcu_stream_error(CUstream s);
+static inline CUresult vcu_check_stream(CUstream s)
+{
+    s = vcu_stream(s);
+    return vcu_stream_ok(s) ? CUDA_SUCCESS : vcu_stream_error(s);
+}
 static inline bool vcu_func_ok(CUfunction f)
 {
     return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) ||

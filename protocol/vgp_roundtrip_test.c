@@ -78,6 +78,7 @@ static struct {
 
 static const char *case_name;
 static uint16_t case_call;
+static bool case_picky; /* its steps refuse values as malformed, which are random here */
 static unsigned passed, failed;
 static bool case_ok;
 
@@ -140,6 +141,11 @@ CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object)
     return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)object);
 }
 
+CUresult wrk_graph_object_any(struct wrk_call *c, uint64_t handle, CUgraph *object)
+{
+    return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)object);
+}
+
 CUresult wrk_node_object(struct wrk_call *c, uint64_t handle, CUgraphNode *object)
 {
     return wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)object);
@@ -187,6 +193,79 @@ void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type t
     (void)c;
     (void)handle;
     (void)type;
+}
+
+uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle)
+{
+    (void)c;
+    return handle;
+}
+
+bool wrk_handle_is_part(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    (void)c;
+    (void)handle;
+    (void)type;
+    return false;
+}
+
+CUresult wrk_refuse(struct wrk_call *c, CUresult r, const char *why)
+{
+    (void)c;
+    (void)why;
+    return r;
+}
+
+bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type)
+{
+    (void)c;
+    (void)handle;
+    (void)type;
+    return false;
+}
+
+CUresult wrk_node_context(struct wrk_call *c, uint64_t handle, CUcontext *out)
+{
+    return wrk_handle_get(c, handle, VGP_H_CONTEXT, true, (void **)out);
+}
+
+CUresult wrk_long(struct wrk_call *c, wrk_long_call call, const void *object, const uint64_t args[3])
+{
+    (void)c;
+    (void)object;
+    return call(args);
+}
+
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
+                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
+                       const void *edges, uint32_t edge_bytes)
+{
+    (void)c;
+    (void)graph;
+    (void)target;
+    (void)exec;
+    memset(w, 0, sizeof(*w));
+    w->op = op % 3;
+    w->deps = calloc(n + 1, sizeof(*w->deps));
+    for (uint32_t i = 0; i < n; i++)
+        w->ndeps += dependencies[i] != 0;
+    for (uint32_t i = 0; i < edge_bytes; i++)
+        w->ndeps += ((const uint8_t *)edges)[i] != 0;
+    return CUDA_SUCCESS;
+}
+
+void wrk_where_end(struct wrk_where *w)
+{
+    free(w->deps);
+}
+
+CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node, uint64_t *handle)
+{
+    (void)c;
+    (void)w;
+    (void)node;
+    *handle = 1;
+    return r;
 }
 
 CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
@@ -241,7 +320,7 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
     (void)s;
     seen.calls++;
     seen.result = dispatch(case_call, seen.args, seen.args_size, &now);
-    CHECK(!now.malformed, now.malformed_text);
+    CHECK(!now.malformed || case_picky, now.malformed_text);
     CHECK(now.reply_size <= sizeof(now.reply), "T6: reply fits its slot");
     memcpy(seen.reply, now.reply, now.reply_size);
     seen.reply_size = now.reply_size;
@@ -308,6 +387,7 @@ static void begin_case(const char *name, uint16_t call)
     case_name = name;
     case_call = call;
     case_ok = true;
+    case_picky = false;
     memset(&seen, 0, offsetof(__typeof__(seen), args));
 }
 
@@ -320,7 +400,7 @@ static void end_case(void)
     memcpy(good, seen.args, size);
 
     dispatch(case_call, good, size, &c);
-    CHECK(!c.malformed, "T1: the same record again");
+    CHECK(c.malformed == now.malformed, "T1: the same record again");
     for (uint32_t n = 0; n < size; n += 16) {
         if (n > 2048 && n + 2048 < size)
             continue; /* the middle of a long payload: all alike */

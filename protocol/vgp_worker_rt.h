@@ -53,6 +53,9 @@ CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
 /* The provider does not export what the call needs: NOT_SUPPORTED, with a detail line. */
 CUresult wrk_missing(struct wrk_call *c, const char *name);
 
+/* Tells the guest why a call is refused (for the trace); returns r. */
+CUresult wrk_refuse(struct wrk_call *c, CUresult r, const char *why);
+
 /*
  * Handle table. get: 0 and *object, or INVALID_HANDLE (INVALID_CONTEXT for contexts) when the value
  * is stale, foreign or of another type; value 0 gives NULL when null_ok. Streams: 0 and 1 pass
@@ -65,6 +68,8 @@ CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func);
 /* The provider's object of a handle whose entry is a record of the worker's; errors as wrk_handle_get,
  * of an allocation INVALID_VALUE. */
 CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object);
+/* Also of a graph that can only be destroyed any more, as something that it names has ended. */
+CUresult wrk_graph_object_any(struct wrk_call *c, uint64_t handle, CUgraph *object);
 CUresult wrk_node_object(struct wrk_call *c, uint64_t handle, CUgraphNode *object);
 CUresult wrk_green_object(struct wrk_call *c, uint64_t handle, CUgreenCtx *object);
 CUresult wrk_allocation_object(struct wrk_call *c, uint64_t handle, CUmemGenericAllocationHandle *object);
@@ -77,6 +82,50 @@ void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type ty
 /* After a put: the object is part of the live object `parent`, and its handle ends with that one's. */
 void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent);
 void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type);
+/* A graph names the object, so that it is destroyed with the last one that does: the handle has been dropped. */
+bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type);
+
+/* The handle that it is a part of, or 0. */
+uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle);
+/* Is what this live handle stands for a part of something else, with which it ends? */
+bool wrk_handle_is_part(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type);
+
+/* Where the node of a call described with `node` is added, or which one is changed. */
+struct wrk_graph;
+struct wrk_gnode;
+struct wrk_namer;
+struct wrk_where {
+    uint32_t op;              /* enum vgp_node_op */
+    struct wrk_graph *graph;  /* ADD; and the provider's object */
+    CUgraph in;
+    struct wrk_gnode *target; /* SET, EXEC; and the provider's object */
+    CUgraphNode at;
+    CUgraphExec exec;         /* EXEC */
+    struct wrk_namer *names;  /* who names what the node does; not CAPTURE */
+    CUgraphNode *deps;        /* ADD */
+    const CUgraphEdgeData *edges; /* of these dependencies; NULL: all are ordinary */
+    uint32_t ndeps;
+};
+/* Looks up what op needs; to be ended with wrk_where_end in every case. */
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
+                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
+                       const void *edges, uint32_t edge_bytes);
+void wrk_where_end(struct wrk_where *w);
+/* The context of a node: 0 is the calling one. It is named, as everything that the node has. */
+CUresult wrk_node_context(struct wrk_call *c, uint64_t handle, CUcontext *out);
+/* How many dependencies to pass: none when they have edge data, which wrk_added() adds then. */
+static inline size_t wrk_where_n(const struct wrk_where *w)
+{
+    return w->edges ? 0 : w->ndeps;
+}
+/* The provider has added a node (or r says why not): its handle. */
+CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node,
+                   uint64_t *handle);
+
+/* A call of the provider that may take long or wait: made on a waiter thread, which replies. object: what it is
+ * about, which does not end before. args: copied. */
+typedef CUresult (*wrk_long_call)(const uint64_t *args);
+CUresult wrk_long(struct wrk_call *c, wrk_long_call call, const void *object, const uint64_t args[3]);
 
 /* Takes a blob sent ahead; freed after the handler has returned. Malformed when the id is unknown or
  * its size is not `size`. */

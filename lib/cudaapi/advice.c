@@ -295,3 +295,9 @@ CUresult cua_advice_attributes(const struct cua_range *r, uint64_t from, uint64_
         res = answer(data[i], bytes[i], attributes[i], &s);
     return res;
 }
+
+CUmemLocation cua_location_of(CUdevice device)
+{
+    return device == CU_DEVICE_CPU ? (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST }
+                                   : (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device };
+}

@@ -36,4 +36,7 @@ CUresult cua_advice_attribute(const struct cua_range *r, uint64_t from, uint64_t
 CUresult cua_advice_attributes(const struct cua_range *r, uint64_t from, uint64_t count, void **data,
                                size_t *bytes, CUmem_range_attribute *attributes, size_t n);
 
+/* What the calls of CUDA 8 mean by a device, or by CU_DEVICE_CPU. */
+CUmemLocation cua_location_of(CUdevice device);
+
 #endif

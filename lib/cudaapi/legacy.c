@@ -3,6 +3,14 @@
 #include "legacy.h"
 
 #include <stddef.h>
+#include <string.h>
+
+const char cua_too_far[] = "the device address does not fit 32 bits: use the present version";
+
+unsigned int cua_clamped(size_t n)
+{
+    return n > UINT32_MAX ? UINT32_MAX : (unsigned int)n;
+}
 
 CUDA_MEMCPY2D cua_wide_2d(const CUDA_MEMCPY2D_v1 *p)
 {
@@ -49,6 +57,24 @@ CUDA_ARRAY3D_DESCRIPTOR cua_wide_array3d(const CUDA_ARRAY3D_DESCRIPTOR_v1 *p)
         return (CUDA_ARRAY3D_DESCRIPTOR){0};
     return (CUDA_ARRAY3D_DESCRIPTOR){ p->Width, p->Height, p->Depth, p->Format, p->NumChannels,
                                       p->Flags };
+}
+
+/* The second version appends the fields of kernels. */
+CUDA_KERNEL_NODE_PARAMS cua_wide_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+    CUDA_KERNEL_NODE_PARAMS wide = {0};
+
+    if (p != NULL)
+        memcpy(&wide, p, sizeof(*p));
+    return wide;
+}
+
+CUDA_KERNEL_NODE_PARAMS_v1 cua_narrow_kernel(const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    CUDA_KERNEL_NODE_PARAMS_v1 narrow;
+
+    memcpy(&narrow, p, sizeof(narrow));
+    return narrow;
 }
 
 CUDA_ARRAY_DESCRIPTOR_v1 cua_narrow_array(const CUDA_ARRAY_DESCRIPTOR *p)

@@ -13,16 +13,17 @@
 #include <stdint.h>
 
 /* A size as 32 bits can say it. */
-static inline unsigned int cua_clamped(size_t n)
-{
-    return n > UINT32_MAX ? UINT32_MAX : (unsigned int)n;
-}
+unsigned int cua_clamped(size_t n);
+/* Why an address is not told. */
+extern const char cua_too_far[];
 
 /* NULL: all zero. */
 CUDA_MEMCPY2D cua_wide_2d(const CUDA_MEMCPY2D_v1 *p);
 CUDA_MEMCPY3D cua_wide_3d(const CUDA_MEMCPY3D_v1 *p);
 CUDA_ARRAY_DESCRIPTOR cua_wide_array(const CUDA_ARRAY_DESCRIPTOR_v1 *p);
 CUDA_ARRAY3D_DESCRIPTOR cua_wide_array3d(const CUDA_ARRAY3D_DESCRIPTOR_v1 *p);
+CUDA_KERNEL_NODE_PARAMS cua_wide_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
+CUDA_KERNEL_NODE_PARAMS_v1 cua_narrow_kernel(const CUDA_KERNEL_NODE_PARAMS *p);
 /* Sizes are clamped. */
 CUDA_ARRAY_DESCRIPTOR_v1 cua_narrow_array(const CUDA_ARRAY_DESCRIPTOR *p);
 CUDA_ARRAY3D_DESCRIPTOR_v1 cua_narrow_array3d(const CUDA_ARRAY3D_DESCRIPTOR *p);

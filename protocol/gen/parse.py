@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass, field
 
 
-STEPS = ('enter', 'refuse', 'answer')         # of an entry point in the guest
-WORKER_STEPS = ('with', 'check', 'deny', 'does')  # of a handler in the worker
+# Of an entry point in the guest; of a handler in the worker.
+STEPS = ('place', 'let', 'mint', 'enter', 'refuse', 'answer', 'then', 'give')
+WORKER_STEPS = ('with', 'rows', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after')
 
 
 class DefError(Exception):
@@ -48,9 +49,10 @@ class Local:
 class Step:
     """One line of what a generated entry point or handler does."""
     kind: str      # one of STEPS or WORKER_STEPS
-    text: str      # a C expression; of `with` a declaration
-    result: str    # of refuse and deny
+    text: str      # a C expression; of `with`, `rows` and `let` a declaration, of `give` an assignment
+    result: str    # of refuse and deny; of `rows` the element
     line: int
+    why: str = ''  # of refuse and deny: what the log says
 
 
 @dataclass
@@ -121,11 +123,12 @@ def parse(path):
             if words[0] in STEPS + WORKER_STEPS:
                 if isinstance(cur, Struct) or isinstance(cur, Local) and words[0] in WORKER_STEPS:
                     bad('a step of the wrong kind')
-                text, result = line.strip()[len(words[0]):].strip(), ''
-                if words[0] in ('refuse', 'deny'):
+                text, result, why = line.strip()[len(words[0]):].strip(), '', ''
+                if words[0] in ('refuse', 'deny', 'rows'):
                     text, _, result = text.partition(' : ')
+                    result, _, why = result.partition(' because ')
                 steps = cur.steps if words[0] in STEPS else cur.work
-                steps.append(Step(words[0], text, result, no))
+                steps.append(Step(words[0], text, result, no, why))
                 continue
             if isinstance(cur, Local):
                 bad('an entry point of the guest has steps, no parameters of the wire')

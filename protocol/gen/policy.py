@@ -4,6 +4,8 @@
 A call without number, maximum or class is an error here, never a default."""
 from dataclasses import dataclass, field
 
+from parse import Param
+
 SCALARS = {'u8': (1, 'uint8_t'), 'u16': (2, 'uint16_t'), 'u32': (4, 'uint32_t'),
            'u64': (8, 'uint64_t'), 'i32': (4, 'int32_t'), 'i64': (8, 'int64_t'), 'f32': (4, 'float')}
 CLASSES = ('async', 'sync', 'wait', 'flex')
@@ -118,8 +120,11 @@ def apply(d):
         if c.cls not in CLASSES:
             raise PolicyError(f'{c.name}: class {c.cls} is not one of {CLASSES}')
         is_cu = c.name.startswith('cu')
-        check_steps(c, c.steps, ('answer',))
-        check_steps(c, c.work, ('does',))
+        c.node = bool(c.opts.pop('node', False))
+        if c.node:
+            add_node_params(c)
+        check_entry(c)
+        check_work(c)
         if c.work:
             if 'worker' in c.opts:
                 raise PolicyError(f'{c.name}: a handler with steps is not custom')
@@ -131,7 +136,10 @@ def apply(d):
         c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
-        c.twin = c.opts.pop('twin', None)
+        c.long = bool(c.opts.pop('long', False))
+        if c.long and (c.worker != 'forward' or c.cls != 'sync'):
+            raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
+        c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
         fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
         c.fills = [p for p in c.params if fills and (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
@@ -146,7 +154,7 @@ def apply(d):
             raise PolicyError(f'{x.name}: described twice')
         names[x.name] = x
     for x in d.locals:
-        check_steps(x, x.steps, ('answer',))
+        check_entry(x)
         x.entry = 'steps' if x.steps else 'custom'
     for u in d.unsupported:
         if u.reason not in d.reasons:
@@ -155,22 +163,69 @@ def apply(d):
         if not any(u.reason == reason for u in d.unsupported):
             raise PolicyError(f'reason {reason}: no call is refused for it')
     for x in d.locals + d.unsupported:
-        x.twin = x.opts.pop('twin', None)
+        x.per_thread = x.opts.pop('per_thread', None)
         x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')
     d.calls.sort(key=lambda c: c.number)
 
 
-def check_steps(x, steps, ends):
-    """Steps end with the one that gives the result; a refusal says its result."""
-    if not steps:
+def check_entry(x):
+    """The steps of an entry point: checks, then one answer or none, then what is given back where it succeeded."""
+    kinds = [s.kind for s in x.steps]
+    if not kinds:
         return
-    if len([s for s in steps if s.kind in ends]) != 1 or steps[-1].kind not in ends:
-        raise PolicyError(f'{x.name}: steps end with one {ends[0]}')
-    for s in steps:
-        if not s.text or (s.kind in ('refuse', 'deny') and not s.result.startswith('CUDA_ERROR_')):
-            raise PolicyError(f'{x.name}: {s.kind} is not complete')
+    last = kinds.index('answer') if 'answer' in kinds else kinds.index('give') - 1 if 'give' in kinds else 0
+    if kinds.count('answer') > 1 or kinds.count('place') > 1 or 'place' in kinds[1:] or \
+            ('answer' not in kinds and 'give' not in kinds) or \
+            any(k in ('then', 'give') for k in kinds[:last]) or any(k not in ('then', 'give') for k in kinds[last + 1:]):
+        raise PolicyError(f'{x.name}: steps are checks, one answer, and what is given then')
+    for s in x.steps:
+        if s.kind == 'place' and s.text not in ('add', 'set', 'exec'):
+            raise PolicyError(f'{x.name}: a place is add, set or exec')
+        if s.kind == 'mint' and (len(s.text.split()) != 2 or s.text.split()[1] not in HANDLES):
+            raise PolicyError(f'{x.name}: mint NAME KIND')
+        if s.kind == 'give' and ' = ' not in s.text:
+            raise PolicyError(f'{x.name}: give is an assignment')
+        check_step(x, s)
+
+
+def check_work(c):
+    """The steps of a handler end with what it does; that of a node with what it does for each operation."""
+    kinds = [s.kind for s in c.work]
+    if not kinds:
+        return
+    does = [k for k in kinds if k in ('does', 'add', 'set', 'exec')]
+    wanted = [k for k in ('add', 'set', 'exec') if k in kinds] if c.node else ['does']
+    if does != wanted or (c.node and 'add' not in kinds) or \
+            any(k == 'after' for k in kinds[:kinds.index(does[0])]) or \
+            any(k not in ('does', 'add', 'set', 'exec', 'after') for k in kinds[kinds.index(does[0]):]):
+        raise PolicyError(f'{c.name}: steps end with one does' + (', or add, set, exec' if c.node else ''))
+    for s in c.work:
+        check_step(c, s)
+
+
+def check_step(x, s):
+    if not s.text or (s.kind in ('refuse', 'deny') and not s.result.startswith('CUDA_ERROR_')) or \
+            (s.kind == 'rows' and not s.result) or (s.why and not (s.why[0] == s.why[-1] == '"')):
+        raise PolicyError(f'{x.name}: {s.kind} is not complete')
+
+
+# What every call about a node of a graph begins with, and its first result: where it is added, or which one is changed.
+NODE_PARAMS = (
+    ('in', 'u32', '', 'op', 'uint32_t', {}),
+    ('in', 'handle', 'graph', 'graph', 'CUgraph', {'null': True}),
+    ('in', 'handle', 'graph_node', 'target', 'CUgraphNode', {'null': True}),
+    ('in', 'handle', 'graph_exec', 'exec', 'CUgraphExec', {'null': True}),
+    ('in', 'array', 'handle:graph_node', 'dependencies', 'const CUgraphNode *', {'count': 'dependenciesCount', 'max': '2048'}),
+    ('in', 'bytes', '', 'edgeData', 'const void *', {'len': 'edgeDataLen', 'max': '16384'}))
+
+
+def add_node_params(c):
+    first = [Param(*p[:5], dict(p[5]), c.line) for p in NODE_PARAMS]
+    node = Param('out', 'u64', '', 'node', 'uint64_t *', {'made': True}, c.line)
+    ins = [p for p in c.params if p.dir != 'out']
+    c.params = first + ins + [node] + [p for p in c.params if p.dir == 'out']
 
 
 def check_meaning(c, p):

@@ -364,6 +364,8 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpHello, features) == 16, "wir
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpHello, provider_len) == 24, "wire layout");
 
 /* vgpDeviceInfo: sync */
+#define VGP_MAX_vgpDeviceInfo_uuid 16u
+#define VGP_MAX_vgpDeviceInfo_attributes 256u
 struct vgp_args_vgpDeviceInfo {
     uint32_t ordinal;
     uint8_t pad4[4];
@@ -388,6 +390,7 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpDeviceInfo, pciBusId_len) ==
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpDeviceInfo, attributes_len) == 28, "wire layout");
 
 /* vgpBlobAppend: async */
+#define VGP_MAX_vgpBlobAppend_data 65536u
 struct vgp_args_vgpBlobAppend {
     uint32_t blobId;
     uint8_t pad4[4];
@@ -465,6 +468,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpHostFuncFinished, slot) == 
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpHostFuncFinished, sequence) == 4, "wire layout");
 
 /* vgpCopy: flex */
+#define VGP_MAX_vgpCopy_data 65536u
+#define VGP_MAX_vgpCopy_result 4032u
 struct vgp_args_vgpCopy {
     uint32_t dstKind;
     uint32_t srcKind;
@@ -505,6 +510,9 @@ _Static_assert(sizeof(struct vgp_ret_vgpCopy) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpCopy, result_len) == 0, "wire layout");
 
 /* vgpLaunch: flex */
+#define VGP_MAX_vgpLaunch_attributeIds 32u
+#define VGP_MAX_vgpLaunch_attributeValues 2048u
+#define VGP_MAX_vgpLaunch_params 32764u
 struct vgp_args_vgpLaunch {
     uint64_t func;
     uint32_t gridX;
@@ -928,6 +936,7 @@ _Static_assert(__builtin_offsetof(struct vgp_args_cuMemPrefetchAsync_v2, flags) 
 _Static_assert(__builtin_offsetof(struct vgp_args_cuMemPrefetchAsync_v2, hStream) == 32, "wire layout");
 
 /* cuIpcGetMemHandle: sync */
+#define VGP_MAX_cuIpcGetMemHandle_pHandle 64u
 struct vgp_args_cuIpcGetMemHandle {
     uint64_t dptr;
 };
@@ -1200,6 +1209,8 @@ _Static_assert(sizeof(struct vgp_args_cuLibraryUnload) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_cuLibraryUnload, library) == 0, "wire layout");
 
 /* vgpModuleGetFunction: sync */
+#define VGP_MAX_vgpModuleGetFunction_attributes 32u
+#define VGP_MAX_vgpModuleGetFunction_paramLayout 900u
 struct vgp_args_vgpModuleGetFunction {
     uint64_t function;
     uint64_t module;
@@ -1220,6 +1231,8 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpModuleGetFunction, attribute
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpModuleGetFunction, paramLayout_len) == 4, "wire layout");
 
 /* vgpLibraryGetKernel: sync */
+#define VGP_MAX_vgpLibraryGetKernel_attributes 32u
+#define VGP_MAX_vgpLibraryGetKernel_paramLayout 900u
 struct vgp_args_vgpLibraryGetKernel {
     uint64_t kernel;
     uint64_t library;
@@ -1666,6 +1679,8 @@ _Static_assert(sizeof(struct vgp_ret_cuEventElapsedTime_v2) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuEventElapsedTime_v2, pMilliseconds) == 0, "wire layout");
 
 /* vgpStreamBeginCapture: sync */
+#define VGP_MAX_vgpStreamBeginCapture_dependencies 2048u
+#define VGP_MAX_vgpStreamBeginCapture_edgeData 16384u
 struct vgp_args_vgpStreamBeginCapture {
     uint64_t stream;
     uint64_t graph;
@@ -1692,6 +1707,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpStreamEndCapture) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamEndCapture, graph) == 0, "wire layout");
 
 /* vgpStreamCaptureInfo: sync */
+#define VGP_MAX_vgpStreamCaptureInfo_dependencies 240u
+#define VGP_MAX_vgpStreamCaptureInfo_edgeData 240u
 struct vgp_args_vgpStreamCaptureInfo {
     uint64_t stream;
     uint64_t first;
@@ -1718,6 +1735,8 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, dependenc
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpStreamCaptureInfo, edgeData_len) == 36, "wire layout");
 
 /* vgpStreamUpdateCaptureDependencies: sync */
+#define VGP_MAX_vgpStreamUpdateCaptureDependencies_dependencies 2048u
+#define VGP_MAX_vgpStreamUpdateCaptureDependencies_edgeData 16384u
 struct vgp_args_vgpStreamUpdateCaptureDependencies {
     uint64_t stream;
     uint32_t dependencies_len;
@@ -1843,6 +1862,9 @@ _Static_assert(sizeof(struct vgp_args_vgpGraphDestroy) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpGraphDestroy, graph) == 0, "wire layout");
 
 /* vgpGraphList: sync */
+#define VGP_MAX_vgpGraphList_from 160u
+#define VGP_MAX_vgpGraphList_to 160u
+#define VGP_MAX_vgpGraphList_edgeData 160u
 struct vgp_args_vgpGraphList {
     uint32_t what;
     uint32_t room;
@@ -1941,6 +1963,9 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphNodeFindInClone) == 8, "wire size")
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeFindInClone, found) == 0, "wire layout");
 
 /* vgpGraphEdges: sync */
+#define VGP_MAX_vgpGraphEdges_from 1024u
+#define VGP_MAX_vgpGraphEdges_to 1024u
+#define VGP_MAX_vgpGraphEdges_edgeData 8192u
 struct vgp_args_vgpGraphEdges {
     uint64_t graph;
     uint32_t remove;
@@ -2005,6 +2030,9 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphNodeEnabled) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphNodeEnabled, enabled) == 0, "wire layout");
 
 /* vgpGraphKernelNode: sync */
+#define VGP_MAX_vgpGraphKernelNode_dependencies 2048u
+#define VGP_MAX_vgpGraphKernelNode_edgeData 16384u
+#define VGP_MAX_vgpGraphKernelNode_params 32764u
 struct vgp_args_vgpGraphKernelNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2049,6 +2077,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNode, node) == 0, "wire layout");
 
 /* vgpGraphCopyNode: sync */
+#define VGP_MAX_vgpGraphCopyNode_dependencies 2048u
+#define VGP_MAX_vgpGraphCopyNode_edgeData 16384u
 struct vgp_args_vgpGraphCopyNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2101,6 +2131,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphCopyNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphCopyNode, node) == 0, "wire layout");
 
 /* vgpGraphMemsetNode: sync */
+#define VGP_MAX_vgpGraphMemsetNode_dependencies 2048u
+#define VGP_MAX_vgpGraphMemsetNode_edgeData 16384u
 struct vgp_args_vgpGraphMemsetNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2139,6 +2171,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphMemsetNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemsetNode, node) == 0, "wire layout");
 
 /* vgpGraphHostNode: sync */
+#define VGP_MAX_vgpGraphHostNode_dependencies 2048u
+#define VGP_MAX_vgpGraphHostNode_edgeData 16384u
 struct vgp_args_vgpGraphHostNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2165,6 +2199,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphHostNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphHostNode, node) == 0, "wire layout");
 
 /* vgpGraphChildNode: sync */
+#define VGP_MAX_vgpGraphChildNode_dependencies 2048u
+#define VGP_MAX_vgpGraphChildNode_edgeData 16384u
 struct vgp_args_vgpGraphChildNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2191,6 +2227,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphChildNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphChildNode, node) == 0, "wire layout");
 
 /* vgpGraphEmptyNode: sync */
+#define VGP_MAX_vgpGraphEmptyNode_dependencies 2048u
+#define VGP_MAX_vgpGraphEmptyNode_edgeData 16384u
 struct vgp_args_vgpGraphEmptyNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2215,6 +2253,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphEmptyNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEmptyNode, node) == 0, "wire layout");
 
 /* vgpGraphEventNode: sync */
+#define VGP_MAX_vgpGraphEventNode_dependencies 2048u
+#define VGP_MAX_vgpGraphEventNode_edgeData 16384u
 struct vgp_args_vgpGraphEventNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2244,6 +2284,9 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphEventNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEventNode, node) == 0, "wire layout");
 
 /* vgpGraphBatchMemOpNode: sync */
+#define VGP_MAX_vgpGraphBatchMemOpNode_dependencies 2048u
+#define VGP_MAX_vgpGraphBatchMemOpNode_edgeData 16384u
+#define VGP_MAX_vgpGraphBatchMemOpNode_operations 1024u
 struct vgp_args_vgpGraphBatchMemOpNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2274,6 +2317,11 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphBatchMemOpNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNode, node) == 0, "wire layout");
 
 /* vgpGraphMemAllocNode: sync */
+#define VGP_MAX_vgpGraphMemAllocNode_dependencies 2048u
+#define VGP_MAX_vgpGraphMemAllocNode_edgeData 16384u
+#define VGP_MAX_vgpGraphMemAllocNode_accessTypes 64u
+#define VGP_MAX_vgpGraphMemAllocNode_accessIds 64u
+#define VGP_MAX_vgpGraphMemAllocNode_access 64u
 struct vgp_args_vgpGraphMemAllocNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2317,6 +2365,8 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemAllocNode, node) == 
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemAllocNode, dptr) == 8, "wire layout");
 
 /* vgpGraphMemFreeNode: sync */
+#define VGP_MAX_vgpGraphMemFreeNode_dependencies 2048u
+#define VGP_MAX_vgpGraphMemFreeNode_edgeData 16384u
 struct vgp_args_vgpGraphMemFreeNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2343,6 +2393,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphMemFreeNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemFreeNode, node) == 0, "wire layout");
 
 /* vgpGraphConditionalNode: sync */
+#define VGP_MAX_vgpGraphConditionalNode_dependencies 2048u
+#define VGP_MAX_vgpGraphConditionalNode_edgeData 16384u
 struct vgp_args_vgpGraphConditionalNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2375,6 +2427,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphConditionalNode) == 8, "wire size")
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphConditionalNode, node) == 0, "wire layout");
 
 /* vgpGraphMoveNode: sync */
+#define VGP_MAX_vgpGraphMoveNode_dependencies 2048u
+#define VGP_MAX_vgpGraphMoveNode_edgeData 16384u
 struct vgp_args_vgpGraphMoveNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -2401,6 +2455,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphMoveNode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMoveNode, node) == 0, "wire layout");
 
 /* vgpGraphKernelNodeGet: sync */
+#define VGP_MAX_vgpGraphKernelNodeGet_params 3900u
 struct vgp_args_vgpGraphKernelNodeGet {
     uint64_t node;
     uint32_t first;
@@ -2525,6 +2580,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphEventNodeGet) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphEventNodeGet, event) == 0, "wire layout");
 
 /* vgpGraphBatchMemOpNodeGet: sync */
+#define VGP_MAX_vgpGraphBatchMemOpNodeGet_operations 480u
 struct vgp_args_vgpGraphBatchMemOpNodeGet {
     uint64_t node;
     uint32_t first;
@@ -2546,6 +2602,8 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNodeGet, tota
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphBatchMemOpNodeGet, operations_len) == 8, "wire layout");
 
 /* vgpGraphKernelNodeAttribute: sync */
+#define VGP_MAX_vgpGraphKernelNodeAttribute_value 64u
+#define VGP_MAX_vgpGraphKernelNodeAttribute_result 64u
 struct vgp_args_vgpGraphKernelNodeAttribute {
     uint64_t node;
     uint64_t source;
@@ -2569,6 +2627,9 @@ _Static_assert(sizeof(struct vgp_ret_vgpGraphKernelNodeAttribute) == 8, "wire si
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphKernelNodeAttribute, result_len) == 0, "wire layout");
 
 /* vgpGraphMemNodeGet: sync */
+#define VGP_MAX_vgpGraphMemNodeGet_accessTypes 64u
+#define VGP_MAX_vgpGraphMemNodeGet_accessIds 64u
+#define VGP_MAX_vgpGraphMemNodeGet_access 64u
 struct vgp_args_vgpGraphMemNodeGet {
     uint64_t node;
     uint32_t free;
@@ -2599,6 +2660,7 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, accessIds_l
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpGraphMemNodeGet, access_len) == 36, "wire layout");
 
 /* vgpGraphBodies: sync */
+#define VGP_MAX_vgpGraphBodies_graphs 400u
 struct vgp_args_vgpGraphBodies {
     uint64_t node;
     uint32_t first;
@@ -2874,6 +2936,9 @@ _Static_assert(__builtin_offsetof(struct vgp_args_cuMemUnmap, ptr) == 0, "wire l
 _Static_assert(__builtin_offsetof(struct vgp_args_cuMemUnmap, size) == 8, "wire layout");
 
 /* vgpMemSetAccess: sync */
+#define VGP_MAX_vgpMemSetAccess_locationTypes 64u
+#define VGP_MAX_vgpMemSetAccess_locationIds 64u
+#define VGP_MAX_vgpMemSetAccess_access 64u
 struct vgp_args_vgpMemSetAccess {
     uint64_t ptr;
     uint64_t size;
@@ -2905,6 +2970,10 @@ _Static_assert(sizeof(struct vgp_ret_cuMemGetAccess) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuMemGetAccess, flags) == 0, "wire layout");
 
 /* vgpStreamMemOps: sync */
+#define VGP_MAX_vgpStreamMemOps_operations 256u
+#define VGP_MAX_vgpStreamMemOps_addresses 256u
+#define VGP_MAX_vgpStreamMemOps_values 256u
+#define VGP_MAX_vgpStreamMemOps_operationFlags 256u
 struct vgp_args_vgpStreamMemOps {
     uint64_t stream;
     uint32_t flags;
@@ -2923,6 +2992,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, values_len) =
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamMemOps, operationFlags_len) == 24, "wire layout");
 
 /* vgpOccupancyClusters: sync */
+#define VGP_MAX_vgpOccupancyClusters_attributeIds 32u
+#define VGP_MAX_vgpOccupancyClusters_attributeValues 2048u
 struct vgp_args_vgpOccupancyClusters {
     uint64_t func;
     uint32_t what;
@@ -2959,6 +3030,14 @@ _Static_assert(sizeof(struct vgp_ret_vgpOccupancyClusters) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpOccupancyClusters, result) == 0, "wire layout");
 
 /* vgpTensorMapEncode: sync */
+#define VGP_MAX_vgpTensorMapEncode_dims 5u
+#define VGP_MAX_vgpTensorMapEncode_strides 4u
+#define VGP_MAX_vgpTensorMapEncode_box 5u
+#define VGP_MAX_vgpTensorMapEncode_elementStrides 5u
+#define VGP_MAX_vgpTensorMapEncode_lower 3u
+#define VGP_MAX_vgpTensorMapEncode_upper 3u
+#define VGP_MAX_vgpTensorMapEncode_old 128u
+#define VGP_MAX_vgpTensorMapEncode_map 128u
 struct vgp_args_vgpTensorMapEncode {
     uint32_t form;
     uint32_t dataType;
@@ -3008,6 +3087,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpTensorMapEncode) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpTensorMapEncode, map_len) == 0, "wire layout");
 
 /* vgpLinkCreate: sync */
+#define VGP_MAX_vgpLinkCreate_optionIds 32u
+#define VGP_MAX_vgpLinkCreate_optionValues 32u
 struct vgp_args_vgpLinkCreate {
     uint64_t state;
     uint32_t optionIds_len;
@@ -3023,6 +3104,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, infoMax) == 16,
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpLinkCreate, errorMax) == 20, "wire layout");
 
 /* vgpLinkAdd: sync */
+#define VGP_MAX_vgpLinkAdd_optionIds 32u
+#define VGP_MAX_vgpLinkAdd_optionValues 32u
 struct vgp_args_vgpLinkAdd {
     uint64_t state;
     uint32_t inputType;
@@ -3059,6 +3142,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpLinkComplete) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkComplete, size) == 0, "wire layout");
 
 /* vgpLinkRead: sync */
+#define VGP_MAX_vgpLinkRead_data 4032u
 struct vgp_args_vgpLinkRead {
     uint64_t state;
     uint64_t offset;
@@ -3075,6 +3159,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpLinkRead) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpLinkRead, data_len) == 0, "wire layout");
 
 /* vgpLinkLog: sync */
+#define VGP_MAX_vgpLinkLog_text 4032u
 struct vgp_args_vgpLinkLog {
     uint64_t state;
     uint32_t which;
@@ -3138,6 +3223,9 @@ _Static_assert(__builtin_offsetof(struct vgp_args_cuDeviceSetMemPool, dev) == 0,
 _Static_assert(__builtin_offsetof(struct vgp_args_cuDeviceSetMemPool, pool) == 8, "wire layout");
 
 /* vgpMemPoolSetAccess: sync */
+#define VGP_MAX_vgpMemPoolSetAccess_locationTypes 64u
+#define VGP_MAX_vgpMemPoolSetAccess_locationIds 64u
+#define VGP_MAX_vgpMemPoolSetAccess_access 64u
 struct vgp_args_vgpMemPoolSetAccess {
     uint64_t pool;
     uint32_t locationTypes_len;
@@ -3182,6 +3270,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpPointerManaged) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpPointerManaged, managed) == 0, "wire layout");
 
 /* vgpStreamSetAttribute: sync */
+#define VGP_MAX_vgpStreamSetAttribute_value 64u
 struct vgp_args_vgpStreamSetAttribute {
     uint64_t stream;
     uint32_t attribute;
@@ -3193,6 +3282,7 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamSetAttribute, attribu
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamSetAttribute, value_len) == 12, "wire layout");
 
 /* vgpStreamGetAttribute: sync */
+#define VGP_MAX_vgpStreamGetAttribute_value 64u
 struct vgp_args_vgpStreamGetAttribute {
     uint64_t stream;
     uint32_t attribute;
@@ -3257,6 +3347,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_cuFuncSetSharedMemConfig, hfun
 _Static_assert(__builtin_offsetof(struct vgp_args_cuFuncSetSharedMemConfig, config) == 8, "wire layout");
 
 /* vgpDeviceAtomicCapabilities: sync */
+#define VGP_MAX_vgpDeviceAtomicCapabilities_operations 64u
+#define VGP_MAX_vgpDeviceAtomicCapabilities_capabilities 64u
 struct vgp_args_vgpDeviceAtomicCapabilities {
     int32_t device;
     int32_t peer;
@@ -3276,6 +3368,8 @@ _Static_assert(sizeof(struct vgp_ret_vgpDeviceAtomicCapabilities) == 8, "wire si
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpDeviceAtomicCapabilities, capabilities_len) == 0, "wire layout");
 
 /* vgpModuleLoadEx: sync */
+#define VGP_MAX_vgpModuleLoadEx_optionIds 32u
+#define VGP_MAX_vgpModuleLoadEx_optionValues 32u
 struct vgp_args_vgpModuleLoadEx {
     uint64_t module;
     uint64_t image_size;
@@ -3300,6 +3394,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, infoMax) == 3
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpModuleLoadEx, errorMax) == 40, "wire layout");
 
 /* vgpLibraryLoadEx: sync */
+#define VGP_MAX_vgpLibraryLoadEx_optionIds 32u
+#define VGP_MAX_vgpLibraryLoadEx_optionValues 32u
 struct vgp_args_vgpLibraryLoadEx {
     uint64_t library;
     uint64_t image_size;
@@ -3324,6 +3420,7 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, infoMax) == 
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpLibraryLoadEx, errorMax) == 40, "wire layout");
 
 /* vgpJitLogRead: sync */
+#define VGP_MAX_vgpJitLogRead_text 4032u
 struct vgp_args_vgpJitLogRead {
     uint32_t logId;
     uint32_t which;
@@ -3365,6 +3462,7 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, driverVersion_len)
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpNvmlInfo, nvmlVersion_len) == 12, "wire layout");
 
 /* vgpNvmlUsage: sync */
+#define VGP_MAX_vgpNvmlUsage_processes 192u
 struct vgp_args_vgpNvmlUsage {
     uint32_t ordinal;
     uint8_t pad4[4];
@@ -3473,6 +3571,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_cuArrayGetPlane, hArray) == 8,
 _Static_assert(__builtin_offsetof(struct vgp_args_cuArrayGetPlane, planeIdx) == 16, "wire layout");
 
 /* vgpTexObjectCreate: sync */
+#define VGP_MAX_vgpTexObjectCreate_desc 128u
+#define VGP_MAX_vgpTexObjectCreate_view 128u
 struct vgp_args_vgpTexObjectCreate {
     uint32_t surface;
     uint32_t type;
@@ -3872,6 +3972,7 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, blue) 
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpTexRefGetBorderColor, alpha) == 12, "wire layout");
 
 /* vgpIpcOpenMem: sync */
+#define VGP_MAX_vgpIpcOpenMem_handle 64u
 struct vgp_args_vgpIpcOpenMem {
     uint32_t handle_len;
     uint32_t flags;
@@ -3896,6 +3997,7 @@ _Static_assert(sizeof(struct vgp_args_cuIpcCloseMemHandle) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_cuIpcCloseMemHandle, dptr) == 0, "wire layout");
 
 /* vgpIpcGetEvent: sync */
+#define VGP_MAX_vgpIpcGetEvent_handle 64u
 struct vgp_args_vgpIpcGetEvent {
     uint64_t event;
 };
@@ -3910,6 +4012,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpIpcGetEvent) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpIpcGetEvent, handle_len) == 0, "wire layout");
 
 /* vgpIpcOpenEvent: sync */
+#define VGP_MAX_vgpIpcOpenEvent_handle 64u
 struct vgp_args_vgpIpcOpenEvent {
     uint32_t handle_len;
     uint8_t pad4[4];
@@ -3920,6 +4023,7 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenEvent, handle_len) =
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpIpcOpenEvent, event) == 8, "wire layout");
 
 /* vgpMemExport: sync */
+#define VGP_MAX_vgpMemExport_token 32u
 struct vgp_args_vgpMemExport {
     uint64_t handle;
 };
@@ -3934,6 +4038,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpMemExport) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemExport, token_len) == 0, "wire layout");
 
 /* vgpMemImport: sync */
+#define VGP_MAX_vgpMemImport_token 32u
 struct vgp_args_vgpMemImport {
     uint32_t token_len;
     uint8_t pad4[4];
@@ -3958,6 +4063,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpMemHandleTypes) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemHandleTypes, handleTypes) == 0, "wire layout");
 
 /* vgpMemPoolExport: sync */
+#define VGP_MAX_vgpMemPoolExport_token 32u
 struct vgp_args_vgpMemPoolExport {
     uint64_t pool;
 };
@@ -3972,6 +4078,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpMemPoolExport) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolExport, token_len) == 0, "wire layout");
 
 /* vgpMemPoolImport: sync */
+#define VGP_MAX_vgpMemPoolImport_token 32u
 struct vgp_args_vgpMemPoolImport {
     uint32_t token_len;
     uint8_t pad4[4];
@@ -3982,6 +4089,7 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImport, token_len) =
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpMemPoolImport, pool) == 8, "wire layout");
 
 /* vgpMemPoolExportPointer: sync */
+#define VGP_MAX_vgpMemPoolExportPointer_data 64u
 struct vgp_args_vgpMemPoolExportPointer {
     uint64_t dptr;
 };
@@ -3996,6 +4104,7 @@ _Static_assert(sizeof(struct vgp_ret_vgpMemPoolExportPointer) == 8, "wire size")
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpMemPoolExportPointer, data_len) == 0, "wire layout");
 
 /* vgpMemPoolImportPointer: sync */
+#define VGP_MAX_vgpMemPoolImportPointer_data 64u
 struct vgp_args_vgpMemPoolImportPointer {
     uint64_t pool;
     uint32_t data_len;
@@ -4027,6 +4136,8 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, capture) == 12, "
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpExtSemOp, cookie) == 16, "wire layout");
 
 /* vgpGraphExtSemNode: sync */
+#define VGP_MAX_vgpGraphExtSemNode_dependencies 2048u
+#define VGP_MAX_vgpGraphExtSemNode_edgeData 16384u
 struct vgp_args_vgpGraphExtSemNode {
     uint32_t op;
     uint8_t pad4[4];
@@ -4101,6 +4212,10 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, minimum) == 12,
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpDevResource, alignment) == 16, "wire layout");
 
 /* vgpResourceSplit: sync */
+#define VGP_MAX_vgpResourceSplit_resources 257u
+#define VGP_MAX_vgpResourceSplit_smCounts 257u
+#define VGP_MAX_vgpResourceSplit_minimums 257u
+#define VGP_MAX_vgpResourceSplit_alignments 257u
 struct vgp_args_vgpResourceSplit {
     uint64_t input;
     uint32_t groupsWanted;
@@ -4131,6 +4246,7 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, minimums_len)
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceSplit, alignments_len) == 20, "wire layout");
 
 /* vgpResourceDesc: sync */
+#define VGP_MAX_vgpResourceDesc_resources 256u
 struct vgp_args_vgpResourceDesc {
     uint64_t desc;
     uint32_t resources_len;
@@ -4289,6 +4405,12 @@ _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, offset) ==
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpMulticastUnbind, size) == 24, "wire layout");
 
 /* vgpMemDecompress: sync */
+#define VGP_MAX_vgpMemDecompress_srcBytes 256u
+#define VGP_MAX_vgpMemDecompress_dstBytes 256u
+#define VGP_MAX_vgpMemDecompress_actual 256u
+#define VGP_MAX_vgpMemDecompress_src 256u
+#define VGP_MAX_vgpMemDecompress_dst 256u
+#define VGP_MAX_vgpMemDecompress_algorithms 256u
 struct vgp_args_vgpMemDecompress {
     uint64_t stream;
     uint32_t srcBytes_len;

@@ -7,540 +7,10 @@
 #include "vgp_guest.h"
 #include "vgp_entry.h"
 
-#define body_cuDevicePrimaryCtxSetFlags_v2 vcu_cuDevicePrimaryCtxSetFlags_v2
-#define body_cuDevicePrimaryCtxGetState vcu_cuDevicePrimaryCtxGetState
-static CUresult body_cuCtxGetLimit(size_t *pvalue, CUlimit limit);
-static CUresult body_cuCtxSetLimit(CUlimit limit, size_t value);
-static CUresult body_cuCtxGetCacheConfig(CUfunc_cache *pconfig);
-static CUresult body_cuCtxSetCacheConfig(CUfunc_cache config);
-static CUresult body_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig);
-static CUresult body_cuCtxSetSharedMemConfig(CUsharedconfig config);
-static CUresult body_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
-static CUresult body_cuCtxResetPersistingL2Cache(void);
-static CUresult body_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev);
-static CUresult body_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice);
-static CUresult body_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags);
-static CUresult body_cuCtxDisablePeerAccess(CUcontext peerContext);
-static CUresult body_cuProfilerStart(void);
-static CUresult body_cuProfilerStop(void);
-#define body_cuMemAlloc_v2 vcu_cuMemAlloc_v2
-#define body_cuMemFree_v2 vcu_cuMemFree_v2
-static CUresult body_cuMemGetInfo_v2(size_t *free, size_t *total);
-#define body_cuMemAllocPitch_v2 vcu_cuMemAllocPitch_v2
-#define body_cuMemAllocManaged vcu_cuMemAllocManaged
-#define body_cuMemAllocAsync vcu_cuMemAllocAsync
-#define body_cuMemFreeAsync vcu_cuMemFreeAsync
-#define body_cuMemAllocFromPoolAsync vcu_cuMemAllocFromPoolAsync
-static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep);
-#define body_cuMemPrefetchAsync_v2 vcu_cuMemPrefetchAsync_v2
-#define body_cuIpcGetMemHandle vcu_cuIpcGetMemHandle
-#define body_cuArray3DCreate_v2 vcu_cuArray3DCreate_v2
-static CUresult body_cuArrayDestroy(CUarray hArray);
-static CUresult body_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N);
-static CUresult body_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N);
-static CUresult body_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N);
-static CUresult body_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height);
-static CUresult body_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height);
-static CUresult body_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height);
-static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream);
-static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream);
-static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream);
-static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream);
-static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream);
-static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream);
-#define body_cuModuleUnload vcu_cuModuleUnload
-#define body_cuLibraryUnload vcu_cuLibraryUnload
-static CUresult body_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config);
-static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize);
-static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags);
-static CUresult body_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize);
-static CUresult body_cuStreamCreate(CUstream *phStream, unsigned int Flags);
-static CUresult body_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority);
-#define body_cuStreamDestroy_v2 vcu_cuStreamDestroy_v2
-static CUresult body_cuStreamSynchronize(CUstream hStream);
-static CUresult body_cuStreamQuery(CUstream hStream);
-static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags);
-static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags);
-static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority);
-static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamId);
-#define body_cuStreamWaitValue32_v2 vcu_cuStreamWaitValue32_v2
-#define body_cuStreamWaitValue64_v2 vcu_cuStreamWaitValue64_v2
-#define body_cuStreamWriteValue32_v2 vcu_cuStreamWriteValue32_v2
-#define body_cuStreamWriteValue64_v2 vcu_cuStreamWriteValue64_v2
-#define body_cuEventCreate vcu_cuEventCreate
-#define body_cuEventDestroy_v2 vcu_cuEventDestroy_v2
-#define body_cuEventRecord vcu_cuEventRecord
-#define body_cuEventRecordWithFlags vcu_cuEventRecordWithFlags
-static CUresult body_cuEventQuery(CUevent hEvent);
-static CUresult body_cuEventSynchronize(CUevent hEvent);
-static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd);
-#define body_cuGraphLaunch vcu_cuGraphLaunch
-#define body_cuGraphUpload vcu_cuGraphUpload
-static CUresult body_cuGraphExecDestroy(CUgraphExec hGraphExec);
-static CUresult body_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags);
-static CUresult body_cuUserObjectRetain(CUuserObject object, unsigned int count);
-static CUresult body_cuUserObjectRelease(CUuserObject object, unsigned int count);
-static CUresult body_cuDeviceGraphMemTrim(CUdevice device);
-#define body_cuMemAddressReserve vcu_cuMemAddressReserve
-#define body_cuMemAddressFree vcu_cuMemAddressFree
-#define body_cuMemUnmap vcu_cuMemUnmap
-static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr);
-#define body_cuLinkDestroy vcu_cuLinkDestroy
-#define body_cuMemPoolDestroy vcu_cuMemPoolDestroy
-#define body_cuDeviceSetMemPool vcu_cuDeviceSetMemPool
-static CUresult body_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location);
-static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src);
-static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent);
-static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent);
-static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config);
-static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray);
-static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels);
-static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray);
-static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level);
-static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx);
-#define body_cuTexRefCreate vcu_cuTexRefCreate
-#define body_cuTexRefDestroy vcu_cuTexRefDestroy
-#define body_cuTexRefSetArray vcu_cuTexRefSetArray
-#define body_cuTexRefSetMipmappedArray vcu_cuTexRefSetMipmappedArray
-#define body_cuTexRefSetAddress_v2 vcu_cuTexRefSetAddress_v2
-#define body_cuTexRefSetAddress2D_v3 vcu_cuTexRefSetAddress2D_v3
-static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef);
-#define body_cuSurfRefSetArray vcu_cuSurfRefSetArray
-static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents);
-static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef);
-static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am);
-static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim);
-static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm);
-static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
-static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm);
-static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef);
-static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias);
-static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef);
-static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp);
-static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef);
-static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso);
-static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef);
-static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags);
-static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
-#define body_cuIpcCloseMemHandle vcu_cuIpcCloseMemHandle
-static CUresult body_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
-static CUresult body_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
-#define body_cuInit vcu_cuInit
-#define body_cuDriverGetVersion vcu_cuDriverGetVersion
-#define body_cuGetErrorString vcu_cuGetErrorString
-#define body_cuGetErrorName vcu_cuGetErrorName
-static CUresult body_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
-#define body_cuGetProcAddress_v2 vcu_cuGetProcAddress_v2
-#define body_cuGetExportTable vcu_cuGetExportTable
-#define body_cuModuleGetLoadingMode vcu_cuModuleGetLoadingMode
-#define body_cuDeviceGet vcu_cuDeviceGet
-#define body_cuDeviceGetCount vcu_cuDeviceGetCount
-#define body_cuDeviceGetName vcu_cuDeviceGetName
-#define body_cuDeviceGetUuid vcu_cuDeviceGetUuid
-static CUresult body_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev);
-#define body_cuDeviceGetAttribute vcu_cuDeviceGetAttribute
-#define body_cuDeviceTotalMem vcu_cuDeviceTotalMem
-#define body_cuDeviceTotalMem_v2 vcu_cuDeviceTotalMem_v2
-#define body_cuDeviceGetPCIBusId vcu_cuDeviceGetPCIBusId
-#define body_cuDeviceGetByPCIBusId vcu_cuDeviceGetByPCIBusId
-#define body_cuDeviceComputeCapability vcu_cuDeviceComputeCapability
-#define body_cuDeviceGetProperties vcu_cuDeviceGetProperties
-static CUresult body_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev);
-static CUresult body_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
-#define body_cuDeviceGetTexture1DLinearMaxWidth vcu_cuDeviceGetTexture1DLinearMaxWidth
-#define body_cuDeviceGetExecAffinitySupport vcu_cuDeviceGetExecAffinitySupport
-#define body_cuDevicePrimaryCtxRetain vcu_cuDevicePrimaryCtxRetain
-static CUresult body_cuDevicePrimaryCtxRelease(CUdevice dev);
-#define body_cuDevicePrimaryCtxRelease_v2 vcu_cuDevicePrimaryCtxRelease_v2
-static CUresult body_cuDevicePrimaryCtxReset(CUdevice dev);
-#define body_cuDevicePrimaryCtxReset_v2 vcu_cuDevicePrimaryCtxReset_v2
-static CUresult body_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags);
-static CUresult body_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev);
-#define body_cuCtxCreate_v2 vcu_cuCtxCreate_v2
-#define body_cuCtxCreate_v3 vcu_cuCtxCreate_v3
-#define body_cuCtxCreate_v4 vcu_cuCtxCreate_v4
-static CUresult body_cuCtxDestroy(CUcontext ctx);
-#define body_cuCtxDestroy_v2 vcu_cuCtxDestroy_v2
-#define body_cuCtxAttach vcu_cuCtxAttach
-#define body_cuCtxDetach vcu_cuCtxDetach
-#define body_cuCtxGetCurrent vcu_cuCtxGetCurrent
-#define body_cuCtxSetCurrent vcu_cuCtxSetCurrent
-static CUresult body_cuCtxPushCurrent(CUcontext ctx);
-#define body_cuCtxPushCurrent_v2 vcu_cuCtxPushCurrent_v2
-static CUresult body_cuCtxPopCurrent(CUcontext *pctx);
-#define body_cuCtxPopCurrent_v2 vcu_cuCtxPopCurrent_v2
-#define body_cuCtxGetDevice vcu_cuCtxGetDevice
-#define body_cuCtxGetDevice_v2 vcu_cuCtxGetDevice_v2
-#define body_cuCtxGetFlags vcu_cuCtxGetFlags
-#define body_cuCtxSetFlags vcu_cuCtxSetFlags
-#define body_cuCtxGetId vcu_cuCtxGetId
-#define body_cuCtxGetApiVersion vcu_cuCtxGetApiVersion
-static CUresult body_cuCtxSynchronize(void);
-#define body_cuCtxSynchronize_v2 vcu_cuCtxSynchronize_v2
-#define body_cuCtxGetExecAffinity vcu_cuCtxGetExecAffinity
-#define body_cuModuleLoad vcu_cuModuleLoad
-#define body_cuModuleLoadData vcu_cuModuleLoadData
-#define body_cuModuleLoadDataEx vcu_cuModuleLoadDataEx
-static CUresult body_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin);
-#define body_cuModuleGetFunction vcu_cuModuleGetFunction
-#define body_cuModuleGetGlobal vcu_cuModuleGetGlobal
-#define body_cuModuleGetGlobal_v2 vcu_cuModuleGetGlobal_v2
-#define body_cuModuleGetFunctionCount vcu_cuModuleGetFunctionCount
-#define body_cuModuleEnumerateFunctions vcu_cuModuleEnumerateFunctions
-#define body_cuLibraryLoadData vcu_cuLibraryLoadData
-#define body_cuLibraryLoadFromFile vcu_cuLibraryLoadFromFile
-#define body_cuLibraryGetKernel vcu_cuLibraryGetKernel
-#define body_cuLibraryGetModule vcu_cuLibraryGetModule
-#define body_cuLibraryGetGlobal vcu_cuLibraryGetGlobal
-#define body_cuLibraryGetManaged vcu_cuLibraryGetManaged
-#define body_cuLibraryGetKernelCount vcu_cuLibraryGetKernelCount
-#define body_cuLibraryEnumerateKernels vcu_cuLibraryEnumerateKernels
-#define body_cuKernelGetFunction vcu_cuKernelGetFunction
-#define body_cuKernelGetLibrary vcu_cuKernelGetLibrary
-#define body_cuKernelGetAttribute vcu_cuKernelGetAttribute
-#define body_cuKernelSetAttribute vcu_cuKernelSetAttribute
-#define body_cuKernelSetCacheConfig vcu_cuKernelSetCacheConfig
-static CUresult body_cuKernelGetName(const char **name, CUkernel hfunc);
-static CUresult body_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
-#define body_cuFuncGetAttribute vcu_cuFuncGetAttribute
-#define body_cuFuncSetAttribute vcu_cuFuncSetAttribute
-#define body_cuFuncGetModule vcu_cuFuncGetModule
-#define body_cuFuncGetName vcu_cuFuncGetName
-#define body_cuFuncGetParamInfo vcu_cuFuncGetParamInfo
-#define body_cuFuncIsLoaded vcu_cuFuncIsLoaded
-#define body_cuFuncLoad vcu_cuFuncLoad
-#define body_cuLaunchKernel vcu_cuLaunchKernel
-#define body_cuLaunchKernelEx vcu_cuLaunchKernelEx
-#define body_cuLaunchCooperativeKernel vcu_cuLaunchCooperativeKernel
-#define body_cuLaunchHostFunc vcu_cuLaunchHostFunc
-#define body_cuStreamAddCallback vcu_cuStreamAddCallback
-static CUresult body_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit);
-#define body_cuOccupancyMaxPotentialBlockSizeWithFlags vcu_cuOccupancyMaxPotentialBlockSizeWithFlags
-#define body_cuMemGetInfo vcu_cuMemGetInfo
-#define body_cuMemGetAddressRange_v2 vcu_cuMemGetAddressRange_v2
-static CUresult body_cuMemAllocHost(void **pp, unsigned int bytesize);
-static CUresult body_cuMemAllocHost_v2(void **pp, size_t bytesize);
-static CUresult body_cuMemFreeHost(void *p);
-#define body_cuMemHostAlloc vcu_cuMemHostAlloc
-#define body_cuMemHostGetDevicePointer_v2 vcu_cuMemHostGetDevicePointer_v2
-#define body_cuMemHostGetFlags vcu_cuMemHostGetFlags
-static CUresult body_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags);
-#define body_cuMemHostRegister_v2 vcu_cuMemHostRegister_v2
-static CUresult body_cuMemHostUnregister(void *p);
-#define body_cuPointerGetAttribute vcu_cuPointerGetAttribute
-#define body_cuPointerGetAttributes vcu_cuPointerGetAttributes
-static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream);
-static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream);
-static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream);
-static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream);
-#define body_cuMemcpy3DPeer vcu_cuMemcpy3DPeer
-#define body_cuMemcpy3DPeerAsync vcu_cuMemcpy3DPeerAsync
-#define body_cuStreamGetAttribute vcu_cuStreamGetAttribute
-#define body_cuStreamSetAttribute vcu_cuStreamSetAttribute
-#define body_cuStreamGetCtx_v2 vcu_cuStreamGetCtx_v2
-#define body_cuStreamAttachMemAsync vcu_cuStreamAttachMemAsync
-#define body_cuPointerSetAttribute vcu_cuPointerSetAttribute
-#define body_cuDeviceGetHostAtomicCapabilities vcu_cuDeviceGetHostAtomicCapabilities
-#define body_cuDeviceGetP2PAtomicCapabilities vcu_cuDeviceGetP2PAtomicCapabilities
-#define body_cuMemAdvise vcu_cuMemAdvise
-#define body_cuMemAdvise_v2 vcu_cuMemAdvise_v2
-static CUresult body_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
-#define body_cuMemPoolCreate vcu_cuMemPoolCreate
-#define body_cuMemPoolSetAccess vcu_cuMemPoolSetAccess
-#define body_cuMemGetDefaultMemPool vcu_cuMemGetDefaultMemPool
-#define body_cuMemGetMemPool vcu_cuMemGetMemPool
-#define body_cuMemSetMemPool vcu_cuMemSetMemPool
-#define body_cuMemPoolSetAttribute vcu_cuMemPoolSetAttribute
-#define body_cuMemPoolGetAttribute vcu_cuMemPoolGetAttribute
-static CUresult body_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount);
-static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount);
-static CUresult body_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount);
-static CUresult body_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
-static CUresult body_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount);
-static CUresult body_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
-static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy);
-static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy);
-static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream);
-static CUresult body_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy);
-#define body_cuMemcpy3DAsync_v2 vcu_cuMemcpy3DAsync_v2
-#define body_cuMemcpyAtoA_v2 vcu_cuMemcpyAtoA_v2
-#define body_cuMemcpyAtoD_v2 vcu_cuMemcpyAtoD_v2
-#define body_cuMemcpyAtoH_v2 vcu_cuMemcpyAtoH_v2
-#define body_cuMemcpyAtoHAsync_v2 vcu_cuMemcpyAtoHAsync_v2
-#define body_cuMemcpyDtoA_v2 vcu_cuMemcpyDtoA_v2
-#define body_cuMemcpyHtoA_v2 vcu_cuMemcpyHtoA_v2
-#define body_cuMemcpyHtoAAsync_v2 vcu_cuMemcpyHtoAAsync_v2
-#define body_cuArrayCreate_v2 vcu_cuArrayCreate_v2
-#define body_cuArrayGetDescriptor_v2 vcu_cuArrayGetDescriptor_v2
-static CUresult body_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc);
-static CUresult body_cuTexObjectDestroy(CUtexObject texObject);
-#define body_cuTexObjectGetResourceDesc vcu_cuTexObjectGetResourceDesc
-#define body_cuTexObjectGetResourceViewDesc vcu_cuTexObjectGetResourceViewDesc
-#define body_cuTexObjectGetTextureDesc vcu_cuTexObjectGetTextureDesc
-static CUresult body_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc);
-static CUresult body_cuSurfObjectDestroy(CUsurfObject surfObject);
-#define body_cuSurfObjectGetResourceDesc vcu_cuSurfObjectGetResourceDesc
-static CUresult body_cuStreamDestroy(CUstream hStream);
-#define body_cuStreamGetCtx vcu_cuStreamGetCtx
-#define body_cuStreamGetDevice vcu_cuStreamGetDevice
-static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus);
-static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out);
-static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out);
-static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out);
-#define body_cuThreadExchangeStreamCaptureMode vcu_cuThreadExchangeStreamCaptureMode
-static CUresult body_cuStreamBeginCapture(CUstream hStream);
-static CUresult body_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode);
-static CUresult body_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode);
-#define body_cuStreamEndCapture vcu_cuStreamEndCapture
-static CUresult body_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags);
-#define body_cuStreamUpdateCaptureDependencies_v2 vcu_cuStreamUpdateCaptureDependencies_v2
-static CUresult body_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize);
-#define body_cuGraphInstantiate_v2 vcu_cuGraphInstantiate_v2
-#define body_cuGraphInstantiateWithFlags vcu_cuGraphInstantiateWithFlags
-#define body_cuGraphInstantiateWithParams vcu_cuGraphInstantiateWithParams
-#define body_cuGraphExecUpdate vcu_cuGraphExecUpdate
-#define body_cuGraphExecUpdate_v2 vcu_cuGraphExecUpdate_v2
-#define body_cuGraphDestroy vcu_cuGraphDestroy
-#define body_cuGraphGetNodes vcu_cuGraphGetNodes
-static CUresult body_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes);
-static CUresult body_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges);
-#define body_cuGraphGetEdges_v2 vcu_cuGraphGetEdges_v2
-static CUresult body_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies);
-static CUresult body_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies);
-static CUresult body_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes);
-static CUresult body_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes);
-#define body_cuGraphCreate vcu_cuGraphCreate
-#define body_cuGraphClone vcu_cuGraphClone
-#define body_cuGraphNodeFindInClone vcu_cuGraphNodeFindInClone
-#define body_cuGraphDestroyNode vcu_cuGraphDestroyNode
-#define body_cuGraphNodeGetType vcu_cuGraphNodeGetType
-static CUresult body_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies);
-static CUresult body_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies);
-static CUresult body_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies);
-static CUresult body_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies);
-#define body_cuGraphNodeSetEnabled vcu_cuGraphNodeSetEnabled
-static CUresult body_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled);
-#define body_cuGraphAddKernelNode vcu_cuGraphAddKernelNode
-#define body_cuGraphKernelNodeGetParams vcu_cuGraphKernelNodeGetParams
-#define body_cuGraphKernelNodeSetParams vcu_cuGraphKernelNodeSetParams
-#define body_cuGraphExecKernelNodeSetParams vcu_cuGraphExecKernelNodeSetParams
-#define body_cuGraphAddKernelNode_v2 vcu_cuGraphAddKernelNode_v2
-#define body_cuGraphKernelNodeGetParams_v2 vcu_cuGraphKernelNodeGetParams_v2
-#define body_cuGraphKernelNodeSetParams_v2 vcu_cuGraphKernelNodeSetParams_v2
-#define body_cuGraphExecKernelNodeSetParams_v2 vcu_cuGraphExecKernelNodeSetParams_v2
-#define body_cuGraphAddMemcpyNode vcu_cuGraphAddMemcpyNode
-#define body_cuGraphMemcpyNodeGetParams vcu_cuGraphMemcpyNodeGetParams
-#define body_cuGraphMemcpyNodeSetParams vcu_cuGraphMemcpyNodeSetParams
-#define body_cuGraphExecMemcpyNodeSetParams vcu_cuGraphExecMemcpyNodeSetParams
-#define body_cuGraphAddMemsetNode vcu_cuGraphAddMemsetNode
-#define body_cuGraphMemsetNodeGetParams vcu_cuGraphMemsetNodeGetParams
-#define body_cuGraphMemsetNodeSetParams vcu_cuGraphMemsetNodeSetParams
-#define body_cuGraphExecMemsetNodeSetParams vcu_cuGraphExecMemsetNodeSetParams
-#define body_cuGraphAddHostNode vcu_cuGraphAddHostNode
-#define body_cuGraphHostNodeGetParams vcu_cuGraphHostNodeGetParams
-#define body_cuGraphHostNodeSetParams vcu_cuGraphHostNodeSetParams
-#define body_cuGraphExecHostNodeSetParams vcu_cuGraphExecHostNodeSetParams
-#define body_cuGraphAddChildGraphNode vcu_cuGraphAddChildGraphNode
-#define body_cuGraphChildGraphNodeGetGraph vcu_cuGraphChildGraphNodeGetGraph
-#define body_cuGraphExecChildGraphNodeSetParams vcu_cuGraphExecChildGraphNodeSetParams
-#define body_cuGraphAddEmptyNode vcu_cuGraphAddEmptyNode
-#define body_cuGraphAddEventRecordNode vcu_cuGraphAddEventRecordNode
-#define body_cuGraphEventRecordNodeGetEvent vcu_cuGraphEventRecordNodeGetEvent
-#define body_cuGraphEventRecordNodeSetEvent vcu_cuGraphEventRecordNodeSetEvent
-#define body_cuGraphExecEventRecordNodeSetEvent vcu_cuGraphExecEventRecordNodeSetEvent
-#define body_cuGraphAddEventWaitNode vcu_cuGraphAddEventWaitNode
-#define body_cuGraphEventWaitNodeGetEvent vcu_cuGraphEventWaitNodeGetEvent
-#define body_cuGraphEventWaitNodeSetEvent vcu_cuGraphEventWaitNodeSetEvent
-#define body_cuGraphExecEventWaitNodeSetEvent vcu_cuGraphExecEventWaitNodeSetEvent
-#define body_cuGraphAddMemAllocNode vcu_cuGraphAddMemAllocNode
-#define body_cuGraphMemAllocNodeGetParams vcu_cuGraphMemAllocNodeGetParams
-#define body_cuGraphAddMemFreeNode vcu_cuGraphAddMemFreeNode
-#define body_cuGraphMemFreeNodeGetParams vcu_cuGraphMemFreeNodeGetParams
-#define body_cuGraphConditionalHandleCreate vcu_cuGraphConditionalHandleCreate
-#define body_cuDeviceGetGraphMemAttribute vcu_cuDeviceGetGraphMemAttribute
-#define body_cuDeviceSetGraphMemAttribute vcu_cuDeviceSetGraphMemAttribute
-#define body_cuGraphAddExternalSemaphoresSignalNode vcu_cuGraphAddExternalSemaphoresSignalNode
-#define body_cuGraphAddExternalSemaphoresWaitNode vcu_cuGraphAddExternalSemaphoresWaitNode
-#define body_cuGraphExecExternalSemaphoresSignalNodeSetParams vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams
-#define body_cuGraphExecExternalSemaphoresWaitNodeSetParams vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams
-#define body_cuGraphExternalSemaphoresSignalNodeGetParams vcu_cuGraphExternalSemaphoresSignalNodeGetParams
-#define body_cuGraphExternalSemaphoresSignalNodeSetParams vcu_cuGraphExternalSemaphoresSignalNodeSetParams
-#define body_cuGraphExternalSemaphoresWaitNodeGetParams vcu_cuGraphExternalSemaphoresWaitNodeGetParams
-#define body_cuGraphExternalSemaphoresWaitNodeSetParams vcu_cuGraphExternalSemaphoresWaitNodeSetParams
-#define body_cuGraphAddBatchMemOpNode vcu_cuGraphAddBatchMemOpNode
-#define body_cuGraphBatchMemOpNodeGetParams vcu_cuGraphBatchMemOpNodeGetParams
-#define body_cuGraphBatchMemOpNodeSetParams vcu_cuGraphBatchMemOpNodeSetParams
-#define body_cuGraphExecBatchMemOpNodeSetParams vcu_cuGraphExecBatchMemOpNodeSetParams
-#define body_cuGraphKernelNodeCopyAttributes vcu_cuGraphKernelNodeCopyAttributes
-#define body_cuGraphKernelNodeGetAttribute vcu_cuGraphKernelNodeGetAttribute
-#define body_cuGraphKernelNodeSetAttribute vcu_cuGraphKernelNodeSetAttribute
-static CUresult body_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams);
-#define body_cuGraphAddNode_v2 vcu_cuGraphAddNode_v2
-#define body_cuGraphNodeSetParams vcu_cuGraphNodeSetParams
-#define body_cuGraphExecNodeSetParams vcu_cuGraphExecNodeSetParams
-#define body_cuGraphDebugDotPrint vcu_cuGraphDebugDotPrint
-#define body_cuUserObjectCreate vcu_cuUserObjectCreate
-static CUresult body_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags);
-static CUresult body_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count);
-static CUresult body_cuEventDestroy(CUevent hEvent);
-static CUresult body_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd);
-#define body_cuMemGetAllocationGranularity vcu_cuMemGetAllocationGranularity
-#define body_cuMemCreate vcu_cuMemCreate
-#define body_cuMemRelease vcu_cuMemRelease
-#define body_cuMemRetainAllocationHandle vcu_cuMemRetainAllocationHandle
-#define body_cuMemGetAllocationPropertiesFromHandle vcu_cuMemGetAllocationPropertiesFromHandle
-#define body_cuMemMap vcu_cuMemMap
-#define body_cuMemSetAccess vcu_cuMemSetAccess
-#define body_cuStreamWaitValue32 vcu_cuStreamWaitValue32
-#define body_cuStreamWaitValue64 vcu_cuStreamWaitValue64
-#define body_cuStreamWriteValue32 vcu_cuStreamWriteValue32
-#define body_cuStreamWriteValue64 vcu_cuStreamWriteValue64
-static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags);
-#define body_cuStreamBatchMemOp_v2 vcu_cuStreamBatchMemOp_v2
-static CUresult body_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config);
-static CUresult body_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config);
-#define body_cuMemPrefetchAsync vcu_cuMemPrefetchAsync
-static CUresult body_cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
-#define body_cuLinkCreate_v2 vcu_cuLinkCreate_v2
-static CUresult body_cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues);
-#define body_cuLinkAddData_v2 vcu_cuLinkAddData_v2
-static CUresult body_cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues);
-#define body_cuLinkAddFile_v2 vcu_cuLinkAddFile_v2
-#define body_cuLinkComplete vcu_cuLinkComplete
-#define body_cuTensorMapEncodeTiled vcu_cuTensorMapEncodeTiled
-#define body_cuTensorMapEncodeIm2col vcu_cuTensorMapEncodeIm2col
-#define body_cuTensorMapEncodeIm2colWide vcu_cuTensorMapEncodeIm2colWide
-#define body_cuTensorMapReplaceAddress vcu_cuTensorMapReplaceAddress
-static CUresult body_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray);
-#define body_cuArray3DGetDescriptor vcu_cuArray3DGetDescriptor
-static CUresult body_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray);
-#define body_cuArrayGetDescriptor vcu_cuArrayGetDescriptor
-#define body_cuFuncSetBlockShape vcu_cuFuncSetBlockShape
-#define body_cuFuncSetSharedSize vcu_cuFuncSetSharedSize
-static CUresult body_cuLaunch(CUfunction f);
-static CUresult body_cuLaunchGrid(CUfunction f, int grid_width, int grid_height);
-static CUresult body_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream);
-#define body_cuMemAlloc vcu_cuMemAlloc
-#define body_cuMemAllocPitch vcu_cuMemAllocPitch
-static CUresult body_cuMemFree(CUdeviceptr_v1 dptr);
-#define body_cuMemGetAddressRange vcu_cuMemGetAddressRange
-#define body_cuMemHostGetDevicePointer vcu_cuMemHostGetDevicePointer
-static CUresult body_cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy);
-static CUresult body_cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream);
-static CUresult body_cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy);
-static CUresult body_cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy);
-static CUresult body_cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream);
-static CUresult body_cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
-static CUresult body_cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
-static CUresult body_cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount);
-static CUresult body_cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
-static CUresult body_cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
-static CUresult body_cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount);
-static CUresult body_cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount);
-static CUresult body_cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream);
-static CUresult body_cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount);
-static CUresult body_cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream);
-static CUresult body_cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N);
-static CUresult body_cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height);
-static CUresult body_cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height);
-static CUresult body_cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height);
-static CUresult body_cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N);
-static CUresult body_cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N);
-#define body_cuParamSetSize vcu_cuParamSetSize
-static CUresult body_cuParamSetf(CUfunction hfunc, int offset, float value);
-static CUresult body_cuParamSeti(CUfunction hfunc, int offset, unsigned int value);
-#define body_cuParamSetv vcu_cuParamSetv
-#define body_cuModuleGetTexRef vcu_cuModuleGetTexRef
-#define body_cuModuleGetSurfRef vcu_cuModuleGetSurfRef
-#define body_cuTexRefGetArray vcu_cuTexRefGetArray
-#define body_cuTexRefGetMipmappedArray vcu_cuTexRefGetMipmappedArray
-#define body_cuSurfRefGetArray vcu_cuSurfRefGetArray
-#define body_cuTexRefSetBorderColor vcu_cuTexRefSetBorderColor
-#define body_cuTexRefGetBorderColor vcu_cuTexRefGetBorderColor
-static CUresult body_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch);
-#define body_cuTexRefGetAddress vcu_cuTexRefGetAddress
-#define body_cuTexRefSetAddress vcu_cuTexRefSetAddress
-static CUresult body_cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch);
-#define body_cuParamSetTexRef vcu_cuParamSetTexRef
-static CUresult body_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device);
-static CUresult body_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device);
-static CUresult body_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array);
-static CUresult body_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap);
-#define body_cuMemMapArrayAsync vcu_cuMemMapArrayAsync
-#define body_cuMemRangeGetAttribute vcu_cuMemRangeGetAttribute
-#define body_cuMemRangeGetAttributes vcu_cuMemRangeGetAttributes
-static CUresult body_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream);
-static CUresult body_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream);
-#define body_cuLogsRegisterCallback vcu_cuLogsRegisterCallback
-#define body_cuLogsUnregisterCallback vcu_cuLogsUnregisterCallback
-#define body_cuCoredumpGetAttribute vcu_cuCoredumpGetAttribute
-static CUresult body_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
-#define body_cuCoredumpSetAttribute vcu_cuCoredumpSetAttribute
-#define body_cuCoredumpSetAttributeGlobal vcu_cuCoredumpSetAttributeGlobal
-#define body_cuDestroyExternalMemory vcu_cuDestroyExternalMemory
-static CUresult body_cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
-#define body_cuExternalMemoryGetMappedBuffer vcu_cuExternalMemoryGetMappedBuffer
-#define body_cuExternalMemoryGetMappedMipmappedArray vcu_cuExternalMemoryGetMappedMipmappedArray
-#define body_cuImportExternalMemory vcu_cuImportExternalMemory
-#define body_cuImportExternalSemaphore vcu_cuImportExternalSemaphore
-static CUresult body_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
-static CUresult body_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream);
-#define body_cuCtxFromGreenCtx vcu_cuCtxFromGreenCtx
-#define body_cuCtxGetDevResource vcu_cuCtxGetDevResource
-#define body_cuDevResourceGenerateDesc vcu_cuDevResourceGenerateDesc
-#define body_cuDevSmResourceSplitByCount vcu_cuDevSmResourceSplitByCount
-#define body_cuDeviceGetDevResource vcu_cuDeviceGetDevResource
-#define body_cuGreenCtxCreate vcu_cuGreenCtxCreate
-#define body_cuGreenCtxDestroy vcu_cuGreenCtxDestroy
-#define body_cuGreenCtxGetDevResource vcu_cuGreenCtxGetDevResource
-#define body_cuGreenCtxGetId vcu_cuGreenCtxGetId
-#define body_cuGreenCtxStreamCreate vcu_cuGreenCtxStreamCreate
-#define body_cuStreamGetGreenCtx vcu_cuStreamGetGreenCtx
-#define body_cuLogsCurrent vcu_cuLogsCurrent
-#define body_cuLogsDumpToFile vcu_cuLogsDumpToFile
-#define body_cuLogsDumpToMemory vcu_cuLogsDumpToMemory
-#define body_cuCheckpointProcessCheckpoint vcu_cuCheckpointProcessCheckpoint
-#define body_cuCheckpointProcessGetRestoreThreadId vcu_cuCheckpointProcessGetRestoreThreadId
-#define body_cuCheckpointProcessGetState vcu_cuCheckpointProcessGetState
-#define body_cuCheckpointProcessLock vcu_cuCheckpointProcessLock
-#define body_cuCheckpointProcessRestore vcu_cuCheckpointProcessRestore
-#define body_cuCheckpointProcessUnlock vcu_cuCheckpointProcessUnlock
-#define body_cuDeviceGetLuid vcu_cuDeviceGetLuid
-#define body_cuDeviceRegisterAsyncNotification vcu_cuDeviceRegisterAsyncNotification
-#define body_cuDeviceUnregisterAsyncNotification vcu_cuDeviceUnregisterAsyncNotification
-#define body_cuFlushGPUDirectRDMAWrites vcu_cuFlushGPUDirectRDMAWrites
-#define body_cuLaunchCooperativeKernelMultiDevice vcu_cuLaunchCooperativeKernelMultiDevice
-#define body_cuLibraryGetUnifiedFunction vcu_cuLibraryGetUnifiedFunction
-#define body_cuMemBatchDecompressAsync vcu_cuMemBatchDecompressAsync
-#define body_cuMulticastAddDevice vcu_cuMulticastAddDevice
-#define body_cuMulticastBindAddr vcu_cuMulticastBindAddr
-#define body_cuMulticastBindMem vcu_cuMulticastBindMem
-#define body_cuMulticastCreate vcu_cuMulticastCreate
-#define body_cuMulticastGetGranularity vcu_cuMulticastGetGranularity
-#define body_cuMulticastUnbind vcu_cuMulticastUnbind
-#define body_cuProfilerInitialize vcu_cuProfilerInitialize
-#define body_cuIpcOpenMemHandle_v2 vcu_cuIpcOpenMemHandle_v2
-static CUresult body_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags);
-#define body_cuIpcGetEventHandle vcu_cuIpcGetEventHandle
-#define body_cuIpcOpenEventHandle vcu_cuIpcOpenEventHandle
-#define body_cuMemExportToShareableHandle vcu_cuMemExportToShareableHandle
-#define body_cuMemImportFromShareableHandle vcu_cuMemImportFromShareableHandle
-#define body_cuMemPoolExportToShareableHandle vcu_cuMemPoolExportToShareableHandle
-#define body_cuMemPoolImportFromShareableHandle vcu_cuMemPoolImportFromShareableHandle
-#define body_cuMemPoolExportPointer vcu_cuMemPoolExportPointer
-#define body_cuMemPoolImportPointer vcu_cuMemPoolImportPointer
-
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    CUresult r = vcu_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxSetFlags_v2", r, t0, "dev=%d flags=%u",
                        (int)dev,
@@ -553,7 +23,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxGetState(dev, flags, active);
+    CUresult r = vcu_cuDevicePrimaryCtxGetState(dev, flags, active);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxGetState", r, t0, "dev=%d *flags=%u *active=%d",
                        (int)dev,
@@ -564,7 +34,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
     return r;
 }
 
-static CUresult body_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+CUresult vcu_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -577,7 +47,7 @@ static CUresult body_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetLimit(pvalue, limit);
+    CUresult r = vcu_cuCtxGetLimit(pvalue, limit);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetLimit", r, t0, "*pvalue=%#llx limit=%d",
                        r == CUDA_SUCCESS && pvalue ? (unsigned long long)*pvalue : 0ull,
@@ -587,7 +57,7 @@ CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
     return r;
 }
 
-static CUresult body_cuCtxSetLimit(CUlimit limit, size_t value)
+CUresult vcu_cuCtxSetLimit(CUlimit limit, size_t value)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -598,7 +68,7 @@ static CUresult body_cuCtxSetLimit(CUlimit limit, size_t value)
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSetLimit(limit, value);
+    CUresult r = vcu_cuCtxSetLimit(limit, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetLimit", r, t0, "limit=%d value=%#llx",
                        (int)limit,
@@ -608,7 +78,7 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
     return r;
 }
 
-static CUresult body_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+CUresult vcu_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -621,7 +91,7 @@ static CUresult body_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetCacheConfig(pconfig);
+    CUresult r = vcu_cuCtxGetCacheConfig(pconfig);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetCacheConfig", r, t0, "pconfig=%p",
                        (const void *)pconfig);
@@ -630,7 +100,7 @@ CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
     return r;
 }
 
-static CUresult body_cuCtxSetCacheConfig(CUfunc_cache config)
+CUresult vcu_cuCtxSetCacheConfig(CUfunc_cache config)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -641,7 +111,7 @@ static CUresult body_cuCtxSetCacheConfig(CUfunc_cache config)
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSetCacheConfig(config);
+    CUresult r = vcu_cuCtxSetCacheConfig(config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetCacheConfig", r, t0, "config=%d",
                        (int)config);
@@ -650,7 +120,7 @@ CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
     return r;
 }
 
-static CUresult body_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+CUresult vcu_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -663,7 +133,7 @@ static CUresult body_cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetSharedMemConfig(pConfig);
+    CUresult r = vcu_cuCtxGetSharedMemConfig(pConfig);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetSharedMemConfig", r, t0, "pConfig=%p",
                        (const void *)pConfig);
@@ -672,7 +142,7 @@ CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
     return r;
 }
 
-static CUresult body_cuCtxSetSharedMemConfig(CUsharedconfig config)
+CUresult vcu_cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -683,7 +153,7 @@ static CUresult body_cuCtxSetSharedMemConfig(CUsharedconfig config)
 CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSetSharedMemConfig(config);
+    CUresult r = vcu_cuCtxSetSharedMemConfig(config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetSharedMemConfig", r, t0, "config=%d",
                        (int)config);
@@ -692,7 +162,7 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
     return r;
 }
 
-static CUresult body_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+CUresult vcu_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -703,7 +173,7 @@ static CUresult body_cuCtxGetStreamPriorityRange(int *leastPriority, int *greate
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
+    CUresult r = vcu_cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetStreamPriorityRange", r, t0, "*leastPriority=%d *greatestPriority=%d",
                        r == CUDA_SUCCESS && leastPriority ? (int)*leastPriority : 0,
@@ -713,7 +183,7 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPr
     return r;
 }
 
-static CUresult body_cuCtxResetPersistingL2Cache(void)
+CUresult vcu_cuCtxResetPersistingL2Cache(void)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -724,7 +194,7 @@ static CUresult body_cuCtxResetPersistingL2Cache(void)
 CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxResetPersistingL2Cache();
+    CUresult r = vcu_cuCtxResetPersistingL2Cache();
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxResetPersistingL2Cache", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -732,7 +202,7 @@ CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
     return r;
 }
 
-static CUresult body_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+CUresult vcu_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -745,7 +215,7 @@ static CUresult body_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUd
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+    CUresult r = vcu_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceCanAccessPeer", r, t0, "*canAccessPeer=%d dev=%d peerDev=%d",
                        r == CUDA_SUCCESS && canAccessPeer ? (int)*canAccessPeer : 0,
@@ -756,7 +226,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
     return r;
 }
 
-static CUresult body_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
+CUresult vcu_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -769,7 +239,7 @@ static CUresult body_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute a
 CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+    CUresult r = vcu_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetP2PAttribute", r, t0, "*value=%d attrib=%d srcDevice=%d dstDevice=%d",
                        r == CUDA_SUCCESS && value ? (int)*value : 0,
@@ -781,7 +251,7 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
     return r;
 }
 
-static CUresult body_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+CUresult vcu_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -794,7 +264,7 @@ static CUresult body_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int F
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxEnablePeerAccess(peerContext, Flags);
+    CUresult r = vcu_cuCtxEnablePeerAccess(peerContext, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxEnablePeerAccess", r, t0, "peerContext=%p Flags=%u",
                        (void *)(uintptr_t)peerContext,
@@ -804,7 +274,7 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     return r;
 }
 
-static CUresult body_cuCtxDisablePeerAccess(CUcontext peerContext)
+CUresult vcu_cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -817,7 +287,7 @@ static CUresult body_cuCtxDisablePeerAccess(CUcontext peerContext)
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxDisablePeerAccess(peerContext);
+    CUresult r = vcu_cuCtxDisablePeerAccess(peerContext);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDisablePeerAccess", r, t0, "peerContext=%p",
                        (void *)(uintptr_t)peerContext);
@@ -826,7 +296,7 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
     return r;
 }
 
-static CUresult body_cuProfilerStart(void)
+CUresult vcu_cuProfilerStart(void)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -837,7 +307,7 @@ static CUresult body_cuProfilerStart(void)
 CUresult CUDAAPI cuProfilerStart(void)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuProfilerStart();
+    CUresult r = vcu_cuProfilerStart();
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerStart", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -845,7 +315,7 @@ CUresult CUDAAPI cuProfilerStart(void)
     return r;
 }
 
-static CUresult body_cuProfilerStop(void)
+CUresult vcu_cuProfilerStop(void)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -856,7 +326,7 @@ static CUresult body_cuProfilerStop(void)
 CUresult CUDAAPI cuProfilerStop(void)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuProfilerStop();
+    CUresult r = vcu_cuProfilerStop();
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerStop", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -864,10 +334,26 @@ CUresult CUDAAPI cuProfilerStop(void)
     return r;
 }
 
+CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    CUresult r = vcu_check_uncaptured("cuMemAlloc");
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (dptr == NULL || bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_cuMemAlloc_v2(dptr, bytesize);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_memory_note(*dptr, bytesize, 0), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAlloc_v2(dptr, bytesize);
+    CUresult r = vcu_cuMemAlloc_v2(dptr, bytesize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAlloc_v2", r, t0, "*dptr=%#llx bytesize=%#llx",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -880,7 +366,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemFree_v2(dptr);
+    CUresult r = vcu_cuMemFree_v2(dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFree_v2", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
@@ -889,7 +375,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     return r;
 }
 
-static CUresult body_cuMemGetInfo_v2(size_t *free, size_t *total)
+CUresult vcu_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -904,7 +390,7 @@ static CUresult body_cuMemGetInfo_v2(size_t *free, size_t *total)
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetInfo_v2(free, total);
+    CUresult r = vcu_cuMemGetInfo_v2(free, total);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetInfo_v2", r, t0, "*free=%#llx *total=%#llx",
                        r == CUDA_SUCCESS && free ? (unsigned long long)*free : 0ull,
@@ -914,10 +400,26 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
     return r;
 }
 
+CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
+{
+    CUresult r = vcu_check_uncaptured("cuMemAllocPitch");
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_memory_note(*dptr, *pPitch * Height, 0), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    CUresult r = vcu_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocPitch_v2", r, t0, "*dptr=%#llx *pPitch=%#llx WidthInBytes=%#llx Height=%#llx ElementSizeBytes=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -933,7 +435,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocManaged(dptr, bytesize, flags);
+    CUresult r = vcu_cuMemAllocManaged(dptr, bytesize, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocManaged", r, t0, "*dptr=%#llx bytesize=%#llx flags=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -947,7 +449,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocAsync(dptr, bytesize, hStream);
+    CUresult r = vcu_cuMemAllocAsync(dptr, bytesize, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocAsync", r, t0, "*dptr=%#llx bytesize=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -962,7 +464,7 @@ CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstre
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemAllocAsync(dptr, bytesize, hStream);
+    CUresult r = vcu_cuMemAllocAsync(dptr, bytesize, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocAsync_ptsz", r, t0, "*dptr=%#llx bytesize=%#llx hStream=%p",
@@ -977,7 +479,7 @@ CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstre
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemFreeAsync(dptr, hStream);
+    CUresult r = vcu_cuMemFreeAsync(dptr, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeAsync", r, t0, "dptr=%#llx hStream=%p",
                        (unsigned long long)dptr,
@@ -991,7 +493,7 @@ CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemFreeAsync(dptr, hStream);
+    CUresult r = vcu_cuMemFreeAsync(dptr, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeAsync_ptsz", r, t0, "dptr=%#llx hStream=%p",
@@ -1005,7 +507,7 @@ CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    CUresult r = vcu_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocFromPoolAsync", r, t0, "*dptr=%#llx bytesize=%#llx pool=%p hStream=%p",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -1021,7 +523,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    CUresult r = vcu_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocFromPoolAsync_ptsz", r, t0, "*dptr=%#llx bytesize=%#llx pool=%p hStream=%p",
@@ -1034,7 +536,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize
     return r;
 }
 
-static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+CUresult vcu_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     CUresult r = vcu_pool_check(pool);
     if (r != CUDA_SUCCESS)
@@ -1045,7 +547,7 @@ static CUresult body_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolTrimTo(pool, minBytesToKeep);
+    CUresult r = vcu_cuMemPoolTrimTo(pool, minBytesToKeep);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolTrimTo", r, t0, "pool=%p minBytesToKeep=%#llx",
                        (void *)(uintptr_t)pool,
@@ -1058,7 +560,7 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
+    CUresult r = vcu_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_v2", r, t0, "devPtr=%#llx count=%#llx location={..} flags=%u hStream=%p",
                        (unsigned long long)devPtr,
@@ -1074,7 +576,7 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CU
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
+    CUresult r = vcu_cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_v2_ptsz", r, t0, "devPtr=%#llx count=%#llx location={..} flags=%u hStream=%p",
@@ -1090,7 +592,7 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CU
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcGetMemHandle(pHandle, dptr);
+    CUresult r = vcu_cuIpcGetMemHandle(pHandle, dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcGetMemHandle", r, t0, "pHandle=%p dptr=%#llx",
                        (const void *)pHandle,
@@ -1100,10 +602,18 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return r;
 }
 
+CUresult vcu_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    CUresult r = vcu_array_check("cuArray3DCreate", pHandle, pAllocateArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuArray3DCreate_v2(pHandle, pAllocateArray);
+}
+
 CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArray3DCreate_v2(pHandle, pAllocateArray);
+    CUresult r = vcu_cuArray3DCreate_v2(pHandle, pAllocateArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
@@ -1113,7 +623,7 @@ CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIP
     return r;
 }
 
-static CUresult body_cuArrayDestroy(CUarray hArray)
+CUresult vcu_cuArrayDestroy(CUarray hArray)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1126,7 +636,7 @@ static CUresult body_cuArrayDestroy(CUarray hArray)
 CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayDestroy(hArray);
+    CUresult r = vcu_cuArrayDestroy(hArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayDestroy", r, t0, "hArray=%p",
                        (void *)(uintptr_t)hArray);
@@ -1135,7 +645,7 @@ CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
     return r;
 }
 
-static CUresult body_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+CUresult vcu_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1146,7 +656,7 @@ static CUresult body_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD8_v2(dstDevice, uc, N);
+    CUresult r = vcu_cuMemsetD8_v2(dstDevice, uc, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8_v2", r, t0, "dstDevice=%#llx uc=%u N=%#llx",
                        (unsigned long long)dstDevice,
@@ -1161,7 +671,7 @@ CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, siz
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD8_v2(dstDevice, uc, N);
+    CUresult r = vcu_cuMemsetD8_v2(dstDevice, uc, N);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8_v2_ptds", r, t0, "dstDevice=%#llx uc=%u N=%#llx",
@@ -1173,7 +683,7 @@ CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, siz
     return r;
 }
 
-static CUresult body_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
+CUresult vcu_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1184,7 +694,7 @@ static CUresult body_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, si
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD16_v2(dstDevice, us, N);
+    CUresult r = vcu_cuMemsetD16_v2(dstDevice, us, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16_v2", r, t0, "dstDevice=%#llx us=%u N=%#llx",
                        (unsigned long long)dstDevice,
@@ -1199,7 +709,7 @@ CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, s
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD16_v2(dstDevice, us, N);
+    CUresult r = vcu_cuMemsetD16_v2(dstDevice, us, N);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16_v2_ptds", r, t0, "dstDevice=%#llx us=%u N=%#llx",
@@ -1211,7 +721,7 @@ CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, s
     return r;
 }
 
-static CUresult body_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+CUresult vcu_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1222,7 +732,7 @@ static CUresult body_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD32_v2(dstDevice, ui, N);
+    CUresult r = vcu_cuMemsetD32_v2(dstDevice, ui, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32_v2", r, t0, "dstDevice=%#llx ui=%u N=%#llx",
                        (unsigned long long)dstDevice,
@@ -1237,7 +747,7 @@ CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, siz
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD32_v2(dstDevice, ui, N);
+    CUresult r = vcu_cuMemsetD32_v2(dstDevice, ui, N);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32_v2_ptds", r, t0, "dstDevice=%#llx ui=%u N=%#llx",
@@ -1249,7 +759,7 @@ CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, siz
     return r;
 }
 
-static CUresult body_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
+CUresult vcu_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1260,7 +770,7 @@ static CUresult body_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, uns
 CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
+    CUresult r = vcu_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
@@ -1277,7 +787,7 @@ CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, un
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
+    CUresult r = vcu_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx",
@@ -1291,7 +801,7 @@ CUresult CUDAAPI cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, un
     return r;
 }
 
-static CUresult body_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
+CUresult vcu_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1302,7 +812,7 @@ static CUresult body_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, un
 CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
+    CUresult r = vcu_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
@@ -1319,7 +829,7 @@ CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
+    CUresult r = vcu_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx",
@@ -1333,7 +843,7 @@ CUresult CUDAAPI cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
     return r;
 }
 
-static CUresult body_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
+CUresult vcu_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1344,7 +854,7 @@ static CUresult body_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, un
 CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
+    CUresult r = vcu_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32_v2", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx",
                        (unsigned long long)dstDevice,
@@ -1361,7 +871,7 @@ CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
+    CUresult r = vcu_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32_v2_ptds", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx",
@@ -1375,7 +885,7 @@ CUresult CUDAAPI cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, u
     return r;
 }
 
-static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
+CUresult vcu_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1388,7 +898,7 @@ static CUresult body_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, si
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD8Async(dstDevice, uc, N, hStream);
+    CUresult r = vcu_cuMemsetD8Async(dstDevice, uc, N, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8Async", r, t0, "dstDevice=%#llx uc=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1404,7 +914,7 @@ CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, s
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD8Async(dstDevice, uc, N, hStream);
+    CUresult r = vcu_cuMemsetD8Async(dstDevice, uc, N, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8Async_ptsz", r, t0, "dstDevice=%#llx uc=%u N=%#llx hStream=%p",
@@ -1417,7 +927,7 @@ CUresult CUDAAPI cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, s
     return r;
 }
 
-static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
+CUresult vcu_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1430,7 +940,7 @@ static CUresult body_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD16Async(dstDevice, us, N, hStream);
+    CUresult r = vcu_cuMemsetD16Async(dstDevice, us, N, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16Async", r, t0, "dstDevice=%#llx us=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1446,7 +956,7 @@ CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD16Async(dstDevice, us, N, hStream);
+    CUresult r = vcu_cuMemsetD16Async(dstDevice, us, N, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16Async_ptsz", r, t0, "dstDevice=%#llx us=%u N=%#llx hStream=%p",
@@ -1459,7 +969,7 @@ CUresult CUDAAPI cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us,
     return r;
 }
 
-static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
+CUresult vcu_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1472,7 +982,7 @@ static CUresult body_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, si
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD32Async(dstDevice, ui, N, hStream);
+    CUresult r = vcu_cuMemsetD32Async(dstDevice, ui, N, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32Async", r, t0, "dstDevice=%#llx ui=%u N=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1488,7 +998,7 @@ CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, s
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD32Async(dstDevice, ui, N, hStream);
+    CUresult r = vcu_cuMemsetD32Async(dstDevice, ui, N, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32Async_ptsz", r, t0, "dstDevice=%#llx ui=%u N=%#llx hStream=%p",
@@ -1501,7 +1011,7 @@ CUresult CUDAAPI cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, s
     return r;
 }
 
-static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
+CUresult vcu_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1514,7 +1024,7 @@ static CUresult body_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, u
 CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8Async", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1532,7 +1042,7 @@ CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx uc=%u Width=%#llx Height=%#llx hStream=%p",
@@ -1547,7 +1057,7 @@ CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, 
     return r;
 }
 
-static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
+CUresult vcu_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1560,7 +1070,7 @@ static CUresult body_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, 
 CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16Async", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1578,7 +1088,7 @@ CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx us=%u Width=%#llx Height=%#llx hStream=%p",
@@ -1593,7 +1103,7 @@ CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
     return r;
 }
 
-static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
+CUresult vcu_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1606,7 +1116,7 @@ static CUresult body_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, 
 CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32Async", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -1624,7 +1134,7 @@ CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
+    CUresult r = vcu_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32Async_ptsz", r, t0, "dstDevice=%#llx dstPitch=%#llx ui=%u Width=%#llx Height=%#llx hStream=%p",
@@ -1642,7 +1152,7 @@ CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch,
 CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleUnload(hmod);
+    CUresult r = vcu_cuModuleUnload(hmod);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleUnload", r, t0, "hmod=%p",
                        (void *)(uintptr_t)hmod);
@@ -1654,7 +1164,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
 CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryUnload(library);
+    CUresult r = vcu_cuLibraryUnload(library);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryUnload", r, t0, "library=%p",
                        (void *)(uintptr_t)library);
@@ -1663,7 +1173,7 @@ CUresult CUDAAPI cuLibraryUnload(CUlibrary library)
     return r;
 }
 
-static CUresult body_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+CUresult vcu_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1676,7 +1186,7 @@ static CUresult body_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncSetCacheConfig(hfunc, config);
+    CUresult r = vcu_cuFuncSetCacheConfig(hfunc, config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetCacheConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
@@ -1686,7 +1196,7 @@ CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
     return r;
 }
 
-static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
+CUresult vcu_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1701,7 +1211,7 @@ static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks,
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+    CUresult r = vcu_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveBlocksPerMultiprocessor", r, t0, "*numBlocks=%d func=%p blockSize=%d dynamicSMemSize=%#llx",
                        r == CUDA_SUCCESS && numBlocks ? (int)*numBlocks : 0,
@@ -1713,7 +1223,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUf
     return r;
 }
 
-static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
+CUresult vcu_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1728,7 +1238,7 @@ static CUresult body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
+    CUresult r = vcu_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", r, t0, "*numBlocks=%d func=%p blockSize=%d dynamicSMemSize=%#llx flags=%u",
                        r == CUDA_SUCCESS && numBlocks ? (int)*numBlocks : 0,
@@ -1741,7 +1251,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBl
     return r;
 }
 
-static CUresult body_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
+CUresult vcu_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1756,7 +1266,7 @@ static CUresult body_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmem
 CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+    CUresult r = vcu_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyAvailableDynamicSMemPerBlock", r, t0, "*dynamicSmemSize=%#llx func=%p numBlocks=%d blockSize=%d",
                        r == CUDA_SUCCESS && dynamicSmemSize ? (unsigned long long)*dynamicSmemSize : 0ull,
@@ -1768,7 +1278,7 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
     return r;
 }
 
-static CUresult body_cuStreamCreate(CUstream *phStream, unsigned int Flags)
+CUresult vcu_cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1783,7 +1293,7 @@ static CUresult body_cuStreamCreate(CUstream *phStream, unsigned int Flags)
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamCreate(phStream, Flags);
+    CUresult r = vcu_cuStreamCreate(phStream, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCreate", r, t0, "*phStream=%p Flags=%u",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
@@ -1793,7 +1303,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
     return r;
 }
 
-static CUresult body_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+CUresult vcu_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1808,7 +1318,7 @@ static CUresult body_cuStreamCreateWithPriority(CUstream *phStream, unsigned int
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamCreateWithPriority(phStream, flags, priority);
+    CUresult r = vcu_cuStreamCreateWithPriority(phStream, flags, priority);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCreateWithPriority", r, t0, "*phStream=%p flags=%u priority=%d",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
@@ -1822,7 +1332,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamDestroy_v2(hStream);
+    CUresult r = vcu_cuStreamDestroy_v2(hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamDestroy_v2", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
@@ -1831,7 +1341,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     return r;
 }
 
-static CUresult body_cuStreamSynchronize(CUstream hStream)
+CUresult vcu_cuStreamSynchronize(CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1842,7 +1352,7 @@ static CUresult body_cuStreamSynchronize(CUstream hStream)
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamSynchronize(hStream);
+    CUresult r = vcu_cuStreamSynchronize(hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
@@ -1855,7 +1365,7 @@ CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamSynchronize(hStream);
+    CUresult r = vcu_cuStreamSynchronize(hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSynchronize_ptsz", r, t0, "hStream=%p",
@@ -1865,7 +1375,7 @@ CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream hStream)
     return r;
 }
 
-static CUresult body_cuStreamQuery(CUstream hStream)
+CUresult vcu_cuStreamQuery(CUstream hStream)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -1876,7 +1386,7 @@ static CUresult body_cuStreamQuery(CUstream hStream)
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamQuery(hStream);
+    CUresult r = vcu_cuStreamQuery(hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamQuery", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
@@ -1889,7 +1399,7 @@ CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamQuery(hStream);
+    CUresult r = vcu_cuStreamQuery(hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamQuery_ptsz", r, t0, "hStream=%p",
@@ -1899,7 +1409,7 @@ CUresult CUDAAPI cuStreamQuery_ptsz(CUstream hStream)
     return r;
 }
 
-static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+CUresult vcu_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -1916,7 +1426,7 @@ static CUresult body_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigne
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWaitEvent(hStream, hEvent, Flags);
+    CUresult r = vcu_cuStreamWaitEvent(hStream, hEvent, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitEvent", r, t0, "hStream=%p hEvent=%p Flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -1931,7 +1441,7 @@ CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsign
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWaitEvent(hStream, hEvent, Flags);
+    CUresult r = vcu_cuStreamWaitEvent(hStream, hEvent, Flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitEvent_ptsz", r, t0, "hStream=%p hEvent=%p Flags=%u",
@@ -1943,7 +1453,7 @@ CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsign
     return r;
 }
 
-static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+CUresult vcu_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -1958,7 +1468,7 @@ static CUresult body_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetFlags(hStream, flags);
+    CUresult r = vcu_cuStreamGetFlags(hStream, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetFlags", r, t0, "hStream=%p *flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -1972,7 +1482,7 @@ CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetFlags(hStream, flags);
+    CUresult r = vcu_cuStreamGetFlags(hStream, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetFlags_ptsz", r, t0, "hStream=%p *flags=%u",
@@ -1983,7 +1493,7 @@ CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags)
     return r;
 }
 
-static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority)
+CUresult vcu_cuStreamGetPriority(CUstream hStream, int *priority)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -1998,7 +1508,7 @@ static CUresult body_cuStreamGetPriority(CUstream hStream, int *priority)
 CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetPriority(hStream, priority);
+    CUresult r = vcu_cuStreamGetPriority(hStream, priority);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetPriority", r, t0, "hStream=%p *priority=%d",
                        (void *)(uintptr_t)hStream,
@@ -2012,7 +1522,7 @@ CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetPriority(hStream, priority);
+    CUresult r = vcu_cuStreamGetPriority(hStream, priority);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetPriority_ptsz", r, t0, "hStream=%p *priority=%d",
@@ -2023,7 +1533,7 @@ CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream hStream, int *priority)
     return r;
 }
 
-static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+CUresult vcu_cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2038,7 +1548,7 @@ static CUresult body_cuStreamGetId(CUstream hStream, unsigned long long *streamI
 CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetId(hStream, streamId);
+    CUresult r = vcu_cuStreamGetId(hStream, streamId);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetId", r, t0, "hStream=%p *streamId=%#llx",
                        (void *)(uintptr_t)hStream,
@@ -2052,7 +1562,7 @@ CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *stream
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetId(hStream, streamId);
+    CUresult r = vcu_cuStreamGetId(hStream, streamId);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetId_ptsz", r, t0, "hStream=%p *streamId=%#llx",
@@ -2063,10 +1573,21 @@ CUresult CUDAAPI cuStreamGetId_ptsz(CUstream hStream, unsigned long long *stream
     return r;
 }
 
+CUresult vcu_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memop_certain(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, flags) ? vgp_call_cuStreamWaitValue32_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWaitValue32_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue32_v2(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_v2", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
@@ -2082,7 +1603,7 @@ CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWaitValue32_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue32_v2(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
@@ -2095,10 +1616,21 @@ CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
+CUresult vcu_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memop_certain(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, flags) ? vgp_call_cuStreamWaitValue64_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWaitValue64_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue64_v2(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_v2", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
@@ -2114,7 +1646,7 @@ CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWaitValue64_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue64_v2(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
@@ -2127,10 +1659,21 @@ CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, 
     return r;
 }
 
+CUresult vcu_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memop_certain(CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, flags) ? vgp_call_cuStreamWriteValue32_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWriteValue32_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue32_v2(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_v2", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
@@ -2146,7 +1689,7 @@ CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWriteValue32_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue32_v2(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
@@ -2159,10 +1702,21 @@ CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr,
     return r;
 }
 
+CUresult vcu_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memop_certain(CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, flags) ? vgp_call_cuStreamWriteValue64_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWriteValue64_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue64_v2(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_v2", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
@@ -2178,7 +1732,7 @@ CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWriteValue64_v2(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue64_v2(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_v2_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
@@ -2194,7 +1748,7 @@ CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr,
 CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventCreate(phEvent, Flags);
+    CUresult r = vcu_cuEventCreate(phEvent, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventCreate", r, t0, "*phEvent=%p Flags=%u",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL,
@@ -2207,7 +1761,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventDestroy_v2(hEvent);
+    CUresult r = vcu_cuEventDestroy_v2(hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventDestroy_v2", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
@@ -2219,7 +1773,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventRecord(hEvent, hStream);
+    CUresult r = vcu_cuEventRecord(hEvent, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecord", r, t0, "hEvent=%p hStream=%p",
                        (void *)(uintptr_t)hEvent,
@@ -2233,7 +1787,7 @@ CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuEventRecord(hEvent, hStream);
+    CUresult r = vcu_cuEventRecord(hEvent, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecord_ptsz", r, t0, "hEvent=%p hStream=%p",
@@ -2247,7 +1801,7 @@ CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventRecordWithFlags(hEvent, hStream, flags);
+    CUresult r = vcu_cuEventRecordWithFlags(hEvent, hStream, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecordWithFlags", r, t0, "hEvent=%p hStream=%p flags=%u",
                        (void *)(uintptr_t)hEvent,
@@ -2262,7 +1816,7 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuEventRecordWithFlags(hEvent, hStream, flags);
+    CUresult r = vcu_cuEventRecordWithFlags(hEvent, hStream, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventRecordWithFlags_ptsz", r, t0, "hEvent=%p hStream=%p flags=%u",
@@ -2274,7 +1828,7 @@ CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, u
     return r;
 }
 
-static CUresult body_cuEventQuery(CUevent hEvent)
+CUresult vcu_cuEventQuery(CUevent hEvent)
 {
     CUresult r = vcu_capture_check_event("cuEventQuery", hEvent);
     if (r != CUDA_SUCCESS)
@@ -2285,7 +1839,7 @@ static CUresult body_cuEventQuery(CUevent hEvent)
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventQuery(hEvent);
+    CUresult r = vcu_cuEventQuery(hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventQuery", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
@@ -2294,7 +1848,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuEventSynchronize(CUevent hEvent)
+CUresult vcu_cuEventSynchronize(CUevent hEvent)
 {
     CUresult r = vcu_capture_check_event("cuEventSynchronize", hEvent);
     if (r != CUDA_SUCCESS)
@@ -2305,7 +1859,7 @@ static CUresult body_cuEventSynchronize(CUevent hEvent)
 CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventSynchronize(hEvent);
+    CUresult r = vcu_cuEventSynchronize(hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventSynchronize", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
@@ -2314,7 +1868,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+CUresult vcu_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     CUresult r = vcu_check_usable();
     if (r != CUDA_SUCCESS)
@@ -2329,7 +1883,7 @@ static CUresult body_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart,
 CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+    CUresult r = vcu_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventElapsedTime_v2", r, t0, "pMilliseconds=%p hStart=%p hEnd=%p",
                        (const void *)pMilliseconds,
@@ -2343,7 +1897,7 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
+    CUresult r = vcu_cuGraphLaunch(hGraphExec, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphLaunch", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -2357,7 +1911,7 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuGraphLaunch(hGraphExec, hStream);
+    CUresult r = vcu_cuGraphLaunch(hGraphExec, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphLaunch_ptsz", r, t0, "hGraphExec=%p hStream=%p",
@@ -2368,10 +1922,18 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
     return r;
 }
 
+CUresult vcu_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CUresult r = vcu_graph_check_launch(hGraphExec, vcu_stream(hStream));
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_cuGraphUpload(hGraphExec, vcu_stream(hStream));
+}
+
 CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphUpload(hGraphExec, hStream);
+    CUresult r = vcu_cuGraphUpload(hGraphExec, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphUpload", r, t0, "hGraphExec=%p hStream=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -2385,7 +1947,7 @@ CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuGraphUpload(hGraphExec, hStream);
+    CUresult r = vcu_cuGraphUpload(hGraphExec, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphUpload_ptsz", r, t0, "hGraphExec=%p hStream=%p",
@@ -2396,7 +1958,7 @@ CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
     return r;
 }
 
-static CUresult body_cuGraphExecDestroy(CUgraphExec hGraphExec)
+CUresult vcu_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2409,7 +1971,7 @@ static CUresult body_cuGraphExecDestroy(CUgraphExec hGraphExec)
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecDestroy(hGraphExec);
+    CUresult r = vcu_cuGraphExecDestroy(hGraphExec);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecDestroy", r, t0, "hGraphExec=%p",
                        (void *)(uintptr_t)hGraphExec);
@@ -2418,7 +1980,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
     return r;
 }
 
-static CUresult body_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+CUresult vcu_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2431,7 +1993,7 @@ static CUresult body_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *fla
 CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecGetFlags(hGraphExec, flags);
+    CUresult r = vcu_cuGraphExecGetFlags(hGraphExec, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecGetFlags", r, t0, "hGraphExec=%p *flags=%#llx",
                        (void *)(uintptr_t)hGraphExec,
@@ -2441,7 +2003,7 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
     return r;
 }
 
-static CUresult body_cuUserObjectRetain(CUuserObject object, unsigned int count)
+CUresult vcu_cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     CUresult r = vcu_user_object_check(object, count);
     if (r != CUDA_SUCCESS)
@@ -2452,7 +2014,7 @@ static CUresult body_cuUserObjectRetain(CUuserObject object, unsigned int count)
 CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuUserObjectRetain(object, count);
+    CUresult r = vcu_cuUserObjectRetain(object, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectRetain", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
@@ -2462,7 +2024,7 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject object, unsigned int count)
     return r;
 }
 
-static CUresult body_cuUserObjectRelease(CUuserObject object, unsigned int count)
+CUresult vcu_cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     CUresult r = vcu_user_object_check(object, count);
     if (r != CUDA_SUCCESS)
@@ -2473,7 +2035,7 @@ static CUresult body_cuUserObjectRelease(CUuserObject object, unsigned int count
 CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuUserObjectRelease(object, count);
+    CUresult r = vcu_cuUserObjectRelease(object, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectRelease", r, t0, "object=%p count=%u",
                        (void *)(uintptr_t)object,
@@ -2483,7 +2045,7 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
     return r;
 }
 
-static CUresult body_cuDeviceGraphMemTrim(CUdevice device)
+CUresult vcu_cuDeviceGraphMemTrim(CUdevice device)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2494,7 +2056,7 @@ static CUresult body_cuDeviceGraphMemTrim(CUdevice device)
 CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGraphMemTrim(device);
+    CUresult r = vcu_cuDeviceGraphMemTrim(device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGraphMemTrim", r, t0, "device=%d",
                        (int)device);
@@ -2506,7 +2068,7 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAddressReserve(ptr, size, alignment, addr, flags);
+    CUresult r = vcu_cuMemAddressReserve(ptr, size, alignment, addr, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAddressReserve", r, t0, "*ptr=%#llx size=%#llx alignment=%#llx addr=%#llx flags=%#llx",
                        r == CUDA_SUCCESS && ptr ? (unsigned long long)*ptr : 0ull,
@@ -2522,7 +2084,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAddressFree(ptr, size);
+    CUresult r = vcu_cuMemAddressFree(ptr, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAddressFree", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
@@ -2535,7 +2097,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemUnmap(ptr, size);
+    CUresult r = vcu_cuMemUnmap(ptr, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemUnmap", r, t0, "ptr=%#llx size=%#llx",
                        (unsigned long long)ptr,
@@ -2545,7 +2107,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
     return r;
 }
 
-static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+CUresult vcu_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2560,7 +2122,7 @@ static CUresult body_cuMemGetAccess(unsigned long long *flags, const CUmemLocati
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetAccess(flags, location, ptr);
+    CUresult r = vcu_cuMemGetAccess(flags, location, ptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAccess", r, t0, "*flags=%#llx location=%p ptr=%#llx",
                        r == CUDA_SUCCESS && flags ? (unsigned long long)*flags : 0ull,
@@ -2574,7 +2136,7 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkDestroy(state);
+    CUresult r = vcu_cuLinkDestroy(state);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkDestroy", r, t0, "state=%p",
                        (void *)(uintptr_t)state);
@@ -2586,7 +2148,7 @@ CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolDestroy(pool);
+    CUresult r = vcu_cuMemPoolDestroy(pool);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolDestroy", r, t0, "pool=%p",
                        (void *)(uintptr_t)pool);
@@ -2598,7 +2160,7 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceSetMemPool(dev, pool);
+    CUresult r = vcu_cuDeviceSetMemPool(dev, pool);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceSetMemPool", r, t0, "dev=%d pool=%p",
                        (int)dev,
@@ -2608,7 +2170,7 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return r;
 }
 
-static CUresult body_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+CUresult vcu_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     CUresult r = vcu_pool_check(memPool);
     if (r != CUDA_SUCCESS)
@@ -2621,7 +2183,7 @@ static CUresult body_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool m
 CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolGetAccess(flags, memPool, location);
+    CUresult r = vcu_cuMemPoolGetAccess(flags, memPool, location);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolGetAccess", r, t0, "flags=%p memPool=%p location=%p",
                        (const void *)flags,
@@ -2632,7 +2194,7 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPo
     return r;
 }
 
-static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
+CUresult vcu_cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2647,7 +2209,7 @@ static CUresult body_cuStreamCopyAttributes(CUstream dst, CUstream src)
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamCopyAttributes(dst, src);
+    CUresult r = vcu_cuStreamCopyAttributes(dst, src);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
@@ -2661,7 +2223,7 @@ CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamCopyAttributes(dst, src);
+    CUresult r = vcu_cuStreamCopyAttributes(dst, src);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamCopyAttributes_ptsz", r, t0, "dst=%p src=%p",
@@ -2672,7 +2234,7 @@ CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
     return r;
 }
 
-static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+CUresult vcu_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2687,7 +2249,7 @@ static CUresult body_cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxRecordEvent(hCtx, hEvent);
+    CUresult r = vcu_cuCtxRecordEvent(hCtx, hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
@@ -2697,7 +2259,7 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+CUresult vcu_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -2712,7 +2274,7 @@ static CUresult body_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxWaitEvent(hCtx, hEvent);
+    CUresult r = vcu_cuCtxWaitEvent(hCtx, hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
@@ -2722,7 +2284,7 @@ CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+CUresult vcu_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2735,7 +2297,7 @@ static CUresult body_cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig c
 CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncSetSharedMemConfig(hfunc, config);
+    CUresult r = vcu_cuFuncSetSharedMemConfig(hfunc, config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetSharedMemConfig", r, t0, "hfunc=%p config=%d",
                        (void *)(uintptr_t)hfunc,
@@ -2745,7 +2307,7 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig confi
     return r;
 }
 
-static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+CUresult vcu_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2760,7 +2322,7 @@ static CUresult body_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDe
 CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
+    CUresult r = vcu_cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
@@ -2770,7 +2332,7 @@ CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescri
     return r;
 }
 
-static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
+CUresult vcu_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
     CUresult r = vcu_array_check("cuMipmappedArrayCreate", pHandle, pMipmappedArrayDesc);
     if (r != CUDA_SUCCESS)
@@ -2781,7 +2343,7 @@ static CUresult body_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUD
 CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+    CUresult r = vcu_cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayCreate", r, t0, "*pHandle=%p pMipmappedArrayDesc=%p numMipmapLevels=%u",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
@@ -2792,7 +2354,7 @@ CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_AR
     return r;
 }
 
-static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+CUresult vcu_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2805,7 +2367,7 @@ static CUresult body_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMipmappedArrayDestroy(hMipmappedArray);
+    CUresult r = vcu_cuMipmappedArrayDestroy(hMipmappedArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayDestroy", r, t0, "hMipmappedArray=%p",
                        (void *)(uintptr_t)hMipmappedArray);
@@ -2814,7 +2376,7 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     return r;
 }
 
-static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
+CUresult vcu_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2829,7 +2391,7 @@ static CUresult body_cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedA
 CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
+    CUresult r = vcu_cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetLevel", r, t0, "*pLevelArray=%p hMipmappedArray=%p level=%u",
                        r == CUDA_SUCCESS && pLevelArray ? (void *)*pLevelArray : NULL,
@@ -2840,7 +2402,7 @@ CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray
     return r;
 }
 
-static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
+CUresult vcu_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2855,7 +2417,7 @@ static CUresult body_cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsig
 CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
+    CUresult r = vcu_cuArrayGetPlane(pPlaneArray, hArray, planeIdx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetPlane", r, t0, "*pPlaneArray=%p hArray=%p planeIdx=%u",
                        r == CUDA_SUCCESS && pPlaneArray ? (void *)*pPlaneArray : NULL,
@@ -2869,7 +2431,7 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
 CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefCreate(pTexRef);
+    CUresult r = vcu_cuTexRefCreate(pTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefCreate", r, t0, "*pTexRef=%p",
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL);
@@ -2881,7 +2443,7 @@ CUresult CUDAAPI cuTexRefCreate(CUtexref *pTexRef)
 CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefDestroy(hTexRef);
+    CUresult r = vcu_cuTexRefDestroy(hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefDestroy", r, t0, "hTexRef=%p",
                        (void *)(uintptr_t)hTexRef);
@@ -2893,7 +2455,7 @@ CUresult CUDAAPI cuTexRefDestroy(CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetArray(hTexRef, hArray, Flags);
+    CUresult r = vcu_cuTexRefSetArray(hTexRef, hArray, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetArray", r, t0, "hTexRef=%p hArray=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
@@ -2907,7 +2469,7 @@ CUresult CUDAAPI cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int
 CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
+    CUresult r = vcu_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmappedArray", r, t0, "hTexRef=%p hMipmappedArray=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
@@ -2921,7 +2483,7 @@ CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hM
 CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes);
+    CUresult r = vcu_cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress_v2", r, t0, "*ByteOffset=%#llx hTexRef=%p dptr=%#llx bytes=%#llx",
                        r == CUDA_SUCCESS && ByteOffset ? (unsigned long long)*ByteOffset : 0ull,
@@ -2936,7 +2498,7 @@ CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUd
 CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
+    CUresult r = vcu_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D_v3", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
                        (void *)(uintptr_t)hTexRef,
@@ -2948,7 +2510,7 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESC
     return r;
 }
 
-static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -2963,7 +2525,7 @@ static CUresult body_cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetAddress_v2(pdptr, hTexRef);
+    CUresult r = vcu_cuTexRefGetAddress_v2(pdptr, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddress_v2", r, t0, "*pdptr=%#llx hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
@@ -2976,7 +2538,7 @@ CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSurfRefSetArray(hSurfRef, hArray, Flags);
+    CUresult r = vcu_cuSurfRefSetArray(hSurfRef, hArray, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfRefSetArray", r, t0, "hSurfRef=%p hArray=%p Flags=%u",
                        (void *)(uintptr_t)hSurfRef,
@@ -2987,7 +2549,7 @@ CUresult CUDAAPI cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned 
     return r;
 }
 
-static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
+CUresult vcu_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3000,7 +2562,7 @@ static CUresult body_cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int
 CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
+    CUresult r = vcu_cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFormat", r, t0, "hTexRef=%p fmt=%d NumPackedComponents=%d",
                        (void *)(uintptr_t)hTexRef,
@@ -3011,7 +2573,7 @@ CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int Num
     return r;
 }
 
-static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3024,7 +2586,7 @@ static CUresult body_cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannel
 CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
+    CUresult r = vcu_cuTexRefGetFormat(pFormat, pNumChannels, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFormat", r, t0, "pFormat=%p *pNumChannels=%d hTexRef=%p",
                        (const void *)pFormat,
@@ -3035,7 +2597,7 @@ CUresult CUDAAPI cuTexRefGetFormat(CUarray_format *pFormat, int *pNumChannels, C
     return r;
 }
 
-static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
+CUresult vcu_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3048,7 +2610,7 @@ static CUresult body_cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress
 CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddressMode(hTexRef, dim, am);
+    CUresult r = vcu_cuTexRefSetAddressMode(hTexRef, dim, am);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddressMode", r, t0, "hTexRef=%p dim=%d am=%d",
                        (void *)(uintptr_t)hTexRef,
@@ -3059,7 +2621,7 @@ CUresult CUDAAPI cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mod
     return r;
 }
 
-static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
+CUresult vcu_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3074,7 +2636,7 @@ static CUresult body_cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRe
 CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, int dim)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetAddressMode(pam, hTexRef, dim);
+    CUresult r = vcu_cuTexRefGetAddressMode(pam, hTexRef, dim);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddressMode", r, t0, "pam=%p hTexRef=%p dim=%d",
                        (const void *)pam,
@@ -3085,7 +2647,7 @@ CUresult CUDAAPI cuTexRefGetAddressMode(CUaddress_mode *pam, CUtexref hTexRef, i
     return r;
 }
 
-static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+CUresult vcu_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3098,7 +2660,7 @@ static CUresult body_cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetFilterMode(hTexRef, fm);
+    CUresult r = vcu_cuTexRefSetFilterMode(hTexRef, fm);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
@@ -3108,7 +2670,7 @@ CUresult CUDAAPI cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm)
     return r;
 }
 
-static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3123,7 +2685,7 @@ static CUresult body_cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetFilterMode(pfm, hTexRef);
+    CUresult r = vcu_cuTexRefGetFilterMode(pfm, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
@@ -3133,7 +2695,7 @@ CUresult CUDAAPI cuTexRefGetFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
     return r;
 }
 
-static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
+CUresult vcu_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3146,7 +2708,7 @@ static CUresult body_cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode
 CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetMipmapFilterMode(hTexRef, fm);
+    CUresult r = vcu_cuTexRefSetMipmapFilterMode(hTexRef, fm);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapFilterMode", r, t0, "hTexRef=%p fm=%d",
                        (void *)(uintptr_t)hTexRef,
@@ -3156,7 +2718,7 @@ CUresult CUDAAPI cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm)
     return r;
 }
 
-static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3171,7 +2733,7 @@ static CUresult body_cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hT
 CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetMipmapFilterMode(pfm, hTexRef);
+    CUresult r = vcu_cuTexRefGetMipmapFilterMode(pfm, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapFilterMode", r, t0, "pfm=%p hTexRef=%p",
                        (const void *)pfm,
@@ -3181,7 +2743,7 @@ CUresult CUDAAPI cuTexRefGetMipmapFilterMode(CUfilter_mode *pfm, CUtexref hTexRe
     return r;
 }
 
-static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
+CUresult vcu_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3194,7 +2756,7 @@ static CUresult body_cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetMipmapLevelBias(hTexRef, bias);
+    CUresult r = vcu_cuTexRefSetMipmapLevelBias(hTexRef, bias);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapLevelBias", r, t0, "hTexRef=%p bias=%g",
                        (void *)(uintptr_t)hTexRef,
@@ -3204,7 +2766,7 @@ CUresult CUDAAPI cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias)
     return r;
 }
 
-static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3219,7 +2781,7 @@ static CUresult body_cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetMipmapLevelBias(pbias, hTexRef);
+    CUresult r = vcu_cuTexRefGetMipmapLevelBias(pbias, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapLevelBias", r, t0, "pbias=%p hTexRef=%p",
                        (const void *)pbias,
@@ -3229,7 +2791,7 @@ CUresult CUDAAPI cuTexRefGetMipmapLevelBias(float *pbias, CUtexref hTexRef)
     return r;
 }
 
-static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
+CUresult vcu_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3242,7 +2804,7 @@ static CUresult body_cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipm
 CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
+    CUresult r = vcu_cuTexRefSetMipmapLevelClamp(hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMipmapLevelClamp", r, t0, "hTexRef=%p minMipmapLevelClamp=%g maxMipmapLevelClamp=%g",
                        (void *)(uintptr_t)hTexRef,
@@ -3253,7 +2815,7 @@ CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLe
     return r;
 }
 
-static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3270,7 +2832,7 @@ static CUresult body_cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, fl
 CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
+    CUresult r = vcu_cuTexRefGetMipmapLevelClamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmapLevelClamp", r, t0, "pminMipmapLevelClamp=%p pmaxMipmapLevelClamp=%p hTexRef=%p",
                        (const void *)pminMipmapLevelClamp,
@@ -3281,7 +2843,7 @@ CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float 
     return r;
 }
 
-static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
+CUresult vcu_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3294,7 +2856,7 @@ static CUresult body_cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int max
 CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
+    CUresult r = vcu_cuTexRefSetMaxAnisotropy(hTexRef, maxAniso);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetMaxAnisotropy", r, t0, "hTexRef=%p maxAniso=%u",
                        (void *)(uintptr_t)hTexRef,
@@ -3304,7 +2866,7 @@ CUresult CUDAAPI cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAnis
     return r;
 }
 
-static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3319,7 +2881,7 @@ static CUresult body_cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
+    CUresult r = vcu_cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMaxAnisotropy", r, t0, "*pmaxAniso=%d hTexRef=%p",
                        r == CUDA_SUCCESS && pmaxAniso ? (int)*pmaxAniso : 0,
@@ -3329,7 +2891,7 @@ CUresult CUDAAPI cuTexRefGetMaxAnisotropy(int *pmaxAniso, CUtexref hTexRef)
     return r;
 }
 
-static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
+CUresult vcu_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3342,7 +2904,7 @@ static CUresult body_cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetFlags(hTexRef, Flags);
+    CUresult r = vcu_cuTexRefSetFlags(hTexRef, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetFlags", r, t0, "hTexRef=%p Flags=%u",
                        (void *)(uintptr_t)hTexRef,
@@ -3352,7 +2914,7 @@ CUresult CUDAAPI cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags)
     return r;
 }
 
-static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
+CUresult vcu_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -3367,7 +2929,7 @@ static CUresult body_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetFlags(pFlags, hTexRef);
+    CUresult r = vcu_cuTexRefGetFlags(pFlags, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetFlags", r, t0, "*pFlags=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
@@ -3380,7 +2942,7 @@ CUresult CUDAAPI cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef)
 CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcCloseMemHandle(dptr);
+    CUresult r = vcu_cuIpcCloseMemHandle(dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcCloseMemHandle", r, t0, "dptr=%#llx",
                        (unsigned long long)dptr);
@@ -3389,7 +2951,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
     return r;
 }
 
-static CUresult body_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult vcu_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     CUresult r = vcu_green_check_event(hCtx, hEvent);
     if (r != CUDA_SUCCESS)
@@ -3400,7 +2962,7 @@ static CUresult body_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxRecordEvent(hCtx, hEvent);
+    CUresult r = vcu_cuGreenCtxRecordEvent(hCtx, hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxRecordEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
@@ -3410,7 +2972,7 @@ CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult vcu_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     CUresult r = vcu_green_check_event(hCtx, hEvent);
     if (r != CUDA_SUCCESS)
@@ -3421,7 +2983,7 @@ static CUresult body_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxWaitEvent(hCtx, hEvent);
+    CUresult r = vcu_cuGreenCtxWaitEvent(hCtx, hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxWaitEvent", r, t0, "hCtx=%p hEvent=%p",
                        (void *)(uintptr_t)hCtx,
@@ -3434,7 +2996,7 @@ CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuInit(Flags);
+    CUresult r = vcu_cuInit(Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuInit", r, t0, "Flags=%u",
                        (unsigned)Flags);
@@ -3443,10 +3005,18 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
     return r;
 }
 
+CUresult vcu_cuDriverGetVersion(int *driverVersion)
+{
+    if (driverVersion == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = vcu_client_version();
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDriverGetVersion(driverVersion);
+    CUresult r = vcu_cuDriverGetVersion(driverVersion);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDriverGetVersion", r, t0, "*driverVersion=%d",
                        r == CUDA_SUCCESS && driverVersion ? (int)*driverVersion : 0);
@@ -3455,10 +3025,21 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
     return r;
 }
 
+CUresult vcu_cuGetErrorString(CUresult error, const char **pStr)
+{
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = cua_error_text(error);
+    CUresult r = *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGetErrorString(error, pStr);
+    CUresult r = vcu_cuGetErrorString(error, pStr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetErrorString", r, t0, "error=%d pStr=%p",
                        (int)error,
@@ -3468,10 +3049,21 @@ CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
     return r;
 }
 
+CUresult vcu_cuGetErrorName(CUresult error, const char **pStr)
+{
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = cua_error_name(error);
+    CUresult r = *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGetErrorName(error, pStr);
+    CUresult r = vcu_cuGetErrorName(error, pStr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetErrorName", r, t0, "error=%d pStr=%p",
                        (int)error,
@@ -3481,15 +3073,15 @@ CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
     return r;
 }
 
-static CUresult body_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+CUresult vcu_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
-    return body_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+    return vcu_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
 }
 
 CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGetProcAddress(symbol, pfn, cudaVersion, flags);
+    CUresult r = vcu_cuGetProcAddress(symbol, pfn, cudaVersion, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetProcAddress", r, t0, "symbol=%s pfn=%p cudaVersion=%d flags=%#llx",
                        symbol ? symbol : "NULL",
@@ -3504,7 +3096,7 @@ CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
 CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
+    CUresult r = vcu_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetProcAddress_v2", r, t0, "symbol=%s pfn=%p cudaVersion=%d flags=%#llx symbolStatus=%p",
                        symbol ? symbol : "NULL",
@@ -3520,7 +3112,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
 CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGetExportTable(ppExportTable, pExportTableId);
+    CUresult r = vcu_cuGetExportTable(ppExportTable, pExportTableId);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGetExportTable", r, t0, "ppExportTable=%p pExportTableId=%p",
                        (const void *)ppExportTable,
@@ -3533,7 +3125,7 @@ CUresult CUDAAPI cuGetExportTable(const void **ppExportTable, const CUuuid *pExp
 CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetLoadingMode(mode);
+    CUresult r = vcu_cuModuleGetLoadingMode(mode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetLoadingMode", r, t0, "mode=%p",
                        (const void *)mode);
@@ -3545,7 +3137,7 @@ CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGet(device, ordinal);
+    CUresult r = vcu_cuDeviceGet(device, ordinal);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGet", r, t0, "*device=%d ordinal=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
@@ -3558,7 +3150,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetCount(count);
+    CUresult r = vcu_cuDeviceGetCount(count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetCount", r, t0, "*count=%d",
                        r == CUDA_SUCCESS && count ? (int)*count : 0);
@@ -3570,7 +3162,7 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
 CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetName(name, len, dev);
+    CUresult r = vcu_cuDeviceGetName(name, len, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetName", r, t0, "name=%p len=%d dev=%d",
                        (const void *)name,
@@ -3584,7 +3176,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetUuid(uuid, dev);
+    CUresult r = vcu_cuDeviceGetUuid(uuid, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetUuid", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
@@ -3594,15 +3186,15 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+CUresult vcu_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-    return body_cuDeviceGetUuid(uuid, dev);
+    return vcu_cuDeviceGetUuid(uuid, dev);
 }
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetUuid_v2(uuid, dev);
+    CUresult r = vcu_cuDeviceGetUuid_v2(uuid, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetUuid_v2", r, t0, "uuid=%p dev=%d",
                        (const void *)uuid,
@@ -3616,7 +3208,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_caller = __builtin_return_address(0);
-    CUresult r = body_cuDeviceGetAttribute(pi, attrib, dev);
+    CUresult r = vcu_cuDeviceGetAttribute(pi, attrib, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetAttribute", r, t0, "*pi=%d attrib=%d dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
@@ -3627,10 +3219,20 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     return r;
 }
 
+CUresult vcu_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    size_t all = 0;
+    CUresult r = vcu_cuDeviceTotalMem_v2(bytes ? &all : NULL, dev);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *bytes = cua_clamped(all);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceTotalMem(bytes, dev);
+    CUresult r = vcu_cuDeviceTotalMem(bytes, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceTotalMem", r, t0, "*bytes=%u dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned)*bytes : 0u,
@@ -3643,7 +3245,7 @@ CUresult CUDAAPI cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceTotalMem_v2(bytes, dev);
+    CUresult r = vcu_cuDeviceTotalMem_v2(bytes, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceTotalMem_v2", r, t0, "*bytes=%#llx dev=%d",
                        r == CUDA_SUCCESS && bytes ? (unsigned long long)*bytes : 0ull,
@@ -3656,7 +3258,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetPCIBusId(pciBusId, len, dev);
+    CUresult r = vcu_cuDeviceGetPCIBusId(pciBusId, len, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetPCIBusId", r, t0, "pciBusId=%p len=%d dev=%d",
                        (const void *)pciBusId,
@@ -3670,7 +3272,7 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetByPCIBusId(dev, pciBusId);
+    CUresult r = vcu_cuDeviceGetByPCIBusId(dev, pciBusId);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetByPCIBusId", r, t0, "*dev=%d pciBusId=%s",
                        r == CUDA_SUCCESS && dev ? (int)*dev : 0,
@@ -3684,7 +3286,7 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_caller = __builtin_return_address(0);
-    CUresult r = body_cuDeviceComputeCapability(major, minor, dev);
+    CUresult r = vcu_cuDeviceComputeCapability(major, minor, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceComputeCapability", r, t0, "*major=%d *minor=%d dev=%d",
                        r == CUDA_SUCCESS && major ? (int)*major : 0,
@@ -3698,7 +3300,7 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetProperties(prop, dev);
+    CUresult r = vcu_cuDeviceGetProperties(prop, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetProperties", r, t0, "prop=%p dev=%d",
                        (const void *)prop,
@@ -3708,7 +3310,7 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+CUresult vcu_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     return vcu_pool_of_device(pool_out, dev, false);
 }
@@ -3716,7 +3318,7 @@ static CUresult body_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice 
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetDefaultMemPool(pool_out, dev);
+    CUresult r = vcu_cuDeviceGetDefaultMemPool(pool_out, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetDefaultMemPool", r, t0, "*pool_out=%p dev=%d",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
@@ -3726,7 +3328,7 @@ CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+CUresult vcu_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
     return vcu_pool_of_device(pool, dev, true);
 }
@@ -3734,7 +3336,7 @@ static CUresult body_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetMemPool(pool, dev);
+    CUresult r = vcu_cuDeviceGetMemPool(pool, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetMemPool", r, t0, "*pool=%p dev=%d",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
@@ -3747,7 +3349,7 @@ CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements, format, numChannels, dev);
+    CUresult r = vcu_cuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements, format, numChannels, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetTexture1DLinearMaxWidth", r, t0, "*maxWidthInElements=%#llx format=%d numChannels=%u dev=%d",
                        r == CUDA_SUCCESS && maxWidthInElements ? (unsigned long long)*maxWidthInElements : 0ull,
@@ -3759,10 +3361,21 @@ CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, 
     return r;
 }
 
+CUresult vcu_cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+{
+    CUresult r = vcu_check_device(dev);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pi == NULL || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pi = 0;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetExecAffinitySupport(pi, type, dev);
+    CUresult r = vcu_cuDeviceGetExecAffinitySupport(pi, type, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetExecAffinitySupport", r, t0, "*pi=%d type=%d dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
@@ -3776,7 +3389,7 @@ CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxRetain(pctx, dev);
+    CUresult r = vcu_cuDevicePrimaryCtxRetain(pctx, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRetain", r, t0, "*pctx=%p dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3786,15 +3399,15 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDevicePrimaryCtxRelease(CUdevice dev)
+CUresult vcu_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return body_cuDevicePrimaryCtxRelease_v2(dev);
+    return vcu_cuDevicePrimaryCtxRelease_v2(dev);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxRelease(dev);
+    CUresult r = vcu_cuDevicePrimaryCtxRelease(dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease", r, t0, "dev=%d",
                        (int)dev);
@@ -3806,7 +3419,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxRelease_v2(dev);
+    CUresult r = vcu_cuDevicePrimaryCtxRelease_v2(dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxRelease_v2", r, t0, "dev=%d",
                        (int)dev);
@@ -3815,15 +3428,15 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDevicePrimaryCtxReset(CUdevice dev)
+CUresult vcu_cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    return body_cuDevicePrimaryCtxReset_v2(dev);
+    return vcu_cuDevicePrimaryCtxReset_v2(dev);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxReset(dev);
+    CUresult r = vcu_cuDevicePrimaryCtxReset(dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset", r, t0, "dev=%d",
                        (int)dev);
@@ -3835,7 +3448,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxReset_v2(dev);
+    CUresult r = vcu_cuDevicePrimaryCtxReset_v2(dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxReset_v2", r, t0, "dev=%d",
                        (int)dev);
@@ -3844,15 +3457,15 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return r;
 }
 
-static CUresult body_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
+CUresult vcu_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
-    return body_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+    return vcu_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevicePrimaryCtxSetFlags(dev, flags);
+    CUresult r = vcu_cuDevicePrimaryCtxSetFlags(dev, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevicePrimaryCtxSetFlags", r, t0, "dev=%d flags=%u",
                        (int)dev,
@@ -3862,15 +3475,15 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
     return r;
 }
 
-static CUresult body_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+CUresult vcu_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    return body_cuCtxCreate_v2(pctx, flags, dev);
+    return vcu_cuCtxCreate_v2(pctx, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxCreate(pctx, flags, dev);
+    CUresult r = vcu_cuCtxCreate(pctx, flags, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate", r, t0, "*pctx=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3884,7 +3497,7 @@ CUresult CUDAAPI cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxCreate_v2(pctx, flags, dev);
+    CUresult r = vcu_cuCtxCreate_v2(pctx, flags, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v2", r, t0, "*pctx=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3895,10 +3508,22 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
     return r;
 }
 
+CUresult vcu_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (numParams != 0)
+        return vcu_refuse("cuCtxCreate", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "execution affinity is not served");
+    return vcu_cuCtxCreate_v2(pctx, flags, dev);
+}
+
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+    CUresult r = vcu_cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v3", r, t0, "*pctx=%p paramsArray=%p numParams=%d flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3911,10 +3536,22 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArra
     return r;
 }
 
+CUresult vcu_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
+        return vcu_refuse("cuCtxCreate", CUDA_ERROR_NOT_SUPPORTED, "CUDA in graphics is not served");
+    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams != 0)
+        return vcu_refuse("cuCtxCreate", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "execution affinity is not served");
+    return vcu_cuCtxCreate_v2(pctx, flags, dev);
+}
+
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+    CUresult r = vcu_cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxCreate_v4", r, t0, "*pctx=%p ctxCreateParams=%p flags=%u dev=%d",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3926,15 +3563,15 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
     return r;
 }
 
-static CUresult body_cuCtxDestroy(CUcontext ctx)
+CUresult vcu_cuCtxDestroy(CUcontext ctx)
 {
-    return body_cuCtxDestroy_v2(ctx);
+    return vcu_cuCtxDestroy_v2(ctx);
 }
 
 CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxDestroy(ctx);
+    CUresult r = vcu_cuCtxDestroy(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDestroy", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -3946,7 +3583,7 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxDestroy_v2(ctx);
+    CUresult r = vcu_cuCtxDestroy_v2(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDestroy_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -3958,7 +3595,7 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxAttach(pctx, flags);
+    CUresult r = vcu_cuCtxAttach(pctx, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxAttach", r, t0, "*pctx=%p flags=%u",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL,
@@ -3971,7 +3608,7 @@ CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
 CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxDetach(ctx);
+    CUresult r = vcu_cuCtxDetach(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxDetach", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -3980,10 +3617,21 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
     return r;
 }
 
+CUresult vcu_cuCtxGetCurrent(CUcontext *pctx)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)(uintptr_t)vcu_current_context();
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetCurrent(pctx);
+    CUresult r = vcu_cuCtxGetCurrent(pctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
@@ -3995,7 +3643,7 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSetCurrent(ctx);
+    CUresult r = vcu_cuCtxSetCurrent(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -4004,15 +3652,15 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
     return r;
 }
 
-static CUresult body_cuCtxPushCurrent(CUcontext ctx)
+CUresult vcu_cuCtxPushCurrent(CUcontext ctx)
 {
-    return body_cuCtxPushCurrent_v2(ctx);
+    return vcu_cuCtxPushCurrent_v2(ctx);
 }
 
 CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxPushCurrent(ctx);
+    CUresult r = vcu_cuCtxPushCurrent(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -4024,7 +3672,7 @@ CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
 CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxPushCurrent_v2(ctx);
+    CUresult r = vcu_cuCtxPushCurrent_v2(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPushCurrent_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -4033,15 +3681,15 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     return r;
 }
 
-static CUresult body_cuCtxPopCurrent(CUcontext *pctx)
+CUresult vcu_cuCtxPopCurrent(CUcontext *pctx)
 {
-    return body_cuCtxPopCurrent_v2(pctx);
+    return vcu_cuCtxPopCurrent_v2(pctx);
 }
 
 CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxPopCurrent(pctx);
+    CUresult r = vcu_cuCtxPopCurrent(pctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
@@ -4053,7 +3701,7 @@ CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxPopCurrent_v2(pctx);
+    CUresult r = vcu_cuCtxPopCurrent_v2(pctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxPopCurrent_v2", r, t0, "*pctx=%p",
                        r == CUDA_SUCCESS && pctx ? (void *)*pctx : NULL);
@@ -4062,10 +3710,15 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
     return r;
 }
 
+CUresult vcu_cuCtxGetDevice(CUdevice *device)
+{
+    return vcu_cuCtxGetDevice_v2(device, NULL);
+}
+
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetDevice(device);
+    CUresult r = vcu_cuCtxGetDevice(device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevice", r, t0, "*device=%d",
                        r == CUDA_SUCCESS && device ? (int)*device : 0);
@@ -4074,10 +3727,22 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
     return r;
 }
 
+CUresult vcu_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(ctx, &c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = c.device;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetDevice_v2(device, ctx);
+    CUresult r = vcu_cuCtxGetDevice_v2(device, ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevice_v2", r, t0, "*device=%d ctx=%p",
                        r == CUDA_SUCCESS && device ? (int)*device : 0,
@@ -4087,10 +3752,22 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     return r;
 }
 
+CUresult vcu_cuCtxGetFlags(unsigned int *flags)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(NULL, &c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = c.flags;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetFlags(flags);
+    CUresult r = vcu_cuCtxGetFlags(flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetFlags", r, t0, "*flags=%u",
                        r == CUDA_SUCCESS && flags ? (unsigned)*flags : 0u);
@@ -4102,7 +3779,7 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
 CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSetFlags(flags);
+    CUresult r = vcu_cuCtxSetFlags(flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSetFlags", r, t0, "flags=%u",
                        (unsigned)flags);
@@ -4111,10 +3788,22 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
     return r;
 }
 
+CUresult vcu_cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(ctx, &c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (ctxId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctxId = c.id;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetId(ctx, ctxId);
+    CUresult r = vcu_cuCtxGetId(ctx, ctxId);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetId", r, t0, "ctx=%p *ctxId=%#llx",
                        (void *)(uintptr_t)ctx,
@@ -4124,10 +3813,22 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
     return r;
 }
 
+CUresult vcu_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(ctx, &c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (version == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = c.api_version;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetApiVersion(ctx, version);
+    CUresult r = vcu_cuCtxGetApiVersion(ctx, version);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetApiVersion", r, t0, "ctx=%p *version=%u",
                        (void *)(uintptr_t)ctx,
@@ -4137,7 +3838,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     return r;
 }
 
-static CUresult body_cuCtxSynchronize(void)
+CUresult vcu_cuCtxSynchronize(void)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -4148,7 +3849,7 @@ static CUresult body_cuCtxSynchronize(void)
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSynchronize();
+    CUresult r = vcu_cuCtxSynchronize();
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize", r, t0, "%s", "");
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
@@ -4159,7 +3860,7 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxSynchronize_v2(ctx);
+    CUresult r = vcu_cuCtxSynchronize_v2(ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxSynchronize_v2", r, t0, "ctx=%p",
                        (void *)(uintptr_t)ctx);
@@ -4168,10 +3869,21 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
     return r;
 }
 
+CUresult vcu_cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(NULL, &c);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pExecAffinity == NULL || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_refuse("cuCtxGetExecAffinity", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "execution affinity is not served");
+}
+
 CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetExecAffinity(pExecAffinity, type);
+    CUresult r = vcu_cuCtxGetExecAffinity(pExecAffinity, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetExecAffinity", r, t0, "pExecAffinity=%p type=%d",
                        (const void *)pExecAffinity,
@@ -4184,7 +3896,7 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexec
 CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleLoad(module, fname);
+    CUresult r = vcu_cuModuleLoad(module, fname);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoad", r, t0, "*module=%p fname=%s",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
@@ -4194,10 +3906,15 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
     return r;
 }
 
+CUresult vcu_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return vcu_cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleLoadData(module, image);
+    CUresult r = vcu_cuModuleLoadData(module, image);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadData", r, t0, "*module=%p image=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
@@ -4210,7 +3927,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+    CUresult r = vcu_cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadDataEx", r, t0, "*module=%p image=%p numOptions=%u options=%p optionValues=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
@@ -4223,15 +3940,15 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
     return r;
 }
 
-static CUresult body_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+CUresult vcu_cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
-    return body_cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
+    return vcu_cuModuleLoadDataEx(module, fatCubin, 0, NULL, NULL);
 }
 
 CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleLoadFatBinary(module, fatCubin);
+    CUresult r = vcu_cuModuleLoadFatBinary(module, fatCubin);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleLoadFatBinary", r, t0, "*module=%p fatCubin=%p",
                        r == CUDA_SUCCESS && module ? (void *)*module : NULL,
@@ -4244,7 +3961,7 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetFunction(hfunc, hmod, name);
+    CUresult r = vcu_cuModuleGetFunction(hfunc, hmod, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetFunction", r, t0, "*hfunc=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && hfunc ? (void *)*hfunc : NULL,
@@ -4255,10 +3972,27 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
     return r;
 }
 
+CUresult vcu_cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name)
+{
+    CUdeviceptr at = 0;
+    size_t size = 0;
+    CUresult r = vcu_cuModuleGetGlobal_v2(&at, &size, hmod, name);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = dptr && at > UINT32_MAX ? vcu_refuse("cuModuleGetGlobal", CUDA_ERROR_INVALID_VALUE, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!(dptr == NULL))
+        *dptr = (CUdeviceptr_v1)at;
+    if (!(bytes == NULL))
+        *bytes = cua_clamped(size);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetGlobal(dptr, bytes, hmod, name);
+    CUresult r = vcu_cuModuleGetGlobal(dptr, bytes, hmod, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetGlobal", r, t0, "*dptr=%u *bytes=%u hmod=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
@@ -4270,10 +4004,30 @@ CUresult CUDAAPI cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CU
     return r;
 }
 
+CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+    uint64_t at = 0;
+    uint64_t size = 0;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hmod, VGP_H_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_give_variable("cuModuleGetGlobal", (uintptr_t)hmod, at, size, dptr, bytes);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
+    CUresult r = vcu_cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetGlobal_v2", r, t0, "*dptr=%#llx *bytes=%#llx hmod=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -4285,10 +4039,28 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
     return r;
 }
 
+CUresult vcu_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+{
+    uint32_t n = 0;
+    char name[1];
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)mod, VGP_H_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_vgpModuleFunctionName(mod, 0, &n, name, sizeof(name));
+    if (r != CUDA_SUCCESS)
+        return r;
+    *count = n;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetFunctionCount(count, mod);
+    CUresult r = vcu_cuModuleGetFunctionCount(count, mod);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetFunctionCount", r, t0, "*count=%u mod=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
@@ -4301,7 +4073,7 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleEnumerateFunctions(functions, numFunctions, mod);
+    CUresult r = vcu_cuModuleEnumerateFunctions(functions, numFunctions, mod);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleEnumerateFunctions", r, t0, "*functions=%p numFunctions=%u mod=%p",
                        r == CUDA_SUCCESS && functions ? (void *)*functions : NULL,
@@ -4315,7 +4087,7 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int 
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+    CUresult r = vcu_cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryLoadData", r, t0, "*library=%p code=%p jitOptions=%p jitOptionsValues=%p numJitOptions=%u libraryOptions=%p libraryOptionValues=%p numLibraryOptions=%u",
                        r == CUDA_SUCCESS && library ? (void *)*library : NULL,
@@ -4334,7 +4106,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
 CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+    CUresult r = vcu_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryLoadFromFile", r, t0, "*library=%p fileName=%s jitOptions=%p jitOptionsValues=%p numJitOptions=%u libraryOptions=%p libraryOptionValues=%p numLibraryOptions=%u",
                        r == CUDA_SUCCESS && library ? (void *)*library : NULL,
@@ -4353,7 +4125,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
 CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetKernel(pKernel, library, name);
+    CUresult r = vcu_cuLibraryGetKernel(pKernel, library, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetKernel", r, t0, "*pKernel=%p library=%p name=%s",
                        r == CUDA_SUCCESS && pKernel ? (void *)*pKernel : NULL,
@@ -4367,7 +4139,7 @@ CUresult CUDAAPI cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
 CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetModule(pMod, library);
+    CUresult r = vcu_cuLibraryGetModule(pMod, library);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetModule", r, t0, "*pMod=%p library=%p",
                        r == CUDA_SUCCESS && pMod ? (void *)*pMod : NULL,
@@ -4377,10 +4149,30 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     return r;
 }
 
+CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    uint64_t at = 0;
+    uint64_t size = 0;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (name == NULL || (dptr == NULL && bytes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)library, VGP_H_LIBRARY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_vgpLibraryGetGlobal(library, name, &at, &size);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_give_variable("cuLibraryGetGlobal", (uintptr_t)library, at, size, dptr, bytes);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetGlobal(dptr, bytes, library, name);
+    CUresult r = vcu_cuLibraryGetGlobal(dptr, bytes, library, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetGlobal", r, t0, "*dptr=%#llx *bytes=%#llx library=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -4395,7 +4187,7 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary 
 CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetManaged(dptr, bytes, library, name);
+    CUresult r = vcu_cuLibraryGetManaged(dptr, bytes, library, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetManaged", r, t0, "*dptr=%#llx *bytes=%#llx library=%p name=%s",
                        r == CUDA_SUCCESS && dptr ? (unsigned long long)*dptr : 0ull,
@@ -4407,10 +4199,28 @@ CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary
     return r;
 }
 
+CUresult vcu_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+    uint32_t n = 0;
+    char name[1];
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)lib, VGP_H_LIBRARY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_vgpLibraryKernelName(lib, 0, &n, name, sizeof(name));
+    if (r != CUDA_SUCCESS)
+        return r;
+    *count = n;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetKernelCount(count, lib);
+    CUresult r = vcu_cuLibraryGetKernelCount(count, lib);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetKernelCount", r, t0, "*count=%u lib=%p",
                        r == CUDA_SUCCESS && count ? (unsigned)*count : 0u,
@@ -4423,7 +4233,7 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryEnumerateKernels(kernels, numKernels, lib);
+    CUresult r = vcu_cuLibraryEnumerateKernels(kernels, numKernels, lib);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryEnumerateKernels", r, t0, "*kernels=%p numKernels=%u lib=%p",
                        r == CUDA_SUCCESS && kernels ? (void *)*kernels : NULL,
@@ -4437,7 +4247,7 @@ CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKe
 CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelGetFunction(pFunc, kernel);
+    CUresult r = vcu_cuKernelGetFunction(pFunc, kernel);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetFunction", r, t0, "*pFunc=%p kernel=%p",
                        r == CUDA_SUCCESS && pFunc ? (void *)*pFunc : NULL,
@@ -4450,7 +4260,7 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelGetLibrary(pLib, kernel);
+    CUresult r = vcu_cuKernelGetLibrary(pLib, kernel);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetLibrary", r, t0, "*pLib=%p kernel=%p",
                        r == CUDA_SUCCESS && pLib ? (void *)*pLib : NULL,
@@ -4463,7 +4273,7 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelGetAttribute(pi, attrib, kernel, dev);
+    CUresult r = vcu_cuKernelGetAttribute(pi, attrib, kernel, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetAttribute", r, t0, "*pi=%d attrib=%d kernel=%p dev=%d",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
@@ -4478,7 +4288,7 @@ CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUke
 CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelSetAttribute(attrib, val, kernel, dev);
+    CUresult r = vcu_cuKernelSetAttribute(attrib, val, kernel, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelSetAttribute", r, t0, "attrib=%d val=%d kernel=%p dev=%d",
                        (int)attrib,
@@ -4493,7 +4303,7 @@ CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUke
 CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelSetCacheConfig(kernel, config, dev);
+    CUresult r = vcu_cuKernelSetCacheConfig(kernel, config, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelSetCacheConfig", r, t0, "kernel=%p config=%d dev=%d",
                        (void *)(uintptr_t)kernel,
@@ -4504,15 +4314,15 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
     return r;
 }
 
-static CUresult body_cuKernelGetName(const char **name, CUkernel hfunc)
+CUresult vcu_cuKernelGetName(const char **name, CUkernel hfunc)
 {
-    return body_cuFuncGetName(name, (CUfunction)(void *)hfunc);
+    return vcu_cuFuncGetName(name, (CUfunction)(void *)hfunc);
 }
 
 CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelGetName(name, hfunc);
+    CUresult r = vcu_cuKernelGetName(name, hfunc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
@@ -4522,15 +4332,15 @@ CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
     return r;
 }
 
-static CUresult body_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+CUresult vcu_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    return body_cuFuncGetParamInfo((CUfunction)(void *)kernel, paramIndex, paramOffset, paramSize);
+    return vcu_cuFuncGetParamInfo((CUfunction)(void *)kernel, paramIndex, paramOffset, paramSize);
 }
 
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
+    CUresult r = vcu_cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuKernelGetParamInfo", r, t0, "kernel=%p paramIndex=%#llx *paramOffset=%#llx *paramSize=%#llx",
                        (void *)(uintptr_t)kernel,
@@ -4545,7 +4355,7 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncGetAttribute(pi, attrib, hfunc);
+    CUresult r = vcu_cuFuncGetAttribute(pi, attrib, hfunc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetAttribute", r, t0, "*pi=%d attrib=%d hfunc=%p",
                        r == CUDA_SUCCESS && pi ? (int)*pi : 0,
@@ -4559,7 +4369,7 @@ CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunc
 CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncSetAttribute(hfunc, attrib, value);
+    CUresult r = vcu_cuFuncSetAttribute(hfunc, attrib, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetAttribute", r, t0, "hfunc=%p attrib=%d value=%d",
                        (void *)(uintptr_t)hfunc,
@@ -4573,7 +4383,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
 CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncGetModule(hmod, hfunc);
+    CUresult r = vcu_cuFuncGetModule(hmod, hfunc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetModule", r, t0, "*hmod=%p hfunc=%p",
                        r == CUDA_SUCCESS && hmod ? (void *)*hmod : NULL,
@@ -4586,7 +4396,7 @@ CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncGetName(name, hfunc);
+    CUresult r = vcu_cuFuncGetName(name, hfunc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetName", r, t0, "name=%p hfunc=%p",
                        (const void *)name,
@@ -4599,7 +4409,7 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncGetParamInfo(func, paramIndex, paramOffset, paramSize);
+    CUresult r = vcu_cuFuncGetParamInfo(func, paramIndex, paramOffset, paramSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncGetParamInfo", r, t0, "func=%p paramIndex=%#llx *paramOffset=%#llx *paramSize=%#llx",
                        (void *)(uintptr_t)func,
@@ -4614,7 +4424,7 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncIsLoaded(state, function);
+    CUresult r = vcu_cuFuncIsLoaded(state, function);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncIsLoaded", r, t0, "state=%p function=%p",
                        (const void *)state,
@@ -4627,7 +4437,7 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
 CUresult CUDAAPI cuFuncLoad(CUfunction function)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncLoad(function);
+    CUresult r = vcu_cuFuncLoad(function);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncLoad", r, t0, "function=%p",
                        (void *)(uintptr_t)function);
@@ -4639,7 +4449,7 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function)
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+    CUresult r = vcu_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernel", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p extra=%p",
                        (void *)(uintptr_t)f,
@@ -4662,7 +4472,7 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+    CUresult r = vcu_cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernel_ptsz", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p extra=%p",
@@ -4685,7 +4495,7 @@ CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsign
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchKernelEx(config, f, kernelParams, extra);
+    CUresult r = vcu_cuLaunchKernelEx(config, f, kernelParams, extra);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernelEx", r, t0, "config=%p f=%p kernelParams=%p extra=%p",
                        (const void *)config,
@@ -4701,7 +4511,7 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuLaunchKernelEx(config, f, kernelParams, extra);
+    CUresult r = vcu_cuLaunchKernelEx(config, f, kernelParams, extra);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchKernelEx_ptsz", r, t0, "config=%p f=%p kernelParams=%p extra=%p",
@@ -4717,7 +4527,7 @@ CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+    CUresult r = vcu_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernel", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p",
                        (void *)(uintptr_t)f,
@@ -4739,7 +4549,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+    CUresult r = vcu_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernel_ptsz", r, t0, "f=%p gridDimX=%u gridDimY=%u gridDimZ=%u blockDimX=%u blockDimY=%u blockDimZ=%u sharedMemBytes=%u hStream=%p kernelParams=%p",
@@ -4761,7 +4571,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridD
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchHostFunc(hStream, fn, userData);
+    CUresult r = vcu_cuLaunchHostFunc(hStream, fn, userData);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchHostFunc", r, t0, "hStream=%p fn=%p userData=%p",
                        (void *)(uintptr_t)hStream,
@@ -4776,7 +4586,7 @@ CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *user
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuLaunchHostFunc(hStream, fn, userData);
+    CUresult r = vcu_cuLaunchHostFunc(hStream, fn, userData);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchHostFunc_ptsz", r, t0, "hStream=%p fn=%p userData=%p",
@@ -4791,7 +4601,7 @@ CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *user
 CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamAddCallback(hStream, callback, userData, flags);
+    CUresult r = vcu_cuStreamAddCallback(hStream, callback, userData, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAddCallback", r, t0, "hStream=%p callback=%p userData=%p flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -4807,7 +4617,7 @@ CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback cal
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamAddCallback(hStream, callback, userData, flags);
+    CUresult r = vcu_cuStreamAddCallback(hStream, callback, userData, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAddCallback_ptsz", r, t0, "hStream=%p callback=%p userData=%p flags=%u",
@@ -4820,15 +4630,15 @@ CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback cal
     return r;
 }
 
-static CUresult body_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
+CUresult vcu_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
-    return body_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+    return vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
+    CUresult r = vcu_cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialBlockSize", r, t0, "*minGridSize=%d *blockSize=%d func=%p blockSizeToDynamicSMemSize=%p dynamicSMemSize=%#llx blockSizeLimit=%d",
                        r == CUDA_SUCCESS && minGridSize ? (int)*minGridSize : 0,
@@ -4845,7 +4655,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSi
 CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
+    CUresult r = vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialBlockSizeWithFlags", r, t0, "*minGridSize=%d *blockSize=%d func=%p blockSizeToDynamicSMemSize=%p dynamicSMemSize=%#llx blockSizeLimit=%d flags=%u",
                        r == CUDA_SUCCESS && minGridSize ? (int)*minGridSize : 0,
@@ -4860,10 +4670,24 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int
     return r;
 }
 
+CUresult vcu_cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+    size_t unused = 0;
+    size_t all = 0;
+    CUresult r = vcu_cuMemGetInfo_v2(&unused, &all);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!(free == NULL))
+        *free = cua_clamped(unused);
+    if (!(total == NULL))
+        *total = cua_clamped(all);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetInfo(free, total);
+    CUresult r = vcu_cuMemGetInfo(free, total);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetInfo", r, t0, "*free=%u *total=%u",
                        r == CUDA_SUCCESS && free ? (unsigned)*free : 0u,
@@ -4876,7 +4700,7 @@ CUresult CUDAAPI cuMemGetInfo(unsigned int *free, unsigned int *total)
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetAddressRange_v2(pbase, psize, dptr);
+    CUresult r = vcu_cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAddressRange_v2", r, t0, "*pbase=%#llx *psize=%#llx dptr=%#llx",
                        r == CUDA_SUCCESS && pbase ? (unsigned long long)*pbase : 0ull,
@@ -4887,15 +4711,15 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
     return r;
 }
 
-static CUresult body_cuMemAllocHost(void **pp, unsigned int bytesize)
+CUresult vcu_cuMemAllocHost(void **pp, unsigned int bytesize)
 {
-    return body_cuMemHostAlloc(pp, bytesize, 0);
+    return vcu_cuMemAllocHost_v2(pp, bytesize);
 }
 
 CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocHost(pp, bytesize);
+    CUresult r = vcu_cuMemAllocHost(pp, bytesize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocHost", r, t0, "pp=%p bytesize=%u",
                        (const void *)pp,
@@ -4905,15 +4729,15 @@ CUresult CUDAAPI cuMemAllocHost(void **pp, unsigned int bytesize)
     return r;
 }
 
-static CUresult body_cuMemAllocHost_v2(void **pp, size_t bytesize)
+CUresult vcu_cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
-    return body_cuMemHostAlloc(pp, bytesize, 0);
+    return vcu_cuMemHostAlloc(pp, bytesize, 0);
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocHost_v2(pp, bytesize);
+    CUresult r = vcu_cuMemAllocHost_v2(pp, bytesize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocHost_v2", r, t0, "pp=%p bytesize=%#llx",
                        (const void *)pp,
@@ -4923,7 +4747,7 @@ CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
     return r;
 }
 
-static CUresult body_cuMemFreeHost(void *p)
+CUresult vcu_cuMemFreeHost(void *p)
 {
     return p == NULL ? vcu_check_init() : vcu_host_memory_end(p, false, "cuMemFreeHost");
 }
@@ -4931,7 +4755,7 @@ static CUresult body_cuMemFreeHost(void *p)
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemFreeHost(p);
+    CUresult r = vcu_cuMemFreeHost(p);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFreeHost", r, t0, "p=%p",
                        (const void *)p);
@@ -4943,7 +4767,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
 CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostAlloc(pp, bytesize, Flags);
+    CUresult r = vcu_cuMemHostAlloc(pp, bytesize, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostAlloc", r, t0, "pp=%p bytesize=%#llx Flags=%u",
                        (const void *)pp,
@@ -4957,7 +4781,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
+    CUresult r = vcu_cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetDevicePointer_v2", r, t0, "*pdptr=%#llx p=%p Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
@@ -4971,7 +4795,7 @@ CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsig
 CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostGetFlags(pFlags, p);
+    CUresult r = vcu_cuMemHostGetFlags(pFlags, p);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetFlags", r, t0, "*pFlags=%u p=%p",
                        r == CUDA_SUCCESS && pFlags ? (unsigned)*pFlags : 0u,
@@ -4981,15 +4805,15 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
     return r;
 }
 
-static CUresult body_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+CUresult vcu_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
-    return body_cuMemHostRegister_v2(p, bytesize, Flags);
+    return vcu_cuMemHostRegister_v2(p, bytesize, Flags);
 }
 
 CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostRegister(p, bytesize, Flags);
+    CUresult r = vcu_cuMemHostRegister(p, bytesize, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostRegister", r, t0, "p=%p bytesize=%#llx Flags=%u",
                        (const void *)p,
@@ -5003,7 +4827,7 @@ CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostRegister_v2(p, bytesize, Flags);
+    CUresult r = vcu_cuMemHostRegister_v2(p, bytesize, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostRegister_v2", r, t0, "p=%p bytesize=%#llx Flags=%u",
                        (const void *)p,
@@ -5014,7 +4838,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
     return r;
 }
 
-static CUresult body_cuMemHostUnregister(void *p)
+CUresult vcu_cuMemHostUnregister(void *p)
 {
     return vcu_host_memory_end(p, true, "cuMemHostUnregister");
 }
@@ -5022,7 +4846,7 @@ static CUresult body_cuMemHostUnregister(void *p)
 CUresult CUDAAPI cuMemHostUnregister(void *p)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostUnregister(p);
+    CUresult r = vcu_cuMemHostUnregister(p);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostUnregister", r, t0, "p=%p",
                        (const void *)p);
@@ -5034,7 +4858,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuPointerGetAttribute(data, attribute, ptr);
+    CUresult r = vcu_cuPointerGetAttribute(data, attribute, ptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerGetAttribute", r, t0, "data=%p attribute=%d ptr=%#llx",
                        (const void *)data,
@@ -5048,7 +4872,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    CUresult r = vcu_cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerGetAttributes", r, t0, "numAttributes=%u attributes=%p data=%p ptr=%#llx",
                        (unsigned)numAttributes,
@@ -5060,7 +4884,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return r;
 }
 
-static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
+CUresult vcu_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
     return vcu_copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, vcu_stream(hStream));
 }
@@ -5068,7 +4892,7 @@ static CUresult body_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, si
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+    CUresult r = vcu_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
@@ -5089,7 +4913,7 @@ CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, s
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+    CUresult r = vcu_cuMemcpyBatchAsync(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx *failIdx=%#llx hStream=%p",
@@ -5107,7 +4931,7 @@ CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, s
     return r;
 }
 
-static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+CUresult vcu_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
     return vcu_copy_batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, NULL, vcu_stream(hStream));
 }
@@ -5115,7 +4939,7 @@ static CUresult body_cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs,
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+    CUresult r = vcu_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_v2", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dsts ? (unsigned long long)*dsts : 0ull,
@@ -5135,7 +4959,7 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+    CUresult r = vcu_cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyBatchAsync_v2_ptsz", r, t0, "*dsts=%#llx *srcs=%#llx *sizes=%#llx count=%#llx attrs=%p *attrsIdxs=%#llx numAttrs=%#llx hStream=%p",
@@ -5152,7 +4976,7 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs
     return r;
 }
 
-static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
+CUresult vcu_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
     return vcu_copy_batch_3d(numOps, opList, failIdx, flags, vcu_stream(hStream));
 }
@@ -5160,7 +4984,7 @@ static CUresult body_cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP 
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
+    CUresult r = vcu_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
@@ -5177,7 +5001,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
+    CUresult r = vcu_cuMemcpy3DBatchAsync(numOps, opList, failIdx, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_ptsz", r, t0, "numOps=%#llx opList=%p *failIdx=%#llx flags=%#llx hStream=%p",
@@ -5191,7 +5015,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP
     return r;
 }
 
-static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
+CUresult vcu_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
     return vcu_copy_batch_3d(numOps, opList, NULL, flags, vcu_stream(hStream));
 }
@@ -5199,7 +5023,7 @@ static CUresult body_cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+    CUresult r = vcu_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_v2", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
                        (unsigned long long)numOps,
@@ -5215,7 +5039,7 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+    CUresult r = vcu_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DBatchAsync_v2_ptsz", r, t0, "numOps=%#llx opList=%p flags=%#llx hStream=%p",
@@ -5228,10 +5052,19 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH
     return r;
 }
 
+CUresult vcu_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
+{
+    CUDA_MEMCPY3D plain;
+    CUresult r = vcu_peer_3d("cuMemcpy3DPeer", pCopy, &plain);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_copy_3d("cuMemcpy3DPeer", &plain, pCopy->dstContext, pCopy->srcContext, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DPeer(pCopy);
+    CUresult r = vcu_cuMemcpy3DPeer(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -5244,7 +5077,7 @@ CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3DPeer(pCopy);
+    CUresult r = vcu_cuMemcpy3DPeer(pCopy);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeer_ptds", r, t0, "pCopy=%p",
@@ -5254,10 +5087,19 @@ CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
     return r;
 }
 
+CUresult vcu_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D plain;
+    CUresult r = vcu_peer_3d("cuMemcpy3DPeerAsync", pCopy, &plain);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_copy_3d("cuMemcpy3DPeerAsync", &plain, pCopy->dstContext, pCopy->srcContext, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy3DPeerAsync(pCopy, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeerAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
@@ -5271,7 +5113,7 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3DPeerAsync(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy3DPeerAsync(pCopy, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DPeerAsync_ptsz", r, t0, "pCopy=%p hStream=%p",
@@ -5282,10 +5124,32 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstr
     return r;
 }
 
+CUresult vcu_cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+{
+    CUstreamAttrValue value;
+    uint32_t n = sizeof(value);
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpStreamGetAttribute(vcu_stream(hStream), attr, (uint8_t *)&value, &n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = n == sizeof(value) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *value_out = value;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
+    CUresult r = vcu_cuStreamGetAttribute(hStream, attr, value_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetAttribute", r, t0, "hStream=%p attr=%d value_out=%p",
                        (void *)(uintptr_t)hStream,
@@ -5300,7 +5164,7 @@ CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetAttribute(hStream, attr, value_out);
+    CUresult r = vcu_cuStreamGetAttribute(hStream, attr, value_out);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetAttribute_ptsz", r, t0, "hStream=%p attr=%d value_out=%p",
@@ -5312,10 +5176,23 @@ CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
     return r;
 }
 
+CUresult vcu_cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpStreamSetAttribute(vcu_stream(hStream), attr, value, sizeof(*value));
+}
+
 CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
+    CUresult r = vcu_cuStreamSetAttribute(hStream, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSetAttribute", r, t0, "hStream=%p attr=%d value=%p",
                        (void *)(uintptr_t)hStream,
@@ -5330,7 +5207,7 @@ CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamSetAttribute(hStream, attr, value);
+    CUresult r = vcu_cuStreamSetAttribute(hStream, attr, value);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamSetAttribute_ptsz", r, t0, "hStream=%p attr=%d value=%p",
@@ -5345,7 +5222,7 @@ CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
+    CUresult r = vcu_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_v2", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
                        (void *)(uintptr_t)hStream,
@@ -5360,7 +5237,7 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgre
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
+    CUresult r = vcu_cuStreamGetCtx_v2(hStream, pCtx, pGreenCtx);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_v2_ptsz", r, t0, "hStream=%p *pCtx=%p *pGreenCtx=%p",
@@ -5375,7 +5252,7 @@ CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgre
 CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
+    CUresult r = vcu_cuStreamAttachMemAsync(hStream, dptr, length, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAttachMemAsync", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -5391,7 +5268,7 @@ CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamAttachMemAsync(hStream, dptr, length, flags);
+    CUresult r = vcu_cuStreamAttachMemAsync(hStream, dptr, length, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamAttachMemAsync_ptsz", r, t0, "hStream=%p dptr=%#llx length=%#llx flags=%u",
@@ -5407,7 +5284,7 @@ CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuPointerSetAttribute(value, attribute, ptr);
+    CUresult r = vcu_cuPointerSetAttribute(value, attribute, ptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuPointerSetAttribute", r, t0, "value=%p attribute=%d ptr=%#llx",
                        (const void *)value,
@@ -5418,10 +5295,18 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
     return r;
 }
 
+CUresult vcu_cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
+{
+    CUresult r = vcu_check_device(dev);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_device_atomics(capabilities, operations, count, dev, -1);
+}
+
 CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
+    CUresult r = vcu_cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetHostAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u dev=%d",
                        r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
@@ -5433,10 +5318,21 @@ CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities, c
     return r;
 }
 
+CUresult vcu_cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
+{
+    CUresult r = vcu_check_device(srcDevice);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_device(dstDevice);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_device_atomics(capabilities, operations, count, srcDevice, dstDevice);
+}
+
 CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice srcDevice, CUdevice dstDevice)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
+    CUresult r = vcu_cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetP2PAtomicCapabilities", r, t0, "*capabilities=%u operations=%p count=%u srcDevice=%d dstDevice=%d",
                        r == CUDA_SUCCESS && capabilities ? (unsigned)*capabilities : 0u,
@@ -5449,10 +5345,15 @@ CUresult CUDAAPI cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities, co
     return r;
 }
 
+CUresult vcu_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
+{
+    return vcu_cuMemAdvise_v2(devPtr, count, advice, cua_location_of(device));
+}
+
 CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAdvise(devPtr, count, advice, device);
+    CUresult r = vcu_cuMemAdvise(devPtr, count, advice, device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAdvise", r, t0, "devPtr=%#llx count=%#llx advice=%d device=%d",
                        (unsigned long long)devPtr,
@@ -5467,7 +5368,7 @@ CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advi
 CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAdvise_v2(devPtr, count, advice, location);
+    CUresult r = vcu_cuMemAdvise_v2(devPtr, count, advice, location);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAdvise_v2", r, t0, "devPtr=%#llx count=%#llx advice=%d location={..}",
                        (unsigned long long)devPtr,
@@ -5478,7 +5379,7 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise a
     return r;
 }
 
-static CUresult body_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+CUresult vcu_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -5491,7 +5392,7 @@ static CUresult body_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, 
 CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    CUresult r = vcu_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
@@ -5511,7 +5412,7 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    CUresult r = vcu_cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
@@ -5528,10 +5429,30 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
     return r;
 }
 
+CUresult vcu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pool == NULL || poolProps == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t made = vgp_handle_mint(VGP_H_MEM_POOL);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_call_vgpMemPoolCreate((CUmemoryPool)(uintptr_t)made, poolProps->allocType, poolProps->handleTypes, poolProps->location.type, poolProps->location.id, poolProps->maxSize, poolProps->usage);
+    if (r != CUDA_SUCCESS)
+    {
+        vgp_handle_drop(made);
+        return r;
+    }
+    *pool = (CUmemoryPool)(uintptr_t)made;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolCreate(pool, poolProps);
+    CUresult r = vcu_cuMemPoolCreate(pool, poolProps);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolCreate", r, t0, "*pool=%p poolProps=%p",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
@@ -5544,7 +5465,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolSetAccess(pool, map, count);
+    CUresult r = vcu_cuMemPoolSetAccess(pool, map, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolSetAccess", r, t0, "pool=%p map=%p count=%#llx",
                        (void *)(uintptr_t)pool,
@@ -5555,10 +5476,18 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return r;
 }
 
+CUresult vcu_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult r = vcu_pool_location("cuMemGetDefaultMemPool", location, type);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_pool_of_device(pool_out, location->id, false);
+}
+
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetDefaultMemPool(pool_out, location, type);
+    CUresult r = vcu_cuMemGetDefaultMemPool(pool_out, location, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetDefaultMemPool", r, t0, "*pool_out=%p location=%p type=%d",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
@@ -5569,10 +5498,18 @@ CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *l
     return r;
 }
 
+CUresult vcu_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult r = vcu_pool_location("cuMemGetMemPool", location, type);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_pool_of_device(pool, location->id, true);
+}
+
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetMemPool(pool, location, type);
+    CUresult r = vcu_cuMemGetMemPool(pool, location, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetMemPool", r, t0, "*pool=%p location=%p type=%d",
                        r == CUDA_SUCCESS && pool ? (void *)*pool : NULL,
@@ -5583,10 +5520,18 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CU
     return r;
 }
 
+CUresult vcu_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult r = vcu_pool_location("cuMemSetMemPool", location, type);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_cuDeviceSetMemPool(location->id, pool);
+}
+
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemSetMemPool(location, type, pool);
+    CUresult r = vcu_cuMemSetMemPool(location, type, pool);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemSetMemPool", r, t0, "location=%p type=%d pool=%p",
                        (const void *)location,
@@ -5600,7 +5545,7 @@ CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType ty
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolSetAttribute(pool, attr, value);
+    CUresult r = vcu_cuMemPoolSetAttribute(pool, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolSetAttribute", r, t0, "pool=%p attr=%d value=%p",
                        (void *)(uintptr_t)pool,
@@ -5614,7 +5559,7 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
 CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolGetAttribute(pool, attr, value);
+    CUresult r = vcu_cuMemPoolGetAttribute(pool, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolGetAttribute", r, t0, "pool=%p attr=%d value=%p",
                        (void *)(uintptr_t)pool,
@@ -5625,7 +5570,7 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return r;
 }
 
-static CUresult body_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+CUresult vcu_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
     return vcu_copy_unified("cuMemcpy", dst, src, ByteCount, NULL, false);
 }
@@ -5633,7 +5578,7 @@ static CUresult body_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount
 CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy(dst, src, ByteCount);
+    CUresult r = vcu_cuMemcpy(dst, src, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx",
                        (unsigned long long)dst,
@@ -5648,7 +5593,7 @@ CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy(dst, src, ByteCount);
+    CUresult r = vcu_cuMemcpy(dst, src, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy_ptds", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx",
@@ -5660,7 +5605,7 @@ CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCoun
     return r;
 }
 
-static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
     return vcu_copy_unified("cuMemcpyAsync", dst, src, ByteCount, hStream, true);
 }
@@ -5668,7 +5613,7 @@ static CUresult body_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t Byte
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAsync(dst, src, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyAsync(dst, src, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAsync", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dst,
@@ -5684,7 +5629,7 @@ CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t Byt
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyAsync(dst, src, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyAsync(dst, src, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAsync_ptsz", r, t0, "dst=%#llx src=%#llx ByteCount=%#llx hStream=%p",
@@ -5697,7 +5642,7 @@ CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t Byt
     return r;
 }
 
-static CUresult body_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
+CUresult vcu_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 {
     return vcu_copy_peer("cuMemcpyPeer", dstDevice, dstContext, srcDevice, srcContext, ByteCount, NULL, false);
 }
@@ -5705,7 +5650,7 @@ static CUresult body_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, C
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+    CUresult r = vcu_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeer", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
@@ -5722,7 +5667,7 @@ CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+    CUresult r = vcu_cuMemcpyPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeer_ptds", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx",
@@ -5736,7 +5681,7 @@ CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, 
     return r;
 }
 
-static CUresult body_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
     return vcu_copy_peer("cuMemcpyPeerAsync", dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, true);
 }
@@ -5744,7 +5689,7 @@ static CUresult body_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstConte
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeerAsync", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -5762,7 +5707,7 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyPeerAsync(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyPeerAsync_ptsz", r, t0, "dstDevice=%#llx dstContext=%p srcDevice=%#llx srcContext=%p ByteCount=%#llx hStream=%p",
@@ -5777,7 +5722,7 @@ CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstCont
     return r;
 }
 
-static CUresult body_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+CUresult vcu_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
     return vcu_copy_linear("cuMemcpyHtoD", true, dstDevice, false, (uintptr_t)srcHost, ByteCount, NULL, false);
 }
@@ -5785,7 +5730,7 @@ static CUresult body_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost,
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD_v2", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx",
                        (unsigned long long)dstDevice,
@@ -5800,7 +5745,7 @@ CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD_v2_ptds", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx",
@@ -5812,7 +5757,7 @@ CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost
     return r;
 }
 
-static CUresult body_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+CUresult vcu_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
     return vcu_copy_linear("cuMemcpyDtoH", false, (uintptr_t)dstHost, true, srcDevice, ByteCount, NULL, false);
 }
@@ -5820,7 +5765,7 @@ static CUresult body_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH_v2", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
@@ -5835,7 +5780,7 @@ CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH_v2_ptds", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx",
@@ -5847,7 +5792,7 @@ CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size
     return r;
 }
 
-static CUresult body_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+CUresult vcu_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
     return vcu_copy_linear("cuMemcpyDtoD", true, dstDevice, true, srcDevice, ByteCount, NULL, false);
 }
@@ -5855,7 +5800,7 @@ static CUresult body_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD_v2", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
@@ -5870,7 +5815,7 @@ CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevi
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD_v2_ptds", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx",
@@ -5882,7 +5827,7 @@ CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevi
     return r;
 }
 
-static CUresult body_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
     return vcu_copy_linear("cuMemcpyHtoDAsync", true, dstDevice, false, (uintptr_t)srcHost, ByteCount, hStream, true);
 }
@@ -5890,7 +5835,7 @@ static CUresult body_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *src
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync_v2", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -5906,7 +5851,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *sr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync_v2_ptsz", r, t0, "dstDevice=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
@@ -5919,7 +5864,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *sr
     return r;
 }
 
-static CUresult body_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
     return vcu_copy_linear("cuMemcpyDtoHAsync", false, (uintptr_t)dstHost, true, srcDevice, ByteCount, hStream, true);
 }
@@ -5927,7 +5872,7 @@ static CUresult body_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync_v2", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
@@ -5943,7 +5888,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync_v2_ptsz", r, t0, "dstHost=%p srcDevice=%#llx ByteCount=%#llx hStream=%p",
@@ -5956,7 +5901,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice,
     return r;
 }
 
-static CUresult body_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
     return vcu_copy_linear("cuMemcpyDtoDAsync", true, dstDevice, true, srcDevice, ByteCount, hStream, true);
 }
@@ -5964,7 +5909,7 @@ static CUresult body_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr src
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync_v2", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx hStream=%p",
                        (unsigned long long)dstDevice,
@@ -5980,7 +5925,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr sr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync_v2_ptsz", r, t0, "dstDevice=%#llx srcDevice=%#llx ByteCount=%#llx hStream=%p",
@@ -5993,7 +5938,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr sr
     return r;
 }
 
-static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
+CUresult vcu_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
     return vcu_copy_2d("cuMemcpy2D", pCopy, true, NULL, false);
 }
@@ -6001,7 +5946,7 @@ static CUresult body_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2D_v2(pCopy);
+    CUresult r = vcu_cuMemcpy2D_v2(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -6014,7 +5959,7 @@ CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy2D_v2(pCopy);
+    CUresult r = vcu_cuMemcpy2D_v2(pCopy);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D_v2_ptds", r, t0, "pCopy=%p",
@@ -6024,7 +5969,7 @@ CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     return r;
 }
 
-static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
+CUresult vcu_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
     return vcu_copy_2d("cuMemcpy2DUnaligned", pCopy, false, NULL, false);
 }
@@ -6032,7 +5977,7 @@ static CUresult body_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2DUnaligned_v2(pCopy);
+    CUresult r = vcu_cuMemcpy2DUnaligned_v2(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -6045,7 +5990,7 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy2DUnaligned_v2(pCopy);
+    CUresult r = vcu_cuMemcpy2DUnaligned_v2(pCopy);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned_v2_ptds", r, t0, "pCopy=%p",
@@ -6055,7 +6000,7 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     return r;
 }
 
-static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
+CUresult vcu_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
     return vcu_copy_2d("cuMemcpy2DAsync", pCopy, true, hStream, true);
 }
@@ -6063,7 +6008,7 @@ static CUresult body_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hSt
 CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2DAsync_v2(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy2DAsync_v2(pCopy, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
@@ -6077,7 +6022,7 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hS
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy2DAsync_v2(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy2DAsync_v2(pCopy, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
@@ -6088,7 +6033,7 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hS
     return r;
 }
 
-static CUresult body_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
+CUresult vcu_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
     return vcu_copy_3d("cuMemcpy3D", pCopy, NULL, NULL, NULL, false);
 }
@@ -6096,7 +6041,7 @@ static CUresult body_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3D_v2(pCopy);
+    CUresult r = vcu_cuMemcpy3D_v2(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -6109,7 +6054,7 @@ CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3D_v2(pCopy);
+    CUresult r = vcu_cuMemcpy3D_v2(pCopy);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D_v2_ptds", r, t0, "pCopy=%p",
@@ -6119,10 +6064,15 @@ CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
     return r;
 }
 
+CUresult vcu_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    return vcu_copy_3d("cuMemcpy3DAsync", pCopy, NULL, NULL, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DAsync_v2(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy3DAsync_v2(pCopy, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync_v2", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
@@ -6136,7 +6086,7 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hS
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpy3DAsync_v2(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy3DAsync_v2(pCopy, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync_v2_ptsz", r, t0, "pCopy=%p hStream=%p",
@@ -6147,10 +6097,15 @@ CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hS
     return r;
 }
 
+CUresult vcu_cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return vcu_copy_row("cuMemcpyAtoA", VCU_ROW_ARRAY, (uintptr_t)dstArray, dstOffset, VCU_ROW_ARRAY, (uintptr_t)srcArray, srcOffset, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
@@ -6167,7 +6122,7 @@ CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarra
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
@@ -6181,10 +6136,15 @@ CUresult CUDAAPI cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarra
     return r;
 }
 
+CUresult vcu_cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return vcu_copy_row("cuMemcpyAtoD", VCU_ROW_DEVICE, dstDevice, 0, VCU_ROW_ARRAY, (uintptr_t)srcArray, srcOffset, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD_v2", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (unsigned long long)dstDevice,
@@ -6200,7 +6160,7 @@ CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, s
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD_v2_ptds", r, t0, "dstDevice=%#llx srcArray=%p srcOffset=%#llx ByteCount=%#llx",
@@ -6213,10 +6173,15 @@ CUresult CUDAAPI cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, s
     return r;
 }
 
+CUresult vcu_cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
+{
+    return vcu_copy_row("cuMemcpyAtoH", VCU_ROW_HOST, (uintptr_t)dstHost, 0, VCU_ROW_ARRAY, (uintptr_t)srcArray, srcOffset, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
                        (const void *)dstHost,
@@ -6232,7 +6197,7 @@ CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t sr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH_v2_ptds", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx",
@@ -6245,10 +6210,15 @@ CUresult CUDAAPI cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t sr
     return r;
 }
 
+CUresult vcu_cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_row("cuMemcpyAtoHAsync", VCU_ROW_HOST, (uintptr_t)dstHost, 0, VCU_ROW_ARRAY, (uintptr_t)srcArray, srcOffset, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync_v2", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
                        (const void *)dstHost,
@@ -6265,7 +6235,7 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync_v2_ptsz", r, t0, "dstHost=%p srcArray=%p srcOffset=%#llx ByteCount=%#llx hStream=%p",
@@ -6279,10 +6249,15 @@ CUresult CUDAAPI cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size
     return r;
 }
 
+CUresult vcu_cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    return vcu_copy_row("cuMemcpyDtoA", VCU_ROW_ARRAY, (uintptr_t)dstArray, dstOffset, VCU_ROW_DEVICE, srcDevice, 0, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
@@ -6298,7 +6273,7 @@ CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdevi
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcDevice=%#llx ByteCount=%#llx",
@@ -6311,10 +6286,15 @@ CUresult CUDAAPI cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdevi
     return r;
 }
 
+CUresult vcu_cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
+{
+    return vcu_copy_row("cuMemcpyHtoA", VCU_ROW_ARRAY, (uintptr_t)dstArray, dstOffset, VCU_ROW_HOST, (uintptr_t)srcHost, 0, ByteCount, NULL, false);
+}
+
 CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
                        (void *)(uintptr_t)dstArray,
@@ -6330,7 +6310,7 @@ CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA_v2_ptds", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx",
@@ -6343,10 +6323,15 @@ CUresult CUDAAPI cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const 
     return r;
 }
 
+CUresult vcu_cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
+{
+    return vcu_copy_row("cuMemcpyHtoAAsync", VCU_ROW_ARRAY, (uintptr_t)dstArray, dstOffset, VCU_ROW_HOST, (uintptr_t)srcHost, 0, ByteCount, hStream, true);
+}
+
 CUresult CUDAAPI cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync_v2", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
                        (void *)(uintptr_t)dstArray,
@@ -6363,7 +6348,7 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, c
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync_v2_ptsz", r, t0, "dstArray=%p dstOffset=%#llx srcHost=%p ByteCount=%#llx hStream=%p",
@@ -6377,10 +6362,20 @@ CUresult CUDAAPI cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, c
     return r;
 }
 
+CUresult vcu_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pAllocateArray == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_cuArray3DCreate_v2(pHandle, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = pAllocateArray->Width, .Height = pAllocateArray->Height, .Format = pAllocateArray->Format, .NumChannels = pAllocateArray->NumChannels});
+}
+
 CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayCreate_v2(pHandle, pAllocateArray);
+    CUresult r = vcu_cuArrayCreate_v2(pHandle, pAllocateArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayCreate_v2", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
@@ -6390,10 +6385,27 @@ CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR 
     return r;
 }
 
+CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR d;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pArrayDescriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_cuArray3DGetDescriptor_v2(&d, hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = d.Width, .Height = d.Height, .Format = d.Format, .NumChannels = d.NumChannels};
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
+    CUresult r = vcu_cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetDescriptor_v2", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
@@ -6403,7 +6415,7 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
     return r;
 }
 
-static CUresult body_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+CUresult vcu_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
     return vcu_texture_create(pTexObject, false, pResDesc, pTexDesc, pResViewDesc);
 }
@@ -6411,7 +6423,7 @@ static CUresult body_cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOU
 CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
+    CUresult r = vcu_cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectCreate", r, t0, "*pTexObject=%#llx pResDesc=%p pTexDesc=%p pResViewDesc=%p",
                        r == CUDA_SUCCESS && pTexObject ? (unsigned long long)*pTexObject : 0ull,
@@ -6423,7 +6435,7 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_
     return r;
 }
 
-static CUresult body_cuTexObjectDestroy(CUtexObject texObject)
+CUresult vcu_cuTexObjectDestroy(CUtexObject texObject)
 {
     return vcu_texture_destroy(texObject, false);
 }
@@ -6431,7 +6443,7 @@ static CUresult body_cuTexObjectDestroy(CUtexObject texObject)
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexObjectDestroy(texObject);
+    CUresult r = vcu_cuTexObjectDestroy(texObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectDestroy", r, t0, "texObject=%#llx",
                        (unsigned long long)texObject);
@@ -6443,7 +6455,7 @@ CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
 CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexObjectGetResourceDesc(pResDesc, texObject);
+    CUresult r = vcu_cuTexObjectGetResourceDesc(pResDesc, texObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetResourceDesc", r, t0, "pResDesc=%p texObject=%#llx",
                        (const void *)pResDesc,
@@ -6456,7 +6468,7 @@ CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexO
 CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
+    CUresult r = vcu_cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetResourceViewDesc", r, t0, "pResViewDesc=%p texObject=%#llx",
                        (const void *)pResViewDesc,
@@ -6469,7 +6481,7 @@ CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResVie
 CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexObjectGetTextureDesc(pTexDesc, texObject);
+    CUresult r = vcu_cuTexObjectGetTextureDesc(pTexDesc, texObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexObjectGetTextureDesc", r, t0, "pTexDesc=%p texObject=%#llx",
                        (const void *)pTexDesc,
@@ -6479,7 +6491,7 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObj
     return r;
 }
 
-static CUresult body_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+CUresult vcu_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
     return vcu_texture_create(pSurfObject, true, pResDesc, NULL, NULL);
 }
@@ -6487,7 +6499,7 @@ static CUresult body_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RE
 CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSurfObjectCreate(pSurfObject, pResDesc);
+    CUresult r = vcu_cuSurfObjectCreate(pSurfObject, pResDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectCreate", r, t0, "*pSurfObject=%#llx pResDesc=%p",
                        r == CUDA_SUCCESS && pSurfObject ? (unsigned long long)*pSurfObject : 0ull,
@@ -6497,7 +6509,7 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOUR
     return r;
 }
 
-static CUresult body_cuSurfObjectDestroy(CUsurfObject surfObject)
+CUresult vcu_cuSurfObjectDestroy(CUsurfObject surfObject)
 {
     return vcu_texture_destroy(surfObject, true);
 }
@@ -6505,7 +6517,7 @@ static CUresult body_cuSurfObjectDestroy(CUsurfObject surfObject)
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSurfObjectDestroy(surfObject);
+    CUresult r = vcu_cuSurfObjectDestroy(surfObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectDestroy", r, t0, "surfObject=%#llx",
                        (unsigned long long)surfObject);
@@ -6517,7 +6529,7 @@ CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
 CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSurfObjectGetResourceDesc(pResDesc, surfObject);
+    CUresult r = vcu_cuSurfObjectGetResourceDesc(pResDesc, surfObject);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfObjectGetResourceDesc", r, t0, "pResDesc=%p surfObject=%#llx",
                        (const void *)pResDesc,
@@ -6527,15 +6539,15 @@ CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsur
     return r;
 }
 
-static CUresult body_cuStreamDestroy(CUstream hStream)
+CUresult vcu_cuStreamDestroy(CUstream hStream)
 {
-    return body_cuStreamDestroy_v2(hStream);
+    return vcu_cuStreamDestroy_v2(hStream);
 }
 
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamDestroy(hStream);
+    CUresult r = vcu_cuStreamDestroy(hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamDestroy", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
@@ -6544,10 +6556,22 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
     return r;
 }
 
+CUresult vcu_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    uint64_t context;
+    CUresult r = vcu_stream_context(hStream, &context);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)(uintptr_t)context;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetCtx(hStream, pctx);
+    CUresult r = vcu_cuStreamGetCtx(hStream, pctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx", r, t0, "hStream=%p *pctx=%p",
                        (void *)(uintptr_t)hStream,
@@ -6561,7 +6585,7 @@ CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetCtx(hStream, pctx);
+    CUresult r = vcu_cuStreamGetCtx(hStream, pctx);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCtx_ptsz", r, t0, "hStream=%p *pctx=%p",
@@ -6572,10 +6596,19 @@ CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
     return r;
 }
 
+CUresult vcu_cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    uint64_t context;
+    CUresult r = vcu_stream_context(hStream, &context);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_cuCtxGetDevice_v2(device, (CUcontext)(uintptr_t)context);
+}
+
 CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetDevice(hStream, device);
+    CUresult r = vcu_cuStreamGetDevice(hStream, device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetDevice", r, t0, "hStream=%p *device=%d",
                        (void *)(uintptr_t)hStream,
@@ -6589,7 +6622,7 @@ CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetDevice(hStream, device);
+    CUresult r = vcu_cuStreamGetDevice(hStream, device);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetDevice_ptsz", r, t0, "hStream=%p *device=%d",
@@ -6600,7 +6633,7 @@ CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device)
     return r;
 }
 
-static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+CUresult vcu_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
     return vcu_capture_info(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL, false);
 }
@@ -6608,7 +6641,7 @@ static CUresult body_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus
 CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamIsCapturing(hStream, captureStatus);
+    CUresult r = vcu_cuStreamIsCapturing(hStream, captureStatus);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamIsCapturing", r, t0, "hStream=%p captureStatus=%p",
                        (void *)(uintptr_t)hStream,
@@ -6622,7 +6655,7 @@ CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatu
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamIsCapturing(hStream, captureStatus);
+    CUresult r = vcu_cuStreamIsCapturing(hStream, captureStatus);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamIsCapturing_ptsz", r, t0, "hStream=%p captureStatus=%p",
@@ -6633,7 +6666,7 @@ CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatu
     return r;
 }
 
-static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+CUresult vcu_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
     return vcu_capture_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL, false);
 }
@@ -6641,7 +6674,7 @@ static CUresult body_cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureSta
 CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx",
                        (void *)(uintptr_t)hStream,
@@ -6656,7 +6689,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureSt
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo(hStream, captureStatus_out, id_out);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx",
@@ -6668,7 +6701,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureSt
     return r;
 }
 
-static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+CUresult vcu_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
     return vcu_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL, numDependencies_out, dependencies_out != NULL);
 }
@@ -6676,7 +6709,7 @@ static CUresult body_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCapture
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v2", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
@@ -6694,7 +6727,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptur
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v2_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p *numDependencies_out=%#llx",
@@ -6709,7 +6742,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptur
     return r;
 }
 
-static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+CUresult vcu_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
     return vcu_capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out, dependencies_out != NULL && edgeData_out == NULL);
 }
@@ -6717,7 +6750,7 @@ static CUresult body_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCapture
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v3", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p edgeData_out=%p *numDependencies_out=%#llx",
                        (void *)(uintptr_t)hStream,
@@ -6736,7 +6769,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptur
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+    CUresult r = vcu_cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetCaptureInfo_v3_ptsz", r, t0, "hStream=%p captureStatus_out=%p *id_out=%#llx *graph_out=%p dependencies_out=%p edgeData_out=%p *numDependencies_out=%#llx",
@@ -6752,10 +6785,21 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptur
     return r;
 }
 
+CUresult vcu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = vcu_capture_exchange_mode(*mode);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuThreadExchangeStreamCaptureMode(mode);
+    CUresult r = vcu_cuThreadExchangeStreamCaptureMode(mode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuThreadExchangeStreamCaptureMode", r, t0, "mode=%p",
                        (const void *)mode);
@@ -6764,7 +6808,7 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return r;
 }
 
-static CUresult body_cuStreamBeginCapture(CUstream hStream)
+CUresult vcu_cuStreamBeginCapture(CUstream hStream)
 {
     return vcu_capture_begin("cuStreamBeginCapture", hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, NULL, 0);
 }
@@ -6772,7 +6816,7 @@ static CUresult body_cuStreamBeginCapture(CUstream hStream)
 CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamBeginCapture(hStream);
+    CUresult r = vcu_cuStreamBeginCapture(hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture", r, t0, "hStream=%p",
                        (void *)(uintptr_t)hStream);
@@ -6785,7 +6829,7 @@ CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamBeginCapture(hStream);
+    CUresult r = vcu_cuStreamBeginCapture(hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_ptsz", r, t0, "hStream=%p",
@@ -6795,7 +6839,7 @@ CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream hStream)
     return r;
 }
 
-static CUresult body_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+CUresult vcu_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
     return vcu_capture_begin("cuStreamBeginCapture", hStream, mode, NULL, NULL, NULL, 0);
 }
@@ -6803,7 +6847,7 @@ static CUresult body_cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMo
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
+    CUresult r = vcu_cuStreamBeginCapture_v2(hStream, mode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_v2", r, t0, "hStream=%p mode=%d",
                        (void *)(uintptr_t)hStream,
@@ -6817,7 +6861,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureM
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamBeginCapture_v2(hStream, mode);
+    CUresult r = vcu_cuStreamBeginCapture_v2(hStream, mode);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCapture_v2_ptsz", r, t0, "hStream=%p mode=%d",
@@ -6828,7 +6872,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureM
     return r;
 }
 
-static CUresult body_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
+CUresult vcu_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -6841,7 +6885,7 @@ static CUresult body_cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGrap
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+    CUresult r = vcu_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCaptureToGraph", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
                        (void *)(uintptr_t)hStream,
@@ -6859,7 +6903,7 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGra
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
+    CUresult r = vcu_cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBeginCaptureToGraph_ptsz", r, t0, "hStream=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx mode=%d",
@@ -6877,7 +6921,7 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGra
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamEndCapture(hStream, phGraph);
+    CUresult r = vcu_cuStreamEndCapture(hStream, phGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamEndCapture", r, t0, "hStream=%p *phGraph=%p",
                        (void *)(uintptr_t)hStream,
@@ -6891,7 +6935,7 @@ CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamEndCapture(hStream, phGraph);
+    CUresult r = vcu_cuStreamEndCapture(hStream, phGraph);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamEndCapture_ptsz", r, t0, "hStream=%p *phGraph=%p",
@@ -6902,15 +6946,15 @@ CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
     return r;
 }
 
-static CUresult body_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+CUresult vcu_cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-    return body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
+    return vcu_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, NULL, numDependencies, flags);
 }
 
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
+    CUresult r = vcu_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -6926,7 +6970,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgrap
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
+    CUresult r = vcu_cuStreamUpdateCaptureDependencies(hStream, dependencies, numDependencies, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_ptsz", r, t0, "hStream=%p *dependencies=%p numDependencies=%#llx flags=%u",
@@ -6942,7 +6986,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgrap
 CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
+    CUresult r = vcu_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_v2", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
                        (void *)(uintptr_t)hStream,
@@ -6959,7 +7003,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUg
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
+    CUresult r = vcu_cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, dependencyData, numDependencies, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamUpdateCaptureDependencies_v2_ptsz", r, t0, "hStream=%p *dependencies=%p dependencyData=%p numDependencies=%#llx flags=%u",
@@ -6973,15 +7017,15 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUg
     return r;
 }
 
-static CUresult body_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+CUresult vcu_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-    return body_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return vcu_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    CUresult r = vcu_cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiate", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
@@ -6997,7 +7041,7 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CU
 CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    CUresult r = vcu_cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiate_v2", r, t0, "*phGraphExec=%p hGraph=%p *phErrorNode=%p logBuffer=%p bufferSize=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
@@ -7013,7 +7057,7 @@ CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+    CUresult r = vcu_cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithFlags", r, t0, "*phGraphExec=%p hGraph=%p flags=%#llx",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
@@ -7027,7 +7071,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
 CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    CUresult r = vcu_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithParams", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
                        r == CUDA_SUCCESS && phGraphExec ? (void *)*phGraphExec : NULL,
@@ -7042,7 +7086,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+    CUresult r = vcu_cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphInstantiateWithParams_ptsz", r, t0, "*phGraphExec=%p hGraph=%p instantiateParams=%p",
@@ -7057,7 +7101,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
 CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out, CUgraphExecUpdateResult *updateResult_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+    CUresult r = vcu_cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecUpdate", r, t0, "hGraphExec=%p hGraph=%p *hErrorNode_out=%p updateResult_out=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7072,7 +7116,7 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
 CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+    CUresult r = vcu_cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecUpdate_v2", r, t0, "hGraphExec=%p hGraph=%p resultInfo=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7083,10 +7127,26 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CU
     return r;
 }
 
+CUresult vcu_cuGraphDestroy(CUgraph hGraph)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_graph_ok(hGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphDestroy(hGraph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_node_forget_graph(hGraph), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphDestroy(hGraph);
+    CUresult r = vcu_cuGraphDestroy(hGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDestroy", r, t0, "hGraph=%p",
                        (void *)(uintptr_t)hGraph);
@@ -7095,10 +7155,20 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
     return r;
 }
 
+CUresult vcu_cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_graph_ok(hGraph) || numNodes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_graph_items(VGP_LIST_NODES, (uintptr_t)hGraph, nodes, NULL, NULL, numNodes, false);
+}
+
 CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphGetNodes(hGraph, nodes, numNodes);
+    CUresult r = vcu_cuGraphGetNodes(hGraph, nodes, numNodes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetNodes", r, t0, "hGraph=%p *nodes=%p *numNodes=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7109,7 +7179,7 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
     return r;
 }
 
-static CUresult body_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+CUresult vcu_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -7122,7 +7192,7 @@ static CUresult body_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes,
 CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
+    CUresult r = vcu_cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetRootNodes", r, t0, "hGraph=%p *rootNodes=%p *numRootNodes=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7133,15 +7203,15 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     return r;
 }
 
-static CUresult body_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
+CUresult vcu_cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
-    return body_cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
+    return vcu_cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
 }
 
 CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphGetEdges(hGraph, from, to, numEdges);
+    CUresult r = vcu_cuGraphGetEdges(hGraph, from, to, numEdges);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetEdges", r, t0, "hGraph=%p *from=%p *to=%p *numEdges=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7153,10 +7223,20 @@ CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode 
     return r;
 }
 
+CUresult vcu_cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_graph_ok(hGraph) || numEdges == NULL || (from == NULL) != (to == NULL) || (from == NULL && edgeData != NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_graph_items(VGP_LIST_EDGES, (uintptr_t)hGraph, from, to, edgeData, numEdges, true);
+}
+
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
+    CUresult r = vcu_cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphGetEdges_v2", r, t0, "hGraph=%p *from=%p *to=%p edgeData=%p *numEdges=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7169,7 +7249,7 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     return r;
 }
 
-static CUresult body_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
+CUresult vcu_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 {
     return vcu_node_neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, NULL, numDependencies);
 }
@@ -7177,7 +7257,7 @@ static CUresult body_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *
 CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+    CUresult r = vcu_cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependencies", r, t0, "hNode=%p *dependencies=%p *numDependencies=%#llx",
                        (void *)(uintptr_t)hNode,
@@ -7188,7 +7268,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
     return r;
 }
 
-static CUresult body_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
+CUresult vcu_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
     return vcu_node_neighbours(VGP_LIST_DEPENDENCIES, hNode, dependencies, edgeData, numDependencies);
 }
@@ -7196,7 +7276,7 @@ static CUresult body_cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNod
 CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies, CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
+    CUresult r = vcu_cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependencies_v2", r, t0, "hNode=%p *dependencies=%p edgeData=%p *numDependencies=%#llx",
                        (void *)(uintptr_t)hNode,
@@ -7208,7 +7288,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
     return r;
 }
 
-static CUresult body_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
+CUresult vcu_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
     return vcu_node_neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, NULL, numDependentNodes);
 }
@@ -7216,7 +7296,7 @@ static CUresult body_cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
+    CUresult r = vcu_cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependentNodes", r, t0, "hNode=%p *dependentNodes=%p *numDependentNodes=%#llx",
                        (void *)(uintptr_t)hNode,
@@ -7227,7 +7307,7 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *de
     return r;
 }
 
-static CUresult body_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+CUresult vcu_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
     return vcu_node_neighbours(VGP_LIST_DEPENDENTS, hNode, dependentNodes, edgeData, numDependentNodes);
 }
@@ -7235,7 +7315,7 @@ static CUresult body_cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphN
 CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes, CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
+    CUresult r = vcu_cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetDependentNodes_v2", r, t0, "hNode=%p *dependentNodes=%p edgeData=%p *numDependentNodes=%#llx",
                        (void *)(uintptr_t)hNode,
@@ -7247,10 +7327,25 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
     return r;
 }
 
+CUresult vcu_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phGraph == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphCreate(flags, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraph = (CUgraph)(uintptr_t)graph;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphCreate(phGraph, flags);
+    CUresult r = vcu_cuGraphCreate(phGraph, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphCreate", r, t0, "*phGraph=%p flags=%u",
                        r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL,
@@ -7260,10 +7355,25 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return r;
 }
 
+CUresult vcu_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phGraphClone == NULL || !vcu_graph_ok(originalGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphClone(originalGraph, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphClone = (CUgraph)(uintptr_t)graph;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphClone(phGraphClone, originalGraph);
+    CUresult r = vcu_cuGraphClone(phGraphClone, originalGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphClone", r, t0, "*phGraphClone=%p originalGraph=%p",
                        r == CUDA_SUCCESS && phGraphClone ? (void *)*phGraphClone : NULL,
@@ -7273,10 +7383,25 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     return r;
 }
 
+CUresult vcu_cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+{
+    uint64_t found = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phNode == NULL || !vcu_node_ok(hOriginalNode) || !vcu_graph_ok(hClonedGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphNodeFindInClone(hOriginalNode, hClonedGraph, &found);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phNode = (CUgraphNode)(uintptr_t)found;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
+    CUresult r = vcu_cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeFindInClone", r, t0, "*phNode=%p hOriginalNode=%p hClonedGraph=%p",
                        r == CUDA_SUCCESS && phNode ? (void *)*phNode : NULL,
@@ -7287,10 +7412,26 @@ CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrigin
     return r;
 }
 
+CUresult vcu_cuGraphDestroyNode(CUgraphNode hNode)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphDestroyNode(hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_node_forget(hNode), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphDestroyNode(hNode);
+    CUresult r = vcu_cuGraphDestroyNode(hNode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDestroyNode", r, t0, "hNode=%p",
                        (void *)(uintptr_t)hNode);
@@ -7299,10 +7440,26 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     return r;
 }
 
+CUresult vcu_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    uint32_t found = 0;
+    uint64_t graph;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (type == NULL || !vcu_node_ok(hNode))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphNodeInfo(hNode, &found, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *type = (CUgraphNodeType)found;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetType(hNode, type);
+    CUresult r = vcu_cuGraphNodeGetType(hNode, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetType", r, t0, "hNode=%p type=%p",
                        (void *)(uintptr_t)hNode,
@@ -7312,7 +7469,7 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     return r;
 }
 
-static CUresult body_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+CUresult vcu_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
     return vcu_graph_edges(hGraph, from, to, NULL, numDependencies, false);
 }
@@ -7320,7 +7477,7 @@ static CUresult body_cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *f
 CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddDependencies(hGraph, from, to, numDependencies);
+    CUresult r = vcu_cuGraphAddDependencies(hGraph, from, to, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7332,7 +7489,7 @@ CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
     return r;
 }
 
-static CUresult body_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+CUresult vcu_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     return vcu_graph_edges(hGraph, from, to, edgeData, numDependencies, false);
 }
@@ -7340,7 +7497,7 @@ static CUresult body_cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode
 CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+    CUresult r = vcu_cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7353,7 +7510,7 @@ CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *fr
     return r;
 }
 
-static CUresult body_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+CUresult vcu_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
     return vcu_graph_edges(hGraph, from, to, NULL, numDependencies, true);
 }
@@ -7361,7 +7518,7 @@ static CUresult body_cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode
 CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
+    CUresult r = vcu_cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRemoveDependencies", r, t0, "hGraph=%p from=%p to=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7373,7 +7530,7 @@ CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *fr
     return r;
 }
 
-static CUresult body_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
+CUresult vcu_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     return vcu_graph_edges(hGraph, from, to, edgeData, numDependencies, true);
 }
@@ -7381,7 +7538,7 @@ static CUresult body_cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphN
 CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+    CUresult r = vcu_cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRemoveDependencies_v2", r, t0, "hGraph=%p from=%p to=%p edgeData=%p numDependencies=%#llx",
                        (void *)(uintptr_t)hGraph,
@@ -7394,10 +7551,15 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode 
     return r;
 }
 
+CUresult vcu_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+{
+    return vcu_node_enabled(hGraphExec, hNode, true, &(uint32_t){isEnabled != 0});
+}
+
 CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
+    CUresult r = vcu_cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeSetEnabled", r, t0, "hGraphExec=%p hNode=%p isEnabled=%u",
                        (void *)(uintptr_t)hGraphExec,
@@ -7408,7 +7570,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
-static CUresult body_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
+CUresult vcu_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
     return vcu_node_enabled(hGraphExec, hNode, false, isEnabled);
 }
@@ -7416,7 +7578,7 @@ static CUresult body_cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode h
 CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
+    CUresult r = vcu_cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeGetEnabled", r, t0, "hGraphExec=%p hNode=%p *isEnabled=%u",
                        (void *)(uintptr_t)hGraphExec,
@@ -7427,10 +7589,15 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
+CUresult vcu_cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    return vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams ? (CUDA_KERNEL_NODE_PARAMS[1]){cua_wide_kernel(nodeParams)} : NULL);
+}
+
 CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddKernelNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7443,10 +7610,20 @@ CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUDA_KERNEL_NODE_PARAMS wide;
+    CUresult r = vcu_cuGraphKernelNodeGetParams_v2(hNode, nodeParams ? &wide : NULL);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *nodeParams = cua_narrow_kernel(&wide);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeGetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphKernelNodeGetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7456,10 +7633,15 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    return vcu_cuGraphKernelNodeSetParams_v2(hNode, nodeParams ? (CUDA_KERNEL_NODE_PARAMS[1]){cua_wide_kernel(nodeParams)} : NULL);
+}
+
 CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphKernelNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7469,10 +7651,15 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL
     return r;
 }
 
+CUresult vcu_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    return vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams ? (CUDA_KERNEL_NODE_PARAMS[1]){cua_wide_kernel(nodeParams)} : NULL);
+}
+
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecKernelNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7483,10 +7670,24 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
+CUresult vcu_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddKernelNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_kernel_node("cuGraphAddKernelNode", &where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddKernelNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7502,7 +7703,7 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
+    CUresult r = vcu_cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7512,10 +7713,20 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NO
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_kernel_node("cuGraphKernelNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
+    CUresult r = vcu_cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetParams_v2", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7525,10 +7736,20 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
     return r;
 }
 
+CUresult vcu_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_kernel_node("cuGraphExecKernelNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecKernelNodeSetParams_v2", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7539,10 +7760,24 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     return r;
 }
 
+CUresult vcu_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddMemcpyNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_copy_node("cuGraphAddMemcpyNode", &where, copyParams, ctx, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+    CUresult r = vcu_cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemcpyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx copyParams=%p ctx=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7559,7 +7794,7 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemcpyNodeGetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphMemcpyNodeGetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemcpyNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7569,10 +7804,20 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
     return r;
 }
 
+CUresult vcu_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_copy_node("cuGraphMemcpyNodeSetParams", &where, nodeParams, NULL, &node);
+}
+
 CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemcpyNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphMemcpyNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemcpyNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7582,10 +7827,20 @@ CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
     return r;
 }
 
+CUresult vcu_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_copy_node("cuGraphExecMemcpyNodeSetParams", &where, copyParams, ctx, &node);
+}
+
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
+    CUresult r = vcu_cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecMemcpyNodeSetParams", r, t0, "hGraphExec=%p hNode=%p copyParams=%p ctx=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7597,10 +7852,27 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
+CUresult vcu_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddMemsetNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_context_named(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_memset_node(&where, memsetParams, ctx, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+    CUresult r = vcu_cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemsetNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx memsetParams=%p ctx=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7614,10 +7886,25 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return r;
 }
 
+CUresult vcu_cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    CUDA_MEMSET_NODE_PARAMS p = {0};
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphMemsetNodeGet(hNode, (uint64_t *)&p.dst, &p.pitch, &p.value, &p.elementSize, &p.width, &p.height);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *nodeParams = p;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemsetNodeGetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphMemsetNodeGetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemsetNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7627,10 +7914,20 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
     return r;
 }
 
+CUresult vcu_cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memset_node(&where, nodeParams, NULL, &node);
+}
+
 CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemsetNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphMemsetNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemsetNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7640,10 +7937,23 @@ CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET
     return r;
 }
 
+CUresult vcu_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_check_context_named(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_memset_node(&where, memsetParams, ctx, &node);
+}
+
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
+    CUresult r = vcu_cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecMemsetNodeSetParams", r, t0, "hGraphExec=%p hNode=%p memsetParams=%p ctx=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7655,10 +7965,24 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     return r;
 }
 
+CUresult vcu_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddHostNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_host_node(&where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddHostNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7671,10 +7995,29 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, co
     return r;
 }
 
+CUresult vcu_cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    CUDA_HOST_NODE_PARAMS p = {0};
+    uint64_t cookie = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphHostNodeGet(hNode, &cookie);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_hostfunc_find(cookie, &p.fn, &p.userData) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *nodeParams = p;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphHostNodeGetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphHostNodeGetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphHostNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7684,10 +8027,20 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
     return r;
 }
 
+CUresult vcu_cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_host_node(&where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphHostNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphHostNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphHostNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -7697,10 +8050,20 @@ CUresult CUDAAPI cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NOD
     return r;
 }
 
+CUresult vcu_cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_host_node(&where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecHostNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7711,10 +8074,24 @@ CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
     return r;
 }
 
+CUresult vcu_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddChildGraphNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_child_node(&where, childGraph, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+    CUresult r = vcu_cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddChildGraphNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx childGraph=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7727,10 +8104,25 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     return r;
 }
 
+CUresult vcu_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || phGraph == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphChild(hNode, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraph = (CUgraph)(uintptr_t)graph;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphChildGraphNodeGetGraph(hNode, phGraph);
+    CUresult r = vcu_cuGraphChildGraphNodeGetGraph(hNode, phGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphChildGraphNodeGetGraph", r, t0, "hNode=%p *phGraph=%p",
                        (void *)(uintptr_t)hNode,
@@ -7740,10 +8132,20 @@ CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGra
     return r;
 }
 
+CUresult vcu_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_child_node(&where, childGraph, &node);
+}
+
 CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
+    CUresult r = vcu_cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecChildGraphNodeSetParams", r, t0, "hGraphExec=%p hNode=%p childGraph=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7754,10 +8156,24 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
+CUresult vcu_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddEmptyNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgp_call_vgpGraphEmptyNode(VGP_WHERE(&where), &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+    CUresult r = vcu_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEmptyNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7769,10 +8185,24 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, c
     return r;
 }
 
+CUresult vcu_cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddEventRecordNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_event_node(&where, event, false, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+    CUresult r = vcu_cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEventRecordNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7785,10 +8215,25 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode *phGraphNode, CUgraph hGr
     return r;
 }
 
+CUresult vcu_cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
+{
+    uint64_t event = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || event_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphEventNodeGet(hNode, false, &event);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *event_out = (CUevent)(uintptr_t)event;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphEventRecordNodeGetEvent(hNode, event_out);
+    CUresult r = vcu_cuGraphEventRecordNodeGetEvent(hNode, event_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventRecordNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -7798,10 +8243,20 @@ CUresult CUDAAPI cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent *even
     return r;
 }
 
+CUresult vcu_cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_event_node(&where, event, false, &node);
+}
+
 CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphEventRecordNodeSetEvent(hNode, event);
+    CUresult r = vcu_cuGraphEventRecordNodeSetEvent(hNode, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventRecordNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
@@ -7811,10 +8266,20 @@ CUresult CUDAAPI cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event
     return r;
 }
 
+CUresult vcu_cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_event_node(&where, event, false, &node);
+}
+
 CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
+    CUresult r = vcu_cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecEventRecordNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7825,10 +8290,24 @@ CUresult CUDAAPI cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
+CUresult vcu_cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddEventWaitNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_event_node(&where, event, true, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+    CUresult r = vcu_cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddEventWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx event=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7841,10 +8320,25 @@ CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode *phGraphNode, CUgraph hGrap
     return r;
 }
 
+CUresult vcu_cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
+{
+    uint64_t event = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || event_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphEventNodeGet(hNode, true, &event);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *event_out = (CUevent)(uintptr_t)event;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphEventWaitNodeGetEvent(hNode, event_out);
+    CUresult r = vcu_cuGraphEventWaitNodeGetEvent(hNode, event_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventWaitNodeGetEvent", r, t0, "hNode=%p *event_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -7854,10 +8348,20 @@ CUresult CUDAAPI cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent *event_
     return r;
 }
 
+CUresult vcu_cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_event_node(&where, event, true, &node);
+}
+
 CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphEventWaitNodeSetEvent(hNode, event);
+    CUresult r = vcu_cuGraphEventWaitNodeSetEvent(hNode, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphEventWaitNodeSetEvent", r, t0, "hNode=%p event=%p",
                        (void *)(uintptr_t)hNode,
@@ -7867,10 +8371,20 @@ CUresult CUDAAPI cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event)
     return r;
 }
 
+CUresult vcu_cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_event_node(&where, event, true, &node);
+}
+
 CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
+    CUresult r = vcu_cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecEventWaitNodeSetEvent", r, t0, "hGraphExec=%p hNode=%p event=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -7881,10 +8395,24 @@ CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgrap
     return r;
 }
 
+CUresult vcu_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddMemAllocNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_alloc_node(&where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemAllocNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7900,7 +8428,7 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
 CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemAllocNodeGetParams(hNode, params_out);
+    CUresult r = vcu_cuGraphMemAllocNodeGetParams(hNode, params_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemAllocNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -7910,10 +8438,24 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_
     return r;
 }
 
+CUresult vcu_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddMemFreeNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_free_node(&where, dptr, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+    CUresult r = vcu_cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddMemFreeNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx dptr=%#llx",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7926,10 +8468,26 @@ CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return r;
 }
 
+CUresult vcu_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    uint64_t dptr = 0;
+    uint32_t none[3] = {0};
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(hNode) || dptr_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphMemNodeGet(hNode, 1, &dptr, NULL, NULL, NULL, NULL, NULL, &none[0], NULL, &none[1], NULL, &none[2]);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *dptr_out = dptr;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphMemFreeNodeGetParams(hNode, dptr_out);
+    CUresult r = vcu_cuGraphMemFreeNodeGetParams(hNode, dptr_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphMemFreeNodeGetParams", r, t0, "hNode=%p *dptr_out=%#llx",
                        (void *)(uintptr_t)hNode,
@@ -7939,10 +8497,28 @@ CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dpt
     return r;
 }
 
+CUresult vcu_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
+{
+    uint64_t handle = 0;
+    CUresult r = vcu_check_usable();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pHandle_out == NULL || !vcu_graph_ok(hGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = ctx == NULL ? CUDA_SUCCESS : vcu_check_context_named(ctx);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vgp_call_vgpGraphConditionalHandle(hGraph, ctx, defaultLaunchValue, flags, &handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pHandle_out = handle;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
+    CUresult r = vcu_cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphConditionalHandleCreate", r, t0, "pHandle_out=%p hGraph=%p ctx=%p defaultLaunchValue=%u flags=%u",
                        (const void *)pHandle_out,
@@ -7955,10 +8531,25 @@ CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandl
     return r;
 }
 
+CUresult vcu_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    uint64_t v = 0;
+    CUresult r = vcu_check_device(device);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpDeviceGraphMemGet(device, attr, &v);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *(cuuint64_t *)value = v;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetGraphMemAttribute(device, attr, value);
+    CUresult r = vcu_cuDeviceGetGraphMemAttribute(device, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
                        (int)device,
@@ -7969,10 +8560,20 @@ CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return r;
 }
 
+CUresult vcu_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+{
+    CUresult r = vcu_check_device(device);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpDeviceGraphMemSet(device, attr, *(cuuint64_t *)value);
+}
+
 CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceSetGraphMemAttribute(device, attr, value);
+    CUresult r = vcu_cuDeviceSetGraphMemAttribute(device, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceSetGraphMemAttribute", r, t0, "device=%d attr=%d value=%p",
                        (int)device,
@@ -7983,10 +8584,24 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return r;
 }
 
+CUresult vcu_cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddExternalSemaphoresSignalNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_extsem_signal_node("cuGraphAddExternalSemaphoresSignalNode", &where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddExternalSemaphoresSignalNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddExternalSemaphoresSignalNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddExternalSemaphoresSignalNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -7999,10 +8614,24 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresSignalNode(CUgraphNode *phGraphNode
     return r;
 }
 
+CUresult vcu_cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddExternalSemaphoresWaitNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_extsem_wait_node("cuGraphAddExternalSemaphoresWaitNode", &where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddExternalSemaphoresWaitNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddExternalSemaphoresWaitNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddExternalSemaphoresWaitNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -8015,10 +8644,20 @@ CUresult CUDAAPI cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *phGraphNode, 
     return r;
 }
 
+CUresult vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_extsem_signal_node("cuGraphExecExternalSemaphoresSignalNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecExternalSemaphoresSignalNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecExternalSemaphoresSignalNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -8029,10 +8668,20 @@ CUresult CUDAAPI cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hG
     return r;
 }
 
+CUresult vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_extsem_wait_node("cuGraphExecExternalSemaphoresWaitNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecExternalSemaphoresWaitNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecExternalSemaphoresWaitNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -8046,7 +8695,7 @@ CUresult CUDAAPI cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGra
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExternalSemaphoresSignalNodeGetParams(hNode, params_out);
+    CUresult r = vcu_cuGraphExternalSemaphoresSignalNodeGetParams(hNode, params_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresSignalNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -8056,10 +8705,20 @@ CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode,
     return r;
 }
 
+CUresult vcu_cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_extsem_signal_node("cuGraphExternalSemaphoresSignalNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExternalSemaphoresSignalNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphExternalSemaphoresSignalNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresSignalNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -8072,7 +8731,7 @@ CUresult CUDAAPI cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode,
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS *params_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExternalSemaphoresWaitNodeGetParams(hNode, params_out);
+    CUresult r = vcu_cuGraphExternalSemaphoresWaitNodeGetParams(hNode, params_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresWaitNodeGetParams", r, t0, "hNode=%p params_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -8082,10 +8741,20 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode, C
     return r;
 }
 
+CUresult vcu_cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_extsem_wait_node("cuGraphExternalSemaphoresWaitNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExternalSemaphoresWaitNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphExternalSemaphoresWaitNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExternalSemaphoresWaitNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -8095,10 +8764,24 @@ CUresult CUDAAPI cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode, c
     return r;
 }
 
+CUresult vcu_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddBatchMemOpNode", phGraphNode, &where, hGraph, dependencies, NULL, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_batch_node("cuGraphAddBatchMemOpNode", &where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddBatchMemOpNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -8114,7 +8797,7 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
 CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
+    CUresult r = vcu_cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphBatchMemOpNodeGetParams", r, t0, "hNode=%p nodeParams_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -8124,10 +8807,20 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_ME
     return r;
 }
 
+CUresult vcu_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_batch_node("cuGraphBatchMemOpNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphBatchMemOpNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -8137,10 +8830,20 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BA
     return r;
 }
 
+CUresult vcu_cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_batch_node("cuGraphExecBatchMemOpNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecBatchMemOpNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -8151,10 +8854,20 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vcu_node_ok(src))
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_kernel_attribute(dst, src, 2, 0, NULL, NULL);
+}
+
 CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeCopyAttributes(dst, src);
+    CUresult r = vcu_cuGraphKernelNodeCopyAttributes(dst, src);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeCopyAttributes", r, t0, "dst=%p src=%p",
                        (void *)(uintptr_t)dst,
@@ -8164,10 +8877,20 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_kernel_attribute(hNode, NULL, 0, attr, NULL, value_out);
+}
+
 CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
+    CUresult r = vcu_cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeGetAttribute", r, t0, "hNode=%p attr=%d value_out=%p",
                        (void *)(uintptr_t)hNode,
@@ -8178,10 +8901,20 @@ CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAt
     return r;
 }
 
+CUresult vcu_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (value == NULL || (unsigned)attr > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_kernel_attribute(hNode, NULL, 1, attr, value, NULL);
+}
+
 CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphKernelNodeSetAttribute(hNode, attr, value);
+    CUresult r = vcu_cuGraphKernelNodeSetAttribute(hNode, attr, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphKernelNodeSetAttribute", r, t0, "hNode=%p attr=%d value=%p",
                        (void *)(uintptr_t)hNode,
@@ -8192,15 +8925,15 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
     return r;
 }
 
-static CUresult body_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
+CUresult vcu_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    return body_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+    return vcu_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
 }
 
 CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddNode", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -8213,10 +8946,24 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const 
     return r;
 }
 
+CUresult vcu_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_add("cuGraphAddNode", phGraphNode, &where, hGraph, dependencies, dependencyData, numDependencies);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_any_node("cuGraphAddNode", &where, nodeParams, &node);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraphNode = (CUgraphNode)(uintptr_t)node;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    CUresult r = vcu_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphAddNode_v2", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx nodeParams=%p",
                        r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
@@ -8230,10 +8977,20 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, con
     return r;
 }
 
+CUresult vcu_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_set(&where, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_any_node("cuGraphNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphNodeSetParams(hNode, nodeParams);
+    CUresult r = vcu_cuGraphNodeSetParams(hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphNodeSetParams", r, t0, "hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hNode,
@@ -8243,10 +9000,20 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     return r;
 }
 
+CUresult vcu_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    struct vgp_where where;
+    uint64_t node = 0;
+    CUresult r = vcu_where_exec(&where, hGraphExec, hNode);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_any_node("cuGraphExecNodeSetParams", &where, nodeParams, &node);
+}
+
 CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+    CUresult r = vcu_cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphExecNodeSetParams", r, t0, "hGraphExec=%p hNode=%p nodeParams=%p",
                        (void *)(uintptr_t)hGraphExec,
@@ -8260,7 +9027,7 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
 CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphDebugDotPrint(hGraph, path, flags);
+    CUresult r = vcu_cuGraphDebugDotPrint(hGraph, path, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphDebugDotPrint", r, t0, "hGraph=%p path=%s flags=%u",
                        (void *)(uintptr_t)hGraph,
@@ -8274,7 +9041,7 @@ CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned
 CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
+    CUresult r = vcu_cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuUserObjectCreate", r, t0, "*object_out=%p ptr=%p destroy=%p initialRefcount=%u flags=%u",
                        r == CUDA_SUCCESS && object_out ? (void *)*object_out : NULL,
@@ -8287,7 +9054,7 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
     return r;
 }
 
-static CUresult body_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+CUresult vcu_cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
     return vcu_graph_user_object(graph, object, count, flags, false);
 }
@@ -8295,7 +9062,7 @@ static CUresult body_cuGraphRetainUserObject(CUgraph graph, CUuserObject object,
 CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphRetainUserObject(graph, object, count, flags);
+    CUresult r = vcu_cuGraphRetainUserObject(graph, object, count, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphRetainUserObject", r, t0, "graph=%p object=%p count=%u flags=%u",
                        (void *)(uintptr_t)graph,
@@ -8307,7 +9074,7 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, uns
     return r;
 }
 
-static CUresult body_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
+CUresult vcu_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
     return vcu_graph_user_object(graph, object, count, 0, true);
 }
@@ -8315,7 +9082,7 @@ static CUresult body_cuGraphReleaseUserObject(CUgraph graph, CUuserObject object
 CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGraphReleaseUserObject(graph, object, count);
+    CUresult r = vcu_cuGraphReleaseUserObject(graph, object, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGraphReleaseUserObject", r, t0, "graph=%p object=%p count=%u",
                        (void *)(uintptr_t)graph,
@@ -8326,15 +9093,15 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, un
     return r;
 }
 
-static CUresult body_cuEventDestroy(CUevent hEvent)
+CUresult vcu_cuEventDestroy(CUevent hEvent)
 {
-    return body_cuEventDestroy_v2(hEvent);
+    return vcu_cuEventDestroy_v2(hEvent);
 }
 
 CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventDestroy(hEvent);
+    CUresult r = vcu_cuEventDestroy(hEvent);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventDestroy", r, t0, "hEvent=%p",
                        (void *)(uintptr_t)hEvent);
@@ -8343,15 +9110,15 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
     return r;
 }
 
-static CUresult body_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+CUresult vcu_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
-    return body_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+    return vcu_cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
 CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+    CUresult r = vcu_cuEventElapsedTime(pMilliseconds, hStart, hEnd);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuEventElapsedTime", r, t0, "pMilliseconds=%p hStart=%p hEnd=%p",
                        (const void *)pMilliseconds,
@@ -8365,7 +9132,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetAllocationGranularity(granularity, prop, option);
+    CUresult r = vcu_cuMemGetAllocationGranularity(granularity, prop, option);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAllocationGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
                        r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
@@ -8376,10 +9143,30 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
     return r;
 }
 
+CUresult vcu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (handle == NULL || prop == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t made = vgp_handle_mint(VGP_H_ALLOCATION);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r = vgp_call_vgpMemCreate(made, size, prop->type, prop->requestedHandleTypes, prop->location.type, prop->location.id, prop->allocFlags.compressionType, prop->allocFlags.gpuDirectRDMACapable, prop->allocFlags.usage, flags);
+    if (r != CUDA_SUCCESS)
+    {
+        vgp_handle_drop(made);
+        return r;
+    }
+    *handle = made;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemCreate(handle, size, prop, flags);
+    CUresult r = vcu_cuMemCreate(handle, size, prop, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemCreate", r, t0, "*handle=%#llx size=%#llx prop=%p flags=%#llx",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
@@ -8394,7 +9181,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, 
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemRelease(handle);
+    CUresult r = vcu_cuMemRelease(handle);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRelease", r, t0, "handle=%#llx",
                        (unsigned long long)handle);
@@ -8406,7 +9193,7 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemRetainAllocationHandle(handle, addr);
+    CUresult r = vcu_cuMemRetainAllocationHandle(handle, addr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRetainAllocationHandle", r, t0, "*handle=%#llx addr=%p",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
@@ -8419,7 +9206,7 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetAllocationPropertiesFromHandle(prop, handle);
+    CUresult r = vcu_cuMemGetAllocationPropertiesFromHandle(prop, handle);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAllocationPropertiesFromHandle", r, t0, "prop=%p handle=%#llx",
                        (const void *)prop,
@@ -8432,7 +9219,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemMap(ptr, size, offset, handle, flags);
+    CUresult r = vcu_cuMemMap(ptr, size, offset, handle, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMap", r, t0, "ptr=%#llx size=%#llx offset=%#llx handle=%#llx flags=%#llx",
                        (unsigned long long)ptr,
@@ -8448,7 +9235,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemSetAccess(ptr, size, desc, count);
+    CUresult r = vcu_cuMemSetAccess(ptr, size, desc, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemSetAccess", r, t0, "ptr=%#llx size=%#llx desc=%p count=%#llx",
                        (unsigned long long)ptr,
@@ -8460,10 +9247,15 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     return r;
 }
 
+CUresult vcu_cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    return vcu_cuStreamWaitValue32_v2(stream, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue32(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8479,7 +9271,7 @@ CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuu
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWaitValue32(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue32(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
@@ -8492,10 +9284,15 @@ CUresult CUDAAPI cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuu
     return r;
 }
 
+CUresult vcu_cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    return vcu_cuStreamWaitValue64_v2(stream, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue64(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8511,7 +9308,7 @@ CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuu
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWaitValue64(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWaitValue64(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWaitValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
@@ -8524,10 +9321,15 @@ CUresult CUDAAPI cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuu
     return r;
 }
 
+CUresult vcu_cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    return vcu_cuStreamWriteValue32_v2(stream, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue32(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8543,7 +9345,7 @@ CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cu
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWriteValue32(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue32(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue32_ptsz", r, t0, "stream=%p addr=%#llx value=%u flags=%u",
@@ -8556,10 +9358,15 @@ CUresult CUDAAPI cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cu
     return r;
 }
 
+CUresult vcu_cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    return vcu_cuStreamWriteValue64_v2(stream, addr, value, flags);
+}
+
 CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue64(stream, addr, value, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8575,7 +9382,7 @@ CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cu
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamWriteValue64(stream, addr, value, flags);
+    CUresult r = vcu_cuStreamWriteValue64(stream, addr, value, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamWriteValue64_ptsz", r, t0, "stream=%p addr=%#llx value=%#llx flags=%u",
@@ -8588,15 +9395,15 @@ CUresult CUDAAPI cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cu
     return r;
 }
 
-static CUresult body_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+CUresult vcu_cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
-    return body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+    return vcu_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
 CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
+    CUresult r = vcu_cuStreamBatchMemOp(stream, count, paramArray, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8612,7 +9419,7 @@ CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CU
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamBatchMemOp(stream, count, paramArray, flags);
+    CUresult r = vcu_cuStreamBatchMemOp(stream, count, paramArray, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
@@ -8628,7 +9435,7 @@ CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CU
 CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+    CUresult r = vcu_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_v2", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
                        (void *)(uintptr_t)stream,
@@ -8644,7 +9451,7 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+    CUresult r = vcu_cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamBatchMemOp_v2_ptsz", r, t0, "stream=%p count=%u paramArray=%p flags=%u",
@@ -8657,7 +9464,7 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
     return r;
 }
 
-static CUresult body_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+CUresult vcu_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
     return vcu_clusters_ask("cuOccupancyMaxActiveClusters", numClusters, func, config, 0);
 }
@@ -8665,7 +9472,7 @@ static CUresult body_cuOccupancyMaxActiveClusters(int *numClusters, CUfunction f
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxActiveClusters(numClusters, func, config);
+    CUresult r = vcu_cuOccupancyMaxActiveClusters(numClusters, func, config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxActiveClusters", r, t0, "*numClusters=%d func=%p config=%p",
                        r == CUDA_SUCCESS && numClusters ? (int)*numClusters : 0,
@@ -8676,7 +9483,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     return r;
 }
 
-static CUresult body_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+CUresult vcu_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 {
     return vcu_clusters_ask("cuOccupancyMaxPotentialClusterSize", clusterSize, func, config, 1);
 }
@@ -8684,7 +9491,7 @@ static CUresult body_cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunc
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func, const CUlaunchConfig *config)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
+    CUresult r = vcu_cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuOccupancyMaxPotentialClusterSize", r, t0, "*clusterSize=%d func=%p config=%p",
                        r == CUDA_SUCCESS && clusterSize ? (int)*clusterSize : 0,
@@ -8695,10 +9502,15 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
     return r;
 }
 
+CUresult vcu_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
+{
+    return vcu_cuMemPrefetchAsync_v2(devPtr, count, cua_location_of(dstDevice), 0, hStream);
+}
+
 CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+    CUresult r = vcu_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
                        (unsigned long long)devPtr,
@@ -8714,7 +9526,7 @@ CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdev
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
+    CUresult r = vcu_cuMemPrefetchAsync(devPtr, count, dstDevice, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPrefetchAsync_ptsz", r, t0, "devPtr=%#llx count=%#llx dstDevice=%d hStream=%p",
@@ -8727,15 +9539,15 @@ CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdev
     return r;
 }
 
-static CUresult body_cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+CUresult vcu_cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
-    return body_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+    return vcu_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
 CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkCreate(numOptions, options, optionValues, stateOut);
+    CUresult r = vcu_cuLinkCreate(numOptions, options, optionValues, stateOut);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkCreate", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
                        (unsigned)numOptions,
@@ -8750,7 +9562,7 @@ CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, vo
 CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+    CUresult r = vcu_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkCreate_v2", r, t0, "numOptions=%u options=%p optionValues=%p *stateOut=%p",
                        (unsigned)numOptions,
@@ -8762,15 +9574,15 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
     return r;
 }
 
-static CUresult body_cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult vcu_cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    return body_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+    return vcu_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
 
 CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkAddData(state, type, data, size, name, numOptions, options, optionValues);
+    CUresult r = vcu_cuLinkAddData(state, type, data, size, name, numOptions, options, optionValues);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddData", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
@@ -8789,7 +9601,7 @@ CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *dat
 CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+    CUresult r = vcu_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddData_v2", r, t0, "state=%p type=%d data=%p size=%#llx name=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
@@ -8805,15 +9617,15 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
     return r;
 }
 
-static CUresult body_cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult vcu_cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    return body_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+    return vcu_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }
 
 CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkAddFile(state, type, path, numOptions, options, optionValues);
+    CUresult r = vcu_cuLinkAddFile(state, type, path, numOptions, options, optionValues);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddFile", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
@@ -8830,7 +9642,7 @@ CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const cha
 CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+    CUresult r = vcu_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkAddFile_v2", r, t0, "state=%p type=%d path=%s numOptions=%u options=%p optionValues=%p",
                        (void *)(uintptr_t)state,
@@ -8847,7 +9659,7 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
 CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLinkComplete(state, cubinOut, sizeOut);
+    CUresult r = vcu_cuLinkComplete(state, cubinOut, sizeOut);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLinkComplete", r, t0, "state=%p cubinOut=%p *sizeOut=%#llx",
                        (void *)(uintptr_t)state,
@@ -8861,7 +9673,7 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
 CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const cuuint32_t *boxDim, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
+    CUresult r = vcu_cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeTiled", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p boxDim=%p elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
@@ -8884,7 +9696,7 @@ CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataT
 CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner, const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill);
+    CUresult r = vcu_cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle, l2Promotion, oobFill);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeIm2col", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCorner=%p pixelBoxUpperCorner=%p channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
@@ -8910,7 +9722,7 @@ CUresult CUDAAPI cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapData
 CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides, int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill);
+    CUresult r = vcu_cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth, channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode, swizzle, l2Promotion, oobFill);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapEncodeIm2colWide", r, t0, "tensorMap=%p tensorDataType=%d tensorRank=%u globalAddress=%p globalDim=%p globalStrides=%p pixelBoxLowerCornerWidth=%d pixelBoxUpperCornerWidth=%d channelsPerPixel=%u pixelsPerColumn=%u elementStrides=%p interleave=%d mode=%d swizzle=%d l2Promotion=%d oobFill=%d",
                        (const void *)tensorMap,
@@ -8937,7 +9749,7 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMap
 CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddress)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTensorMapReplaceAddress(tensorMap, globalAddress);
+    CUresult r = vcu_cuTensorMapReplaceAddress(tensorMap, globalAddress);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTensorMapReplaceAddress", r, t0, "tensorMap=%p globalAddress=%p",
                        (const void *)tensorMap,
@@ -8947,15 +9759,15 @@ CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalA
     return r;
 }
 
-static CUresult body_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+CUresult vcu_cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
-    return cuArray3DCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY3D_DESCRIPTOR[1]){cua_wide_array3d(pAllocateArray)} : NULL);
+    return vcu_cuArray3DCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY3D_DESCRIPTOR[1]){cua_wide_array3d(pAllocateArray)} : NULL);
 }
 
 CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArray3DCreate(pHandle, pAllocateArray);
+    CUresult r = vcu_cuArray3DCreate(pHandle, pAllocateArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
@@ -8965,10 +9777,20 @@ CUresult CUDAAPI cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
     return r;
 }
 
+CUresult vcu_cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR wide;
+    CUresult r = vcu_cuArray3DGetDescriptor_v2(pArrayDescriptor ? &wide : NULL, hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pArrayDescriptor = cua_narrow_array3d(&wide);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArray3DGetDescriptor(pArrayDescriptor, hArray);
+    CUresult r = vcu_cuArray3DGetDescriptor(pArrayDescriptor, hArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArray3DGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
@@ -8978,15 +9800,15 @@ CUresult CUDAAPI cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescri
     return r;
 }
 
-static CUresult body_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+CUresult vcu_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
-    return body_cuArrayCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(pAllocateArray)} : NULL);
+    return vcu_cuArrayCreate_v2(pHandle, pAllocateArray ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(pAllocateArray)} : NULL);
 }
 
 CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayCreate(pHandle, pAllocateArray);
+    CUresult r = vcu_cuArrayCreate(pHandle, pAllocateArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayCreate", r, t0, "*pHandle=%p pAllocateArray=%p",
                        r == CUDA_SUCCESS && pHandle ? (void *)*pHandle : NULL,
@@ -8996,10 +9818,20 @@ CUresult CUDAAPI cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 
     return r;
 }
 
+CUresult vcu_cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
+{
+    CUDA_ARRAY_DESCRIPTOR wide;
+    CUresult r = vcu_cuArrayGetDescriptor_v2(pArrayDescriptor ? &wide : NULL, hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pArrayDescriptor = cua_narrow_array(&wide);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayGetDescriptor(pArrayDescriptor, hArray);
+    CUresult r = vcu_cuArrayGetDescriptor(pArrayDescriptor, hArray);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetDescriptor", r, t0, "pArrayDescriptor=%p hArray=%p",
                        (const void *)pArrayDescriptor,
@@ -9012,7 +9844,7 @@ CUresult CUDAAPI cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor
 CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncSetBlockShape(hfunc, x, y, z);
+    CUresult r = vcu_cuFuncSetBlockShape(hfunc, x, y, z);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetBlockShape", r, t0, "hfunc=%p x=%d y=%d z=%d",
                        (void *)(uintptr_t)hfunc,
@@ -9027,7 +9859,7 @@ CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFuncSetSharedSize(hfunc, bytes);
+    CUresult r = vcu_cuFuncSetSharedSize(hfunc, bytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFuncSetSharedSize", r, t0, "hfunc=%p bytes=%u",
                        (void *)(uintptr_t)hfunc,
@@ -9037,7 +9869,7 @@ CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
     return r;
 }
 
-static CUresult body_cuLaunch(CUfunction f)
+CUresult vcu_cuLaunch(CUfunction f)
 {
     return vcu_launch_old(f, 1, 1, NULL);
 }
@@ -9045,7 +9877,7 @@ static CUresult body_cuLaunch(CUfunction f)
 CUresult CUDAAPI cuLaunch(CUfunction f)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunch(f);
+    CUresult r = vcu_cuLaunch(f);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunch", r, t0, "f=%p",
                        (void *)(uintptr_t)f);
@@ -9054,7 +9886,7 @@ CUresult CUDAAPI cuLaunch(CUfunction f)
     return r;
 }
 
-static CUresult body_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+CUresult vcu_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
     return vcu_launch_old(f, grid_width, grid_height, NULL);
 }
@@ -9062,7 +9894,7 @@ static CUresult body_cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchGrid(f, grid_width, grid_height);
+    CUresult r = vcu_cuLaunchGrid(f, grid_width, grid_height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchGrid", r, t0, "f=%p grid_width=%d grid_height=%d",
                        (void *)(uintptr_t)f,
@@ -9073,7 +9905,7 @@ CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
     return r;
 }
 
-static CUresult body_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+CUresult vcu_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
     return vcu_launch_old(f, grid_width, grid_height, hStream);
 }
@@ -9081,7 +9913,7 @@ static CUresult body_cuLaunchGridAsync(CUfunction f, int grid_width, int grid_he
 CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchGridAsync(f, grid_width, grid_height, hStream);
+    CUresult r = vcu_cuLaunchGridAsync(f, grid_width, grid_height, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchGridAsync", r, t0, "f=%p grid_width=%d grid_height=%d hStream=%p",
                        (void *)(uintptr_t)f,
@@ -9093,10 +9925,26 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height
     return r;
 }
 
+CUresult vcu_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+    CUdeviceptr at = 0;
+    CUresult r = vcu_cuMemAlloc_v2(dptr ? &at : NULL, bytesize);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_cuMemFree_v2(at) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_refuse("cuMemAlloc", CUDA_ERROR_OUT_OF_MEMORY, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *dptr = (CUdeviceptr_v1)at;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAlloc(dptr, bytesize);
+    CUresult r = vcu_cuMemAlloc(dptr, bytesize);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAlloc", r, t0, "*dptr=%u bytesize=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
@@ -9106,10 +9954,28 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     return r;
 }
 
+CUresult vcu_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
+{
+    CUdeviceptr at = 0;
+    size_t pitch = 0;
+    CUresult r = vcu_cuMemAllocPitch_v2(dptr ? &at : NULL, pPitch ? &pitch : NULL, WidthInBytes, Height, ElementSizeBytes);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_cuMemFree_v2(at) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_refuse("cuMemAllocPitch", CUDA_ERROR_OUT_OF_MEMORY, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *dptr = (CUdeviceptr_v1)at;
+    *pPitch = cua_clamped(pitch);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+    CUresult r = vcu_cuMemAllocPitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemAllocPitch", r, t0, "*dptr=%u *pPitch=%u WidthInBytes=%u Height=%u ElementSizeBytes=%u",
                        r == CUDA_SUCCESS && dptr ? (unsigned)*dptr : 0u,
@@ -9122,15 +9988,15 @@ CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, uns
     return r;
 }
 
-static CUresult body_cuMemFree(CUdeviceptr_v1 dptr)
+CUresult vcu_cuMemFree(CUdeviceptr_v1 dptr)
 {
-    return body_cuMemFree_v2(dptr);
+    return vcu_cuMemFree_v2(dptr);
 }
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemFree(dptr);
+    CUresult r = vcu_cuMemFree(dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemFree", r, t0, "dptr=%u",
                        (unsigned)dptr);
@@ -9139,10 +10005,27 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 dptr)
     return r;
 }
 
+CUresult vcu_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult r = vcu_cuMemGetAddressRange_v2(pbase ? &base : NULL, psize ? &size : NULL, dptr);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = base > UINT32_MAX ? vcu_refuse("cuMemGetAddressRange", CUDA_ERROR_INVALID_VALUE, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!(pbase == NULL))
+        *pbase = (CUdeviceptr_v1)base;
+    if (!(psize == NULL))
+        *psize = cua_clamped(size);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdeviceptr_v1 dptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemGetAddressRange(pbase, psize, dptr);
+    CUresult r = vcu_cuMemGetAddressRange(pbase, psize, dptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemGetAddressRange", r, t0, "*pbase=%u *psize=%u dptr=%u",
                        r == CUDA_SUCCESS && pbase ? (unsigned)*pbase : 0u,
@@ -9153,10 +10036,23 @@ CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize
     return r;
 }
 
+CUresult vcu_cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
+{
+    CUdeviceptr at = 0;
+    CUresult r = vcu_cuMemHostGetDevicePointer_v2(pdptr ? &at : NULL, p, Flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_refuse("cuMemHostGetDevicePointer", CUDA_ERROR_INVALID_VALUE, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pdptr = (CUdeviceptr_v1)at;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemHostGetDevicePointer(pdptr, p, Flags);
+    CUresult r = vcu_cuMemHostGetDevicePointer(pdptr, p, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemHostGetDevicePointer", r, t0, "*pdptr=%u p=%p Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
@@ -9167,15 +10063,15 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsig
     return r;
 }
 
-static CUresult body_cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
+CUresult vcu_cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 {
-    return body_cuMemcpy2D_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
+    return vcu_cuMemcpy2D_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
 }
 
 CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2D(pCopy);
+    CUresult r = vcu_cuMemcpy2D(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -9184,15 +10080,15 @@ CUresult CUDAAPI cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
     return r;
 }
 
-static CUresult body_cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
+CUresult vcu_cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 {
-    return body_cuMemcpy2DAsync_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL, hStream);
+    return vcu_cuMemcpy2DAsync_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL, hStream);
 }
 
 CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2DAsync(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy2DAsync(pCopy, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
@@ -9202,15 +10098,15 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream
     return r;
 }
 
-static CUresult body_cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
+CUresult vcu_cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 {
-    return body_cuMemcpy2DUnaligned_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
+    return vcu_cuMemcpy2DUnaligned_v2(pCopy ? (CUDA_MEMCPY2D[1]){cua_wide_2d(pCopy)} : NULL);
 }
 
 CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy2DUnaligned(pCopy);
+    CUresult r = vcu_cuMemcpy2DUnaligned(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy2DUnaligned", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -9219,15 +10115,15 @@ CUresult CUDAAPI cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
     return r;
 }
 
-static CUresult body_cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
+CUresult vcu_cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 {
-    return body_cuMemcpy3D_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL);
+    return vcu_cuMemcpy3D_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL);
 }
 
 CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3D(pCopy);
+    CUresult r = vcu_cuMemcpy3D(pCopy);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3D", r, t0, "pCopy=%p",
                        (const void *)pCopy);
@@ -9236,15 +10132,15 @@ CUresult CUDAAPI cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
     return r;
 }
 
-static CUresult body_cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
+CUresult vcu_cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 {
-    return body_cuMemcpy3DAsync_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL, hStream);
+    return vcu_cuMemcpy3DAsync_v2(pCopy ? (CUDA_MEMCPY3D[1]){cua_wide_3d(pCopy)} : NULL, hStream);
 }
 
 CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpy3DAsync(pCopy, hStream);
+    CUresult r = vcu_cuMemcpy3DAsync(pCopy, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpy3DAsync", r, t0, "pCopy=%p hStream=%p",
                        (const void *)pCopy,
@@ -9254,15 +10150,15 @@ CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream
     return r;
 }
 
-static CUresult body_cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+CUresult vcu_cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    return body_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    return vcu_cuMemcpyAtoA_v2(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoA(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoA(dstArray, dstOffset, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoA", r, t0, "dstArray=%p dstOffset=%u srcArray=%p srcOffset=%u ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
@@ -9275,15 +10171,15 @@ CUresult CUDAAPI cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray 
     return r;
 }
 
-static CUresult body_cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+CUresult vcu_cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    return body_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
+    return vcu_cuMemcpyAtoD_v2(dstDevice, srcArray, srcOffset, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoD(dstDevice, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoD(dstDevice, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoD", r, t0, "dstDevice=%u srcArray=%p srcOffset=%u ByteCount=%u",
                        (unsigned)dstDevice,
@@ -9295,15 +10191,15 @@ CUresult CUDAAPI cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsign
     return r;
 }
 
-static CUresult body_cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
+CUresult vcu_cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
-    return body_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
+    return vcu_cuMemcpyAtoH_v2(dstHost, srcArray, srcOffset, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoH(dstHost, srcArray, srcOffset, ByteCount);
+    CUresult r = vcu_cuMemcpyAtoH(dstHost, srcArray, srcOffset, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoH", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u",
                        (const void *)dstHost,
@@ -9315,15 +10211,15 @@ CUresult CUDAAPI cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcO
     return r;
 }
 
-static CUresult body_cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 {
-    return body_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    return vcu_cuMemcpyAtoHAsync_v2(dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
 CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyAtoHAsync(dstHost, srcArray, srcOffset, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyAtoHAsync(dstHost, srcArray, srcOffset, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyAtoHAsync", r, t0, "dstHost=%p srcArray=%p srcOffset=%u ByteCount=%u hStream=%p",
                        (const void *)dstHost,
@@ -9336,15 +10232,15 @@ CUresult CUDAAPI cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int
     return r;
 }
 
-static CUresult body_cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+CUresult vcu_cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    return body_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
+    return vcu_cuMemcpyDtoA_v2(dstArray, dstOffset, srcDevice, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoA(dstArray, dstOffset, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoA(dstArray, dstOffset, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoA", r, t0, "dstArray=%p dstOffset=%u srcDevice=%u ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
@@ -9356,15 +10252,15 @@ CUresult CUDAAPI cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdevice
     return r;
 }
 
-static CUresult body_cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+CUresult vcu_cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    return body_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+    return vcu_cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoD(dstDevice, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoD(dstDevice, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoD", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u",
                        (unsigned)dstDevice,
@@ -9375,15 +10271,15 @@ CUresult CUDAAPI cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice
     return r;
 }
 
-static CUresult body_cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
-    return body_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+    return vcu_cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoDAsync(dstDevice, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoDAsync(dstDevice, srcDevice, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoDAsync", r, t0, "dstDevice=%u srcDevice=%u ByteCount=%u hStream=%p",
                        (unsigned)dstDevice,
@@ -9395,15 +10291,15 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcD
     return r;
 }
 
-static CUresult body_cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
+CUresult vcu_cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
-    return body_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+    return vcu_cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoH(dstHost, srcDevice, ByteCount);
+    CUresult r = vcu_cuMemcpyDtoH(dstHost, srcDevice, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoH", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u",
                        (const void *)dstHost,
@@ -9414,15 +10310,15 @@ CUresult CUDAAPI cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned 
     return r;
 }
 
-static CUresult body_cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
-    return body_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
+    return vcu_cuMemcpyDtoHAsync_v2(dstHost, srcDevice, ByteCount, hStream);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyDtoHAsync(dstHost, srcDevice, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyDtoHAsync(dstHost, srcDevice, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyDtoHAsync", r, t0, "dstHost=%p srcDevice=%u ByteCount=%u hStream=%p",
                        (const void *)dstHost,
@@ -9434,15 +10330,15 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsi
     return r;
 }
 
-static CUresult body_cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
+CUresult vcu_cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 {
-    return body_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
+    return vcu_cuMemcpyHtoA_v2(dstArray, dstOffset, srcHost, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoA(dstArray, dstOffset, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoA(dstArray, dstOffset, srcHost, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoA", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u",
                        (void *)(uintptr_t)dstArray,
@@ -9454,15 +10350,15 @@ CUresult CUDAAPI cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const vo
     return r;
 }
 
-static CUresult body_cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
-    return body_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    return vcu_cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
 CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoAAsync(dstArray, dstOffset, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoAAsync(dstArray, dstOffset, srcHost, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoAAsync", r, t0, "dstArray=%p dstOffset=%u srcHost=%p ByteCount=%u hStream=%p",
                        (void *)(uintptr_t)dstArray,
@@ -9475,15 +10371,15 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
     return r;
 }
 
-static CUresult body_cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
+CUresult vcu_cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 {
-    return body_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
+    return vcu_cuMemcpyHtoD_v2(dstDevice, srcHost, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoD(dstDevice, srcHost, ByteCount);
+    CUresult r = vcu_cuMemcpyHtoD(dstDevice, srcHost, ByteCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoD", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u",
                        (unsigned)dstDevice,
@@ -9494,15 +10390,15 @@ CUresult CUDAAPI cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, uns
     return r;
 }
 
-static CUresult body_cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
+CUresult vcu_cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
-    return body_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
+    return vcu_cuMemcpyHtoDAsync_v2(dstDevice, srcHost, ByteCount, hStream);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemcpyHtoDAsync(dstDevice, srcHost, ByteCount, hStream);
+    CUresult r = vcu_cuMemcpyHtoDAsync(dstDevice, srcHost, ByteCount, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemcpyHtoDAsync", r, t0, "dstDevice=%u srcHost=%p ByteCount=%u hStream=%p",
                        (unsigned)dstDevice,
@@ -9514,18 +10410,15 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost
     return r;
 }
 
-static CUresult body_cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
+CUresult vcu_cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD16_v2(dstDevice, us, N);
+    return vcu_cuMemsetD16_v2(dstDevice, us, N);
 }
 
 CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD16(dstDevice, us, N);
+    CUresult r = vcu_cuMemsetD16(dstDevice, us, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD16", r, t0, "dstDevice=%u us=%u N=%u",
                        (unsigned)dstDevice,
@@ -9536,18 +10429,15 @@ CUresult CUDAAPI cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsign
     return r;
 }
 
-static CUresult body_cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
+CUresult vcu_cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
+    return vcu_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D16(dstDevice, dstPitch, us, Width, Height);
+    CUresult r = vcu_cuMemsetD2D16(dstDevice, dstPitch, us, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D16", r, t0, "dstDevice=%u dstPitch=%u us=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
@@ -9560,18 +10450,15 @@ CUresult CUDAAPI cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     return r;
 }
 
-static CUresult body_cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
+CUresult vcu_cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
+    return vcu_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D32(dstDevice, dstPitch, ui, Width, Height);
+    CUresult r = vcu_cuMemsetD2D32(dstDevice, dstPitch, ui, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D32", r, t0, "dstDevice=%u dstPitch=%u ui=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
@@ -9584,18 +10471,15 @@ CUresult CUDAAPI cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, 
     return r;
 }
 
-static CUresult body_cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
+CUresult vcu_cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
+    return vcu_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD2D8(dstDevice, dstPitch, uc, Width, Height);
+    CUresult r = vcu_cuMemsetD2D8(dstDevice, dstPitch, uc, Width, Height);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD2D8", r, t0, "dstDevice=%u dstPitch=%u uc=%u Width=%u Height=%u",
                        (unsigned)dstDevice,
@@ -9608,18 +10492,15 @@ CUresult CUDAAPI cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, u
     return r;
 }
 
-static CUresult body_cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
+CUresult vcu_cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD32_v2(dstDevice, ui, N);
+    return vcu_cuMemsetD32_v2(dstDevice, ui, N);
 }
 
 CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD32(dstDevice, ui, N);
+    CUresult r = vcu_cuMemsetD32(dstDevice, ui, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD32", r, t0, "dstDevice=%u ui=%u N=%u",
                        (unsigned)dstDevice,
@@ -9630,18 +10511,15 @@ CUresult CUDAAPI cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned
     return r;
 }
 
-static CUresult body_cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
+CUresult vcu_cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
 {
-    CUresult r = vcu_check_context();
-    if (r != CUDA_SUCCESS)
-        return r;
-    return vgp_call_cuMemsetD8_v2(dstDevice, uc, N);
+    return vcu_cuMemsetD8_v2(dstDevice, uc, N);
 }
 
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemsetD8(dstDevice, uc, N);
+    CUresult r = vcu_cuMemsetD8(dstDevice, uc, N);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemsetD8", r, t0, "dstDevice=%u uc=%u N=%u",
                        (unsigned)dstDevice,
@@ -9655,7 +10533,7 @@ CUresult CUDAAPI cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned
 CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuParamSetSize(hfunc, numbytes);
+    CUresult r = vcu_cuParamSetSize(hfunc, numbytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetSize", r, t0, "hfunc=%p numbytes=%u",
                        (void *)(uintptr_t)hfunc,
@@ -9665,15 +10543,15 @@ CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
     return r;
 }
 
-static CUresult body_cuParamSetf(CUfunction hfunc, int offset, float value)
+CUresult vcu_cuParamSetf(CUfunction hfunc, int offset, float value)
 {
-    return body_cuParamSetv(hfunc, offset, &value, sizeof(value));
+    return vcu_cuParamSetv(hfunc, offset, &value, sizeof(value));
 }
 
 CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuParamSetf(hfunc, offset, value);
+    CUresult r = vcu_cuParamSetf(hfunc, offset, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetf", r, t0, "hfunc=%p offset=%d value=%g",
                        (void *)(uintptr_t)hfunc,
@@ -9684,15 +10562,15 @@ CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
     return r;
 }
 
-static CUresult body_cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+CUresult vcu_cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
 {
-    return body_cuParamSetv(hfunc, offset, &value, sizeof(value));
+    return vcu_cuParamSetv(hfunc, offset, &value, sizeof(value));
 }
 
 CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuParamSeti(hfunc, offset, value);
+    CUresult r = vcu_cuParamSeti(hfunc, offset, value);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSeti", r, t0, "hfunc=%p offset=%d value=%u",
                        (void *)(uintptr_t)hfunc,
@@ -9706,7 +10584,7 @@ CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
 CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuParamSetv(hfunc, offset, ptr, numbytes);
+    CUresult r = vcu_cuParamSetv(hfunc, offset, ptr, numbytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetv", r, t0, "hfunc=%p offset=%d ptr=%p numbytes=%u",
                        (void *)(uintptr_t)hfunc,
@@ -9718,10 +10596,20 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
     return r;
 }
 
+CUresult vcu_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
+{
+    uint64_t ref = 0;
+    CUresult r = vcu_module_ref(pTexRef, hmod, name, false, &ref);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pTexRef = (CUtexref)(uintptr_t)ref;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetTexRef(pTexRef, hmod, name);
+    CUresult r = vcu_cuModuleGetTexRef(pTexRef, hmod, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetTexRef", r, t0, "*pTexRef=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && pTexRef ? (void *)*pTexRef : NULL,
@@ -9732,10 +10620,20 @@ CUresult CUDAAPI cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char 
     return r;
 }
 
+CUresult vcu_cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
+{
+    uint64_t ref = 0;
+    CUresult r = vcu_module_ref(pSurfRef, hmod, name, true, &ref);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pSurfRef = (CUsurfref)(uintptr_t)ref;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuModuleGetSurfRef(pSurfRef, hmod, name);
+    CUresult r = vcu_cuModuleGetSurfRef(pSurfRef, hmod, name);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuModuleGetSurfRef", r, t0, "*pSurfRef=%p hmod=%p name=%s",
                        r == CUDA_SUCCESS && pSurfRef ? (void *)*pSurfRef : NULL,
@@ -9749,7 +10647,7 @@ CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const ch
 CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetArray(phArray, hTexRef);
+    CUresult r = vcu_cuTexRefGetArray(phArray, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetArray", r, t0, "*phArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
@@ -9762,7 +10660,7 @@ CUresult CUDAAPI cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetMipmappedArray(phMipmappedArray, hTexRef);
+    CUresult r = vcu_cuTexRefGetMipmappedArray(phMipmappedArray, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetMipmappedArray", r, t0, "*phMipmappedArray=%p hTexRef=%p",
                        r == CUDA_SUCCESS && phMipmappedArray ? (void *)*phMipmappedArray : NULL,
@@ -9775,7 +10673,7 @@ CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, C
 CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSurfRefGetArray(phArray, hSurfRef);
+    CUresult r = vcu_cuSurfRefGetArray(phArray, hSurfRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSurfRefGetArray", r, t0, "*phArray=%p hSurfRef=%p",
                        r == CUDA_SUCCESS && phArray ? (void *)*phArray : NULL,
@@ -9785,10 +10683,20 @@ CUresult CUDAAPI cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
     return r;
 }
 
+CUresult vcu_cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
+{
+    CUresult r = vcu_check_texref(hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pBorderColor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpTexRefSetBorderColor(hTexRef, pBorderColor[0], pBorderColor[1], pBorderColor[2], pBorderColor[3]);
+}
+
 CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetBorderColor(hTexRef, pBorderColor);
+    CUresult r = vcu_cuTexRefSetBorderColor(hTexRef, pBorderColor);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetBorderColor", r, t0, "hTexRef=%p pBorderColor=%p",
                        (void *)(uintptr_t)hTexRef,
@@ -9798,10 +10706,20 @@ CUresult CUDAAPI cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
     return r;
 }
 
+CUresult vcu_cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
+{
+    CUresult r = vcu_check_texref(hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pBorderColor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vgp_call_vgpTexRefGetBorderColor(hTexRef, &pBorderColor[0], &pBorderColor[1], &pBorderColor[2], &pBorderColor[3]);
+}
+
 CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetBorderColor(pBorderColor, hTexRef);
+    CUresult r = vcu_cuTexRefGetBorderColor(pBorderColor, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetBorderColor", r, t0, "pBorderColor=%p hTexRef=%p",
                        (const void *)pBorderColor,
@@ -9811,15 +10729,15 @@ CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
     return r;
 }
 
-static CUresult body_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
+CUresult vcu_cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
-    return body_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
+    return vcu_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
 
 CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr, size_t Pitch)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch);
+    CUresult r = vcu_cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D_v2", r, t0, "hTexRef=%p desc=%p dptr=%#llx Pitch=%#llx",
                        (void *)(uintptr_t)hTexRef,
@@ -9831,10 +10749,23 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESC
     return r;
 }
 
+CUresult vcu_cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
+{
+    CUdeviceptr at = 0;
+    CUresult r = vcu_cuTexRefGetAddress_v2(pdptr ? &at : NULL, hTexRef);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = at > UINT32_MAX ? vcu_refuse("cuTexRefGetAddress", CUDA_ERROR_INVALID_VALUE, cua_too_far) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pdptr = (CUdeviceptr_v1)at;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefGetAddress(pdptr, hTexRef);
+    CUresult r = vcu_cuTexRefGetAddress(pdptr, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefGetAddress", r, t0, "*pdptr=%u hTexRef=%p",
                        r == CUDA_SUCCESS && pdptr ? (unsigned)*pdptr : 0u,
@@ -9844,10 +10775,21 @@ CUresult CUDAAPI cuTexRefGetAddress(CUdeviceptr_v1 *pdptr, CUtexref hTexRef)
     return r;
 }
 
+CUresult vcu_cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
+{
+    size_t offset = 0;
+    CUresult r = vcu_cuTexRefSetAddress_v2(ByteOffset ? &offset : NULL, hTexRef, dptr, bytes);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!(ByteOffset == NULL))
+        *ByteOffset = (unsigned int)offset;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr, unsigned int bytes)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddress(ByteOffset, hTexRef, dptr, bytes);
+    CUresult r = vcu_cuTexRefSetAddress(ByteOffset, hTexRef, dptr, bytes);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress", r, t0, "*ByteOffset=%u hTexRef=%p dptr=%u bytes=%u",
                        r == CUDA_SUCCESS && ByteOffset ? (unsigned)*ByteOffset : 0u,
@@ -9859,15 +10801,15 @@ CUresult CUDAAPI cuTexRefSetAddress(unsigned int *ByteOffset, CUtexref hTexRef, 
     return r;
 }
 
-static CUresult body_cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
+CUresult vcu_cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 {
-    return body_cuTexRefSetAddress2D_v2(hTexRef, desc ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(desc)} : NULL, dptr, Pitch);
+    return vcu_cuTexRefSetAddress2D_v2(hTexRef, desc ? (CUDA_ARRAY_DESCRIPTOR[1]){cua_wide_array(desc)} : NULL, dptr, Pitch);
 }
 
 CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1 *desc, CUdeviceptr_v1 dptr, unsigned int Pitch)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuTexRefSetAddress2D(hTexRef, desc, dptr, Pitch);
+    CUresult r = vcu_cuTexRefSetAddress2D(hTexRef, desc, dptr, Pitch);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuTexRefSetAddress2D", r, t0, "hTexRef=%p desc=%p dptr=%u Pitch=%u",
                        (void *)(uintptr_t)hTexRef,
@@ -9882,7 +10824,7 @@ CUresult CUDAAPI cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIP
 CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuParamSetTexRef(hfunc, texunit, hTexRef);
+    CUresult r = vcu_cuParamSetTexRef(hfunc, texunit, hTexRef);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuParamSetTexRef", r, t0, "hfunc=%p texunit=%d hTexRef=%p",
                        (void *)(uintptr_t)hfunc,
@@ -9893,7 +10835,7 @@ CUresult CUDAAPI cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRe
     return r;
 }
 
-static CUresult body_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
+CUresult vcu_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 {
     (void)memoryRequirements;
     return vcu_array_requirements((uintptr_t)array, VGP_H_ARRAY, device);
@@ -9902,7 +10844,7 @@ static CUresult body_cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS
 CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayGetMemoryRequirements(memoryRequirements, array, device);
+    CUresult r = vcu_cuArrayGetMemoryRequirements(memoryRequirements, array, device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p array=%p device=%d",
                        (const void *)memoryRequirements,
@@ -9913,7 +10855,7 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *me
     return r;
 }
 
-static CUresult body_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+CUresult vcu_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 {
     (void)memoryRequirements;
     return vcu_array_requirements((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY, device);
@@ -9922,7 +10864,7 @@ static CUresult body_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQ
 CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
+    CUresult r = vcu_cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetMemoryRequirements", r, t0, "memoryRequirements=%p mipmap=%p device=%d",
                        (const void *)memoryRequirements,
@@ -9933,7 +10875,7 @@ CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIRE
     return r;
 }
 
-static CUresult body_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
+CUresult vcu_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 {
     (void)sparseProperties;
     return vcu_array_about((uintptr_t)array, VGP_H_ARRAY);
@@ -9942,7 +10884,7 @@ static CUresult body_cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sp
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuArrayGetSparseProperties(sparseProperties, array);
+    CUresult r = vcu_cuArrayGetSparseProperties(sparseProperties, array);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuArrayGetSparseProperties", r, t0, "sparseProperties=%p array=%p",
                        (const void *)sparseProperties,
@@ -9952,7 +10894,7 @@ CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparse
     return r;
 }
 
-static CUresult body_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
+CUresult vcu_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 {
     (void)sparseProperties;
     return vcu_array_about((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY);
@@ -9961,7 +10903,7 @@ static CUresult body_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPE
 CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMipmappedArrayGetSparseProperties(sparseProperties, mipmap);
+    CUresult r = vcu_cuMipmappedArrayGetSparseProperties(sparseProperties, mipmap);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMipmappedArrayGetSparseProperties", r, t0, "sparseProperties=%p mipmap=%p",
                        (const void *)sparseProperties,
@@ -9971,10 +10913,23 @@ CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIE
     return r;
 }
 
+CUresult vcu_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (mapInfoList == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vcu_check_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_refuse("cuMemMapArrayAsync", CUDA_ERROR_NOT_SUPPORTED, "sparse arrays are not offered (device attribute 112 is 0)");
+}
+
 CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
+    CUresult r = vcu_cuMemMapArrayAsync(mapInfoList, count, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMapArrayAsync", r, t0, "mapInfoList=%p count=%u hStream=%p",
                        (const void *)mapInfoList,
@@ -9989,7 +10944,7 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned i
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemMapArrayAsync(mapInfoList, count, hStream);
+    CUresult r = vcu_cuMemMapArrayAsync(mapInfoList, count, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemMapArrayAsync_ptsz", r, t0, "mapInfoList=%p count=%u hStream=%p",
@@ -10004,7 +10959,7 @@ CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned i
 CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
+    CUresult r = vcu_cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRangeGetAttribute", r, t0, "data=%p dataSize=%#llx attribute=%d devPtr=%#llx count=%#llx",
                        (const void *)data,
@@ -10020,7 +10975,7 @@ CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range
 CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
+    CUresult r = vcu_cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemRangeGetAttributes", r, t0, "data=%p *dataSizes=%#llx attributes=%p numAttributes=%#llx devPtr=%#llx count=%#llx",
                        (const void *)data,
@@ -10034,7 +10989,7 @@ CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_r
     return r;
 }
 
-static CUresult body_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
+CUresult vcu_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -10045,7 +11000,7 @@ static CUresult body_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, s
 CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+    CUresult r = vcu_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
@@ -10062,7 +11017,7 @@ CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+    CUresult r = vcu_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx flags=%#llx hStream=%p",
@@ -10076,7 +11031,7 @@ CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, 
     return r;
 }
 
-static CUresult body_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+CUresult vcu_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -10089,7 +11044,7 @@ static CUresult body_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    CUresult r = vcu_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
                        r == CUDA_SUCCESS && dptrs ? (unsigned long long)*dptrs : 0ull,
@@ -10109,7 +11064,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+    CUresult r = vcu_cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemDiscardAndPrefetchBatchAsync_ptsz", r, t0, "*dptrs=%#llx *sizes=%#llx count=%#llx prefetchLocs=%p *prefetchLocIdxs=%#llx numPrefetchLocs=%#llx flags=%#llx hStream=%p",
@@ -10129,7 +11084,7 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size
 CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLogsRegisterCallback(callbackFunc, userData, callback_out);
+    CUresult r = vcu_cuLogsRegisterCallback(callbackFunc, userData, callback_out);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsRegisterCallback", r, t0, "callbackFunc=%p userData=%p callback_out=%p",
                        (void *)(uintptr_t)callbackFunc,
@@ -10143,7 +11098,7 @@ CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback callbackFunc, void *userD
 CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLogsUnregisterCallback(callback);
+    CUresult r = vcu_cuLogsUnregisterCallback(callback);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsUnregisterCallback", r, t0, "callback=%p",
                        (void *)(uintptr_t)callback);
@@ -10155,7 +11110,7 @@ CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle callback)
 CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCoredumpGetAttribute(attrib, value, size);
+    CUresult r = vcu_cuCoredumpGetAttribute(attrib, value, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpGetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
@@ -10166,7 +11121,7 @@ CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, 
     return r;
 }
 
-static CUresult body_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+CUresult vcu_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     CUresult r = vcu_check_init();
     if (r != CUDA_SUCCESS)
@@ -10177,7 +11132,7 @@ static CUresult body_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, voi
 CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCoredumpGetAttributeGlobal(attrib, value, size);
+    CUresult r = vcu_cuCoredumpGetAttributeGlobal(attrib, value, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpGetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
@@ -10191,7 +11146,7 @@ CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *v
 CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCoredumpSetAttribute(attrib, value, size);
+    CUresult r = vcu_cuCoredumpSetAttribute(attrib, value, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpSetAttribute", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
@@ -10205,7 +11160,7 @@ CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, 
 CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCoredumpSetAttributeGlobal(attrib, value, size);
+    CUresult r = vcu_cuCoredumpSetAttributeGlobal(attrib, value, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCoredumpSetAttributeGlobal", r, t0, "attrib=%d value=%p *size=%#llx",
                        (int)attrib,
@@ -10216,10 +11171,18 @@ CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return r;
 }
 
+CUresult vcu_cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_external_memory_destroy(&vcu_memory_ops, extMem);
+}
+
 CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDestroyExternalMemory(extMem);
+    CUresult r = vcu_cuDestroyExternalMemory(extMem);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDestroyExternalMemory", r, t0, "extMem=%p",
                        (void *)(uintptr_t)extMem);
@@ -10228,7 +11191,7 @@ CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
     return r;
 }
 
-static CUresult body_cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
+CUresult vcu_cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
 {
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
@@ -10239,7 +11202,7 @@ static CUresult body_cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
 CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDestroyExternalSemaphore(extSem);
+    CUresult r = vcu_cuDestroyExternalSemaphore(extSem);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDestroyExternalSemaphore", r, t0, "extSem=%p",
                        (void *)(uintptr_t)extSem);
@@ -10248,10 +11211,18 @@ CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
     return r;
 }
 
+CUresult vcu_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
+{
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_external_memory_buffer(&vcu_memory_ops, devPtr, extMem, bufferDesc);
+}
+
 CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
+    CUresult r = vcu_cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuExternalMemoryGetMappedBuffer", r, t0, "*devPtr=%#llx extMem=%p bufferDesc=%p",
                        r == CUDA_SUCCESS && devPtr ? (unsigned long long)*devPtr : 0ull,
@@ -10262,10 +11233,22 @@ CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternal
     return r;
 }
 
+CUresult vcu_cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuExternalMemoryGetMappedMipmappedArray", r, why);
+    r = cua_external_memory_array(mipmap, extMem, mipmapDesc, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuExternalMemoryGetMappedMipmappedArray", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
+    CUresult r = vcu_cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuExternalMemoryGetMappedMipmappedArray", r, t0, "*mipmap=%p extMem=%p mipmapDesc=%p",
                        r == CUDA_SUCCESS && mipmap ? (void *)*mipmap : NULL,
@@ -10276,10 +11259,22 @@ CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipma
     return r;
 }
 
+CUresult vcu_cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuImportExternalMemory", r, why);
+    r = cua_external_memory_import(&vcu_memory_ops, extMem_out, memHandleDesc, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuImportExternalMemory", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuImportExternalMemory(extMem_out, memHandleDesc);
+    CUresult r = vcu_cuImportExternalMemory(extMem_out, memHandleDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuImportExternalMemory", r, t0, "*extMem_out=%p memHandleDesc=%p",
                        r == CUDA_SUCCESS && extMem_out ? (void *)*extMem_out : NULL,
@@ -10292,7 +11287,7 @@ CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out, const CUDA
 CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuImportExternalSemaphore(extSem_out, semHandleDesc);
+    CUresult r = vcu_cuImportExternalSemaphore(extSem_out, semHandleDesc);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuImportExternalSemaphore", r, t0, "*extSem_out=%p semHandleDesc=%p",
                        r == CUDA_SUCCESS && extSem_out ? (void *)*extSem_out : NULL,
@@ -10302,7 +11297,7 @@ CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out, cons
     return r;
 }
 
-static CUresult body_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+CUresult vcu_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
     return vcu_semaphore_issue("cuSignalExternalSemaphoresAsync", false, extSemArray, paramsArray, numExtSems, stream);
 }
@@ -10310,7 +11305,7 @@ static CUresult body_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *
 CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    CUresult r = vcu_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSignalExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
@@ -10326,7 +11321,7 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore 
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    CUresult r = vcu_cuSignalExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuSignalExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
@@ -10339,7 +11334,7 @@ CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore 
     return r;
 }
 
-static CUresult body_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
+CUresult vcu_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
     return vcu_semaphore_issue("cuWaitExternalSemaphoresAsync", true, extSemArray, paramsArray, numExtSems, stream);
 }
@@ -10347,7 +11342,7 @@ static CUresult body_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *ex
 CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    CUresult r = vcu_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuWaitExternalSemaphoresAsync", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
                        (const void *)extSemArray,
@@ -10363,7 +11358,7 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *e
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
+    CUresult r = vcu_cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, stream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuWaitExternalSemaphoresAsync_ptsz", r, t0, "extSemArray=%p paramsArray=%p numExtSems=%u stream=%p",
@@ -10379,7 +11374,7 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *e
 CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxFromGreenCtx(pContext, hCtx);
+    CUresult r = vcu_cuCtxFromGreenCtx(pContext, hCtx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxFromGreenCtx", r, t0, "*pContext=%p hCtx=%p",
                        r == CUDA_SUCCESS && pContext ? (void *)*pContext : NULL,
@@ -10392,7 +11387,7 @@ CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCtxGetDevResource(hCtx, resource, type);
+    CUresult r = vcu_cuCtxGetDevResource(hCtx, resource, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
                        (void *)(uintptr_t)hCtx,
@@ -10406,7 +11401,7 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CU
 CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevResourceGenerateDesc(phDesc, resources, nbResources);
+    CUresult r = vcu_cuDevResourceGenerateDesc(phDesc, resources, nbResources);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevResourceGenerateDesc", r, t0, "*phDesc=%p resources=%p nbResources=%u",
                        r == CUDA_SUCCESS && phDesc ? (void *)*phDesc : NULL,
@@ -10420,7 +11415,7 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input, CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDevSmResourceSplitByCount(result, nbGroups, input, remaining, useFlags, minCount);
+    CUresult r = vcu_cuDevSmResourceSplitByCount(result, nbGroups, input, remaining, useFlags, minCount);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDevSmResourceSplitByCount", r, t0, "result=%p *nbGroups=%u input=%p remaining=%p useFlags=%u minCount=%u",
                        (const void *)result,
@@ -10434,10 +11429,18 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     return r;
 }
 
+CUresult vcu_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+    CUresult r = vcu_check_device(device);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vcu_resource_ask(VGP_RESOURCE_DEVICE, device, NULL, NULL, resource, type);
+}
+
 CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetDevResource(device, resource, type);
+    CUresult r = vcu_cuDeviceGetDevResource(device, resource, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetDevResource", r, t0, "device=%d resource=%p type=%d",
                        (int)device,
@@ -10451,7 +11454,7 @@ CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource
 CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxCreate(phCtx, desc, dev, flags);
+    CUresult r = vcu_cuGreenCtxCreate(phCtx, desc, dev, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxCreate", r, t0, "*phCtx=%p desc=%p dev=%d flags=%u",
                        r == CUDA_SUCCESS && phCtx ? (void *)*phCtx : NULL,
@@ -10466,7 +11469,7 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxDestroy(hCtx);
+    CUresult r = vcu_cuGreenCtxDestroy(hCtx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxDestroy", r, t0, "hCtx=%p",
                        (void *)(uintptr_t)hCtx);
@@ -10478,7 +11481,7 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
 CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxGetDevResource(hCtx, resource, type);
+    CUresult r = vcu_cuGreenCtxGetDevResource(hCtx, resource, type);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxGetDevResource", r, t0, "hCtx=%p resource=%p type=%d",
                        (void *)(uintptr_t)hCtx,
@@ -10492,7 +11495,7 @@ CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resour
 CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxGetId(greenCtx, greenCtxId);
+    CUresult r = vcu_cuGreenCtxGetId(greenCtx, greenCtxId);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxGetId", r, t0, "greenCtx=%p *greenCtxId=%#llx",
                        (void *)(uintptr_t)greenCtx,
@@ -10505,7 +11508,7 @@ CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenC
 CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
+    CUresult r = vcu_cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuGreenCtxStreamCreate", r, t0, "*phStream=%p greenCtx=%p flags=%u priority=%d",
                        r == CUDA_SUCCESS && phStream ? (void *)*phStream : NULL,
@@ -10517,10 +11520,21 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
     return r;
 }
 
+CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    CUcontext ctx;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phCtx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return vcu_cuStreamGetCtx_v2(hStream, &ctx, phCtx);
+}
+
 CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuStreamGetGreenCtx(hStream, phCtx);
+    CUresult r = vcu_cuStreamGetGreenCtx(hStream, phCtx);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuStreamGetGreenCtx", r, t0, "hStream=%p *phCtx=%p",
                        (void *)(uintptr_t)hStream,
@@ -10533,7 +11547,7 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLogsCurrent(iterator_out, flags);
+    CUresult r = vcu_cuLogsCurrent(iterator_out, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsCurrent", r, t0, "iterator_out=%p flags=%u",
                        (const void *)iterator_out,
@@ -10546,7 +11560,7 @@ CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLogsDumpToFile(iterator, pathToFile, flags);
+    CUresult r = vcu_cuLogsDumpToFile(iterator, pathToFile, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsDumpToFile", r, t0, "iterator=%p pathToFile=%s flags=%u",
                        (const void *)iterator,
@@ -10560,7 +11574,7 @@ CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFil
 CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLogsDumpToMemory(iterator, buffer, size, flags);
+    CUresult r = vcu_cuLogsDumpToMemory(iterator, buffer, size, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLogsDumpToMemory", r, t0, "iterator=%p buffer=%p *size=%#llx flags=%u",
                        (const void *)iterator,
@@ -10572,10 +11586,23 @@ CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
+{
+    (void)args;
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessCheckpoint", r, why);
+    r = cua_checkpoint_other(pid, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessCheckpoint", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessCheckpoint(pid, args);
+    CUresult r = vcu_cuCheckpointProcessCheckpoint(pid, args);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessCheckpoint", r, t0, "pid=%d args=%p",
                        (int)pid,
@@ -10585,10 +11612,22 @@ CUresult CUDAAPI cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointAr
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessGetRestoreThreadId", r, why);
+    r = cua_checkpoint_restore_thread(pid, tid, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessGetRestoreThreadId", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessGetRestoreThreadId(pid, tid);
+    CUresult r = vcu_cuCheckpointProcessGetRestoreThreadId(pid, tid);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessGetRestoreThreadId", r, t0, "pid=%d *tid=%d",
                        (int)pid,
@@ -10598,10 +11637,22 @@ CUresult CUDAAPI cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessGetState(int pid, CUprocessState *state)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessGetState", r, why);
+    r = cua_checkpoint_state(pid, state, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessGetState", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessGetState(pid, state);
+    CUresult r = vcu_cuCheckpointProcessGetState(pid, state);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessGetState", r, t0, "pid=%d state=%p",
                        (int)pid,
@@ -10611,10 +11662,23 @@ CUresult CUDAAPI cuCheckpointProcessGetState(int pid, CUprocessState *state)
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
+{
+    (void)args;
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessLock", r, why);
+    r = cua_checkpoint_lock(pid, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessLock", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessLock(pid, args);
+    CUresult r = vcu_cuCheckpointProcessLock(pid, args);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessLock", r, t0, "pid=%d args=%p",
                        (int)pid,
@@ -10624,10 +11688,23 @@ CUresult CUDAAPI cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
+{
+    (void)args;
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessRestore", r, why);
+    r = cua_checkpoint_other(pid, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessRestore", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessRestore(pid, args);
+    CUresult r = vcu_cuCheckpointProcessRestore(pid, args);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessRestore", r, t0, "pid=%d args=%p",
                        (int)pid,
@@ -10637,10 +11714,23 @@ CUresult CUDAAPI cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *ar
     return r;
 }
 
+CUresult vcu_cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
+{
+    (void)args;
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessUnlock", r, why);
+    r = cua_checkpoint_other(pid, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuCheckpointProcessUnlock", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuCheckpointProcessUnlock(pid, args);
+    CUresult r = vcu_cuCheckpointProcessUnlock(pid, args);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuCheckpointProcessUnlock", r, t0, "pid=%d args=%p",
                        (int)pid,
@@ -10650,10 +11740,22 @@ CUresult CUDAAPI cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args
     return r;
 }
 
+CUresult vcu_cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuDeviceGetLuid", r, why);
+    r = cua_device_luid(vcu_check_device(dev) == CUDA_SUCCESS, luid, deviceNodeMask, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuDeviceGetLuid", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceGetLuid(luid, deviceNodeMask, dev);
+    CUresult r = vcu_cuDeviceGetLuid(luid, deviceNodeMask, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceGetLuid", r, t0, "luid=%p *deviceNodeMask=%u dev=%d",
                        (const void *)luid,
@@ -10664,10 +11766,19 @@ CUresult CUDAAPI cuDeviceGetLuid(char *luid, unsigned int *deviceNodeMask, CUdev
     return r;
 }
 
+CUresult vcu_cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
+{
+    (void)userData;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_notification_register(vcu_check_device(device) == CUDA_SUCCESS, device, callbackFunc, callback);
+}
+
 CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void *userData, CUasyncCallbackHandle *callback)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceRegisterAsyncNotification(device, callbackFunc, userData, callback);
+    CUresult r = vcu_cuDeviceRegisterAsyncNotification(device, callbackFunc, userData, callback);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceRegisterAsyncNotification", r, t0, "device=%d callbackFunc=%p userData=%p callback=%p",
                        (int)device,
@@ -10679,10 +11790,18 @@ CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallb
     return r;
 }
 
+CUresult vcu_cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return cua_notification_unregister(vcu_check_device(device) == CUDA_SUCCESS, device, callback);
+}
+
 CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuDeviceUnregisterAsyncNotification(device, callback);
+    CUresult r = vcu_cuDeviceUnregisterAsyncNotification(device, callback);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuDeviceUnregisterAsyncNotification", r, t0, "device=%d callback=%p",
                        (int)device,
@@ -10692,10 +11811,22 @@ CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCal
     return r;
 }
 
+CUresult vcu_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuFlushGPUDirectRDMAWrites", r, why);
+    r = cua_flush_rdma_writes(target, scope, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuFlushGPUDirectRDMAWrites", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuFlushGPUDirectRDMAWrites(target, scope);
+    CUresult r = vcu_cuFlushGPUDirectRDMAWrites(target, scope);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuFlushGPUDirectRDMAWrites", r, t0, "target=%d scope=%d",
                        (int)target,
@@ -10705,10 +11836,22 @@ CUresult CUDAAPI cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget tar
     return r;
 }
 
+CUresult vcu_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
+{
+    const char *why = NULL;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuLaunchCooperativeKernelMultiDevice", r, why);
+    r = cua_launch_multi_device(launchParamsList, numDevices, flags, &why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuLaunchCooperativeKernelMultiDevice", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
+    CUresult r = vcu_cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLaunchCooperativeKernelMultiDevice", r, t0, "launchParamsList=%p numDevices=%u flags=%u",
                        (const void *)launchParamsList,
@@ -10719,10 +11862,22 @@ CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launch
     return r;
 }
 
+CUresult vcu_cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!fptr || !symbol)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)library, VGP_H_LIBRARY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vcu_refuse("cuLibraryGetUnifiedFunction", CUDA_ERROR_NOT_FOUND, "no unified functions (device attribute 129 is 0)");
+}
+
 CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuLibraryGetUnifiedFunction(fptr, library, symbol);
+    CUresult r = vcu_cuLibraryGetUnifiedFunction(fptr, library, symbol);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuLibraryGetUnifiedFunction", r, t0, "fptr=%p library=%p symbol=%s",
                        (const void *)fptr,
@@ -10736,7 +11891,7 @@ CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, con
 CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+    CUresult r = vcu_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemBatchDecompressAsync", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
                        (const void *)paramsArray,
@@ -10753,7 +11908,7 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArr
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
     vcu_per_thread++;
-    CUresult r = body_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
+    CUresult r = vcu_cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, stream);
     vcu_per_thread--;
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemBatchDecompressAsync_ptsz", r, t0, "paramsArray=%p count=%#llx flags=%u *errorIndex=%#llx stream=%p",
@@ -10770,7 +11925,7 @@ CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArr
 CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastAddDevice(mcHandle, dev);
+    CUresult r = vcu_cuMulticastAddDevice(mcHandle, dev);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastAddDevice", r, t0, "mcHandle=%#llx dev=%d",
                        (unsigned long long)mcHandle,
@@ -10780,10 +11935,20 @@ CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUd
     return r;
 }
 
+CUresult vcu_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    CUresult r = vcu_multicast_check("cuMulticastBindAddr", mcHandle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return (vcu_multicast_await(mcHandle), vgp_call_vgpMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
+}
+
 CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    CUresult r = vcu_cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastBindAddr", r, t0, "mcHandle=%#llx mcOffset=%#llx memptr=%#llx size=%#llx flags=%#llx",
                        (unsigned long long)mcHandle,
@@ -10796,10 +11961,20 @@ CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size
     return r;
 }
 
+CUresult vcu_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    CUresult r = vcu_multicast_check("cuMulticastBindMem", mcHandle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!vgp_handle_live(memHandle, VGP_H_ALLOCATION) || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return (vcu_multicast_await(mcHandle), vgp_call_vgpMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags));
+}
+
 CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    CUresult r = vcu_cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastBindMem", r, t0, "mcHandle=%#llx mcOffset=%#llx memHandle=%#llx memOffset=%#llx size=%#llx flags=%#llx",
                        (unsigned long long)mcHandle,
@@ -10816,7 +11991,7 @@ CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_
 CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastCreate(mcHandle, prop);
+    CUresult r = vcu_cuMulticastCreate(mcHandle, prop);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastCreate", r, t0, "*mcHandle=%#llx prop=%p",
                        r == CUDA_SUCCESS && mcHandle ? (unsigned long long)*mcHandle : 0ull,
@@ -10829,7 +12004,7 @@ CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const
 CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastGetGranularity(granularity, prop, option);
+    CUresult r = vcu_cuMulticastGetGranularity(granularity, prop, option);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastGetGranularity", r, t0, "*granularity=%#llx prop=%p option=%d",
                        r == CUDA_SUCCESS && granularity ? (unsigned long long)*granularity : 0ull,
@@ -10840,10 +12015,21 @@ CUresult CUDAAPI cuMulticastGetGranularity(size_t *granularity, const CUmulticas
     return r;
 }
 
+CUresult vcu_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
+{
+    CUresult r = vcu_check_device(dev);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_multicast_check("cuMulticastUnbind", mcHandle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return vgp_call_vgpMulticastUnbind(mcHandle, dev, mcOffset, size);
+}
+
 CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    CUresult r = vcu_cuMulticastUnbind(mcHandle, dev, mcOffset, size);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMulticastUnbind", r, t0, "mcHandle=%#llx dev=%d mcOffset=%#llx size=%#llx",
                        (unsigned long long)mcHandle,
@@ -10855,10 +12041,22 @@ CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevi
     return r;
 }
 
+CUresult vcu_cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode)
+{
+    (void)configFile;
+    (void)outputFile;
+    (void)outputMode;
+    const char *why = NULL;
+    CUresult r = cua_profiler_initialize(&why);
+    if (r != CUDA_SUCCESS)
+        return vcu_refuse("cuProfilerInitialize", r, why);
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *outputFile, CUoutput_mode outputMode)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuProfilerInitialize(configFile, outputFile, outputMode);
+    CUresult r = vcu_cuProfilerInitialize(configFile, outputFile, outputMode);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuProfilerInitialize", r, t0, "configFile=%s outputFile=%s outputMode=%d",
                        configFile ? configFile : "NULL",
@@ -10869,10 +12067,29 @@ CUresult CUDAAPI cuProfilerInitialize(const char *configFile, const char *output
     return r;
 }
 
+CUresult vcu_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    uint64_t dptr = 0;
+    uint64_t size = 0;
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpIpcOpenMem(&handle, sizeof(handle), Flags, &dptr, &size);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_memory_note_opened(dptr, size, 0), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pdptr = dptr;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+    CUresult r = vcu_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenMemHandle_v2", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
@@ -10882,15 +12099,15 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
     return r;
 }
 
-static CUresult body_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+CUresult vcu_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-    return body_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+    return vcu_cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
 }
 
 CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcOpenMemHandle(pdptr, handle, Flags);
+    CUresult r = vcu_cuIpcOpenMemHandle(pdptr, handle, Flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenMemHandle", r, t0, "*pdptr=%#llx handle={..} Flags=%u",
                        r == CUDA_SUCCESS && pdptr ? (unsigned long long)*pdptr : 0ull,
@@ -10900,10 +12117,31 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     return r;
 }
 
+CUresult vcu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    CUipcEventHandle h;
+    uint32_t n = sizeof(h);
+    CUresult r = vcu_check_context();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (pHandle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = vgp_call_vgpIpcGetEvent(event, (uint8_t *)&h, &n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = n == sizeof(h) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *pHandle = h;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcGetEventHandle(pHandle, event);
+    CUresult r = vcu_cuIpcGetEventHandle(pHandle, event);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcGetEventHandle", r, t0, "pHandle=%p event=%p",
                        (const void *)pHandle,
@@ -10916,7 +12154,7 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuIpcOpenEventHandle(phEvent, handle);
+    CUresult r = vcu_cuIpcOpenEventHandle(phEvent, handle);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuIpcOpenEventHandle", r, t0, "*phEvent=%p handle={..}",
                        r == CUDA_SUCCESS && phEvent ? (void *)*phEvent : NULL);
@@ -10928,7 +12166,7 @@ CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
 CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+    CUresult r = vcu_cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemExportToShareableHandle", r, t0, "shareableHandle=%p handle=%#llx handleType=%d flags=%#llx",
                        (const void *)shareableHandle,
@@ -10943,7 +12181,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    CUresult r = vcu_cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemImportFromShareableHandle", r, t0, "*handle=%#llx osHandle=%p shHandleType=%d",
                        r == CUDA_SUCCESS && handle ? (unsigned long long)*handle : 0ull,
@@ -10957,7 +12195,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
+    CUresult r = vcu_cuMemPoolExportToShareableHandle(handle_out, pool, handleType, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolExportToShareableHandle", r, t0, "handle_out=%p pool=%p handleType=%d flags=%#llx",
                        (const void *)handle_out,
@@ -10972,7 +12210,7 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool
 CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
+    CUresult r = vcu_cuMemPoolImportFromShareableHandle(pool_out, handle, handleType, flags);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolImportFromShareableHandle", r, t0, "*pool_out=%p handle=%p handleType=%d flags=%#llx",
                        r == CUDA_SUCCESS && pool_out ? (void *)*pool_out : NULL,
@@ -10984,10 +12222,29 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
     return r;
 }
 
+CUresult vcu_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+    CUmemPoolPtrExportData data;
+    uint32_t n = sizeof(data);
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (shareData_out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpMemPoolExportPointer(ptr, (uint8_t *)&data, &n);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = n == sizeof(data) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (r != CUDA_SUCCESS)
+        return r;
+    *shareData_out = data;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolExportPointer(shareData_out, ptr);
+    CUresult r = vcu_cuMemPoolExportPointer(shareData_out, ptr);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolExportPointer", r, t0, "shareData_out=%p ptr=%#llx",
                        (const void *)shareData_out,
@@ -10997,10 +12254,29 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, C
     return r;
 }
 
+CUresult vcu_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+    uint64_t dptr = 0;
+    uint64_t size = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (ptr_out == NULL || shareData == NULL || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpMemPoolImportPointer(pool, shareData, sizeof(*shareData), &dptr, &size);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = (vcu_memory_note_opened(dptr, size, (uintptr_t)pool), CUDA_SUCCESS);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *ptr_out = dptr;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
-    CUresult r = body_cuMemPoolImportPointer(ptr_out, pool, shareData);
+    CUresult r = vcu_cuMemPoolImportPointer(ptr_out, pool, shareData);
     if (__builtin_expect(lnk_trace_on, 0))
         vcu_trace_call("cuMemPoolImportPointer", r, t0, "*ptr_out=%#llx pool=%p shareData=%p",
                        r == CUDA_SUCCESS && ptr_out ? (unsigned long long)*ptr_out : 0ull,

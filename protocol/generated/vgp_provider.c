@@ -20,7 +20,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuCtxEnablePeerAccess = (__typeof__(p->cuCtxEnablePeerAccess))find(ctx, "cuCtxEnablePeerAccess")) != NULL;
     n += (p->cuCtxFromGreenCtx = (__typeof__(p->cuCtxFromGreenCtx))find(ctx, "cuCtxFromGreenCtx")) != NULL;
     n += (p->cuCtxGetCacheConfig = (__typeof__(p->cuCtxGetCacheConfig))find(ctx, "cuCtxGetCacheConfig")) != NULL;
-    n += (p->cuCtxGetCurrent = (__typeof__(p->cuCtxGetCurrent))find(ctx, "cuCtxGetCurrent")) != NULL;
     n += (p->cuCtxGetDevResource = (__typeof__(p->cuCtxGetDevResource))find(ctx, "cuCtxGetDevResource")) != NULL;
     n += (p->cuCtxGetDevice = (__typeof__(p->cuCtxGetDevice))find(ctx, "cuCtxGetDevice")) != NULL;
     n += (p->cuCtxGetLimit = (__typeof__(p->cuCtxGetLimit))find(ctx, "cuCtxGetLimit")) != NULL;
@@ -72,8 +71,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuFuncSetAttribute = (__typeof__(p->cuFuncSetAttribute))find(ctx, "cuFuncSetAttribute")) != NULL;
     n += (p->cuFuncSetCacheConfig = (__typeof__(p->cuFuncSetCacheConfig))find(ctx, "cuFuncSetCacheConfig")) != NULL;
     n += (p->cuFuncSetSharedMemConfig = (__typeof__(p->cuFuncSetSharedMemConfig))find(ctx, "cuFuncSetSharedMemConfig")) != NULL;
-    n += (p->cuGetErrorName = (__typeof__(p->cuGetErrorName))find(ctx, "cuGetErrorName")) != NULL;
-    n += (p->cuGetErrorString = (__typeof__(p->cuGetErrorString))find(ctx, "cuGetErrorString")) != NULL;
     n += (p->cuGraphAddBatchMemOpNode = (__typeof__(p->cuGraphAddBatchMemOpNode))find(ctx, "cuGraphAddBatchMemOpNode")) != NULL;
     n += (p->cuGraphAddChildGraphNode = (__typeof__(p->cuGraphAddChildGraphNode))find(ctx, "cuGraphAddChildGraphNode")) != NULL;
     n += (p->cuGraphAddDependencies = (__typeof__(p->cuGraphAddDependencies))find(ctx, "cuGraphAddDependencies")) != NULL;
@@ -161,7 +158,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuKernelGetName = (__typeof__(p->cuKernelGetName))find(ctx, "cuKernelGetName")) != NULL;
     n += (p->cuKernelGetParamInfo = (__typeof__(p->cuKernelGetParamInfo))find(ctx, "cuKernelGetParamInfo")) != NULL;
     n += (p->cuKernelSetAttribute = (__typeof__(p->cuKernelSetAttribute))find(ctx, "cuKernelSetAttribute")) != NULL;
-    n += (p->cuLaunchCooperativeKernel = (__typeof__(p->cuLaunchCooperativeKernel))find(ctx, "cuLaunchCooperativeKernel")) != NULL;
     n += (p->cuLaunchHostFunc = (__typeof__(p->cuLaunchHostFunc))find(ctx, "cuLaunchHostFunc")) != NULL;
     n += (p->cuLaunchKernel = (__typeof__(p->cuLaunchKernel))find(ctx, "cuLaunchKernel")) != NULL;
     n += (p->cuLaunchKernelEx = (__typeof__(p->cuLaunchKernelEx))find(ctx, "cuLaunchKernelEx")) != NULL;
@@ -187,14 +183,12 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemBatchDecompressAsync = (__typeof__(p->cuMemBatchDecompressAsync))find(ctx, "cuMemBatchDecompressAsync")) != NULL;
     n += (p->cuMemCreate = (__typeof__(p->cuMemCreate))find(ctx, "cuMemCreate")) != NULL;
     n += (p->cuMemFreeAsync = (__typeof__(p->cuMemFreeAsync))find(ctx, "cuMemFreeAsync")) != NULL;
-    n += (p->cuMemFreeHost = (__typeof__(p->cuMemFreeHost))find(ctx, "cuMemFreeHost")) != NULL;
     n += (p->cuMemFree_v2 = (__typeof__(p->cuMemFree_v2))find(ctx, "cuMemFree_v2")) != NULL;
     n += (p->cuMemGetAccess = (__typeof__(p->cuMemGetAccess))find(ctx, "cuMemGetAccess")) != NULL;
     n += (p->cuMemGetAddressRange_v2 = (__typeof__(p->cuMemGetAddressRange_v2))find(ctx, "cuMemGetAddressRange_v2")) != NULL;
     n += (p->cuMemGetAllocationGranularity = (__typeof__(p->cuMemGetAllocationGranularity))find(ctx, "cuMemGetAllocationGranularity")) != NULL;
     n += (p->cuMemGetAllocationPropertiesFromHandle = (__typeof__(p->cuMemGetAllocationPropertiesFromHandle))find(ctx, "cuMemGetAllocationPropertiesFromHandle")) != NULL;
     n += (p->cuMemGetInfo_v2 = (__typeof__(p->cuMemGetInfo_v2))find(ctx, "cuMemGetInfo_v2")) != NULL;
-    n += (p->cuMemHostAlloc = (__typeof__(p->cuMemHostAlloc))find(ctx, "cuMemHostAlloc")) != NULL;
     n += (p->cuMemHostGetDevicePointer_v2 = (__typeof__(p->cuMemHostGetDevicePointer_v2))find(ctx, "cuMemHostGetDevicePointer_v2")) != NULL;
     n += (p->cuMemHostRegister_v2 = (__typeof__(p->cuMemHostRegister_v2))find(ctx, "cuMemHostRegister_v2")) != NULL;
     n += (p->cuMemHostUnregister = (__typeof__(p->cuMemHostUnregister))find(ctx, "cuMemHostUnregister")) != NULL;
@@ -215,15 +209,12 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemRetainAllocationHandle = (__typeof__(p->cuMemRetainAllocationHandle))find(ctx, "cuMemRetainAllocationHandle")) != NULL;
     n += (p->cuMemSetAccess = (__typeof__(p->cuMemSetAccess))find(ctx, "cuMemSetAccess")) != NULL;
     n += (p->cuMemUnmap = (__typeof__(p->cuMemUnmap))find(ctx, "cuMemUnmap")) != NULL;
-    n += (p->cuMemcpy2DAsync_v2 = (__typeof__(p->cuMemcpy2DAsync_v2))find(ctx, "cuMemcpy2DAsync_v2")) != NULL;
     n += (p->cuMemcpy3DAsync_v2 = (__typeof__(p->cuMemcpy3DAsync_v2))find(ctx, "cuMemcpy3DAsync_v2")) != NULL;
     n += (p->cuMemcpy3DPeerAsync = (__typeof__(p->cuMemcpy3DPeerAsync))find(ctx, "cuMemcpy3DPeerAsync")) != NULL;
     n += (p->cuMemcpyAsync = (__typeof__(p->cuMemcpyAsync))find(ctx, "cuMemcpyAsync")) != NULL;
     n += (p->cuMemcpyDtoDAsync_v2 = (__typeof__(p->cuMemcpyDtoDAsync_v2))find(ctx, "cuMemcpyDtoDAsync_v2")) != NULL;
     n += (p->cuMemcpyDtoHAsync_v2 = (__typeof__(p->cuMemcpyDtoHAsync_v2))find(ctx, "cuMemcpyDtoHAsync_v2")) != NULL;
-    n += (p->cuMemcpyDtoH_v2 = (__typeof__(p->cuMemcpyDtoH_v2))find(ctx, "cuMemcpyDtoH_v2")) != NULL;
     n += (p->cuMemcpyHtoDAsync_v2 = (__typeof__(p->cuMemcpyHtoDAsync_v2))find(ctx, "cuMemcpyHtoDAsync_v2")) != NULL;
-    n += (p->cuMemcpyHtoD_v2 = (__typeof__(p->cuMemcpyHtoD_v2))find(ctx, "cuMemcpyHtoD_v2")) != NULL;
     n += (p->cuMemcpyPeerAsync = (__typeof__(p->cuMemcpyPeerAsync))find(ctx, "cuMemcpyPeerAsync")) != NULL;
     n += (p->cuMemsetD16Async = (__typeof__(p->cuMemsetD16Async))find(ctx, "cuMemsetD16Async")) != NULL;
     n += (p->cuMemsetD16_v2 = (__typeof__(p->cuMemsetD16_v2))find(ctx, "cuMemsetD16_v2")) != NULL;

@@ -26,7 +26,6 @@ struct vgp_provider {
     __typeof__(&cuCtxEnablePeerAccess) cuCtxEnablePeerAccess;
     __typeof__(&cuCtxFromGreenCtx) cuCtxFromGreenCtx;
     __typeof__(&cuCtxGetCacheConfig) cuCtxGetCacheConfig;
-    __typeof__(&cuCtxGetCurrent) cuCtxGetCurrent;
     __typeof__(&cuCtxGetDevResource) cuCtxGetDevResource;
     __typeof__(&cuCtxGetDevice) cuCtxGetDevice;
     __typeof__(&cuCtxGetLimit) cuCtxGetLimit;
@@ -78,8 +77,6 @@ struct vgp_provider {
     __typeof__(&cuFuncSetAttribute) cuFuncSetAttribute;
     __typeof__(&cuFuncSetCacheConfig) cuFuncSetCacheConfig;
     __typeof__(&cuFuncSetSharedMemConfig) cuFuncSetSharedMemConfig;
-    __typeof__(&cuGetErrorName) cuGetErrorName;
-    __typeof__(&cuGetErrorString) cuGetErrorString;
     __typeof__(&cuGraphAddBatchMemOpNode) cuGraphAddBatchMemOpNode;
     __typeof__(&cuGraphAddChildGraphNode) cuGraphAddChildGraphNode;
     __typeof__(&cuGraphAddDependencies) cuGraphAddDependencies;
@@ -167,7 +164,6 @@ struct vgp_provider {
     __typeof__(&cuKernelGetName) cuKernelGetName;
     __typeof__(&cuKernelGetParamInfo) cuKernelGetParamInfo;
     __typeof__(&cuKernelSetAttribute) cuKernelSetAttribute;
-    __typeof__(&cuLaunchCooperativeKernel) cuLaunchCooperativeKernel;
     __typeof__(&cuLaunchHostFunc) cuLaunchHostFunc;
     __typeof__(&cuLaunchKernel) cuLaunchKernel;
     __typeof__(&cuLaunchKernelEx) cuLaunchKernelEx;
@@ -193,14 +189,12 @@ struct vgp_provider {
     __typeof__(&cuMemBatchDecompressAsync) cuMemBatchDecompressAsync;
     __typeof__(&cuMemCreate) cuMemCreate;
     __typeof__(&cuMemFreeAsync) cuMemFreeAsync;
-    __typeof__(&cuMemFreeHost) cuMemFreeHost;
     __typeof__(&cuMemFree_v2) cuMemFree_v2;
     __typeof__(&cuMemGetAccess) cuMemGetAccess;
     __typeof__(&cuMemGetAddressRange_v2) cuMemGetAddressRange_v2;
     __typeof__(&cuMemGetAllocationGranularity) cuMemGetAllocationGranularity;
     __typeof__(&cuMemGetAllocationPropertiesFromHandle) cuMemGetAllocationPropertiesFromHandle;
     __typeof__(&cuMemGetInfo_v2) cuMemGetInfo_v2;
-    __typeof__(&cuMemHostAlloc) cuMemHostAlloc;
     __typeof__(&cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2;
     __typeof__(&cuMemHostRegister_v2) cuMemHostRegister_v2;
     __typeof__(&cuMemHostUnregister) cuMemHostUnregister;
@@ -221,15 +215,12 @@ struct vgp_provider {
     __typeof__(&cuMemRetainAllocationHandle) cuMemRetainAllocationHandle;
     __typeof__(&cuMemSetAccess) cuMemSetAccess;
     __typeof__(&cuMemUnmap) cuMemUnmap;
-    __typeof__(&cuMemcpy2DAsync_v2) cuMemcpy2DAsync_v2;
     __typeof__(&cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2;
     __typeof__(&cuMemcpy3DPeerAsync) cuMemcpy3DPeerAsync;
     __typeof__(&cuMemcpyAsync) cuMemcpyAsync;
     __typeof__(&cuMemcpyDtoDAsync_v2) cuMemcpyDtoDAsync_v2;
     __typeof__(&cuMemcpyDtoHAsync_v2) cuMemcpyDtoHAsync_v2;
-    __typeof__(&cuMemcpyDtoH_v2) cuMemcpyDtoH_v2;
     __typeof__(&cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2;
-    __typeof__(&cuMemcpyHtoD_v2) cuMemcpyHtoD_v2;
     __typeof__(&cuMemcpyPeerAsync) cuMemcpyPeerAsync;
     __typeof__(&cuMemsetD16Async) cuMemsetD16Async;
     __typeof__(&cuMemsetD16_v2) cuMemsetD16_v2;

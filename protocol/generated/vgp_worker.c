@@ -144,9 +144,10 @@ static CUresult handle_vgpPing(struct wrk_call *c)
     CUresult r;
     struct vgp_ret_vgpPing ret = {0};
     uint64_t value = a->value;
-    (void)value;
     r = CUDA_SUCCESS;
-    ret.echo = (uint64_t)value;
+    if (r == CUDA_SUCCESS) {
+        ret.echo = (uint64_t)(value);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -616,7 +617,9 @@ static CUresult handle_vgpDeviceGetAttribute(struct wrk_call *c)
     if (!wrk_provider.cuDeviceGetAttribute)
         return wrk_missing(c, "cuDeviceGetAttribute");
     r = wrk_provider.cuDeviceGetAttribute(&own, attribute, device);
-    ret.value = (int32_t)wrk_attribute_shown(attribute,own);
+    if (r == CUDA_SUCCESS) {
+        ret.value = (int32_t)(wrk_attribute_shown(attribute,own));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -856,14 +859,25 @@ static CUresult handle_vgpMemPoolGetAttribute(struct wrk_call *c)
     return r;
 }
 
+static CUresult long_cuMemPoolTrimTo(const uint64_t *args)
+{
+    return wrk_provider.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)args[0], (size_t)args[1]);
+}
+
 static CUresult handle_cuMemPoolTrimTo(struct wrk_call *c)
 {
     const struct vgp_args_cuMemPoolTrimTo *a = (const void *)c->args;
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = wrk_do_cuMemPoolTrimTo(c, a);
-    return r;
+    CUresult r;
+    CUmemoryPool pool = NULL;
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolTrimTo)
+        return wrk_missing(c, "cuMemPoolTrimTo");
+    return wrk_long(c, long_cuMemPoolTrimTo, pool, (const uint64_t[3]){(uintptr_t)pool, (uint64_t)a->minBytesToKeep, 0});
 }
 
 static CUresult handle_cuMemPrefetchAsync_v2(struct wrk_call *c)
@@ -939,14 +953,30 @@ static CUresult handle_cuArray3DCreate_v2(struct wrk_call *c)
     return r;
 }
 
+static CUresult long_cuArrayDestroy(const uint64_t *args)
+{
+    return wrk_provider.cuArrayDestroy((CUarray)(uintptr_t)args[0]);
+}
+
 static CUresult handle_cuArrayDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuArrayDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = wrk_do_cuArrayDestroy(c, a);
-    return r;
+    CUresult r;
+    CUarray hArray = NULL;
+    r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&hArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuArrayDestroy)
+        return wrk_missing(c, "cuArrayDestroy");
+    if (wrk_handle_is_part(c, a->hArray, VGP_H_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (wrk_name_keep_long(c, a->hArray, VGP_H_ARRAY))
+        return CUDA_SUCCESS;
+    wrk_handle_drop(c, a->hArray, VGP_H_ARRAY);
+    return wrk_long(c, long_cuArrayDestroy, hArray, (const uint64_t[3]){(uintptr_t)hArray, 0, 0});
 }
 
 static CUresult handle_cuMemsetD8_v2(struct wrk_call *c)
@@ -1273,6 +1303,10 @@ static CUresult handle_cuLibraryUnload(struct wrk_call *c)
     return r;
 }
 
+struct vgp_outs_vgpModuleGetFunction {
+    int32_t attributes[32] __attribute__((aligned(8)));
+    uint32_t paramLayout[900] __attribute__((aligned(8)));
+};
 static CUresult handle_vgpModuleGetFunction(struct wrk_call *c)
 {
     const struct vgp_args_vgpModuleGetFunction *a = (const void *)c->args;
@@ -1290,15 +1324,33 @@ static CUresult handle_vgpModuleGetFunction(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpModuleGetFunction ret = {0};
     static __thread struct vgp_outs_vgpModuleGetFunction o;
-    CUresult r = wrk_do_vgpModuleGetFunction(c, a, name, &ret, &o);
-    if (c->malformed || c->deferred)
+    CUfunction function = NULL;
+    r = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
+    if (r != CUDA_SUCCESS)
         return r;
-    if (ret.attributes_len > 32)
-        ret.attributes_len = 32;
-    if (ret.paramLayout_len > 900)
-        ret.paramLayout_len = 900;
+    CUmodule module = 0;
+    r = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
+    if (r != CUDA_SUCCESS)
+        return r;
+    __typeof__(&o.attributes[0]) attributes = o.attributes;
+    __typeof__(&o.paramLayout[0]) paramLayout = o.paramLayout;
+    r = wrk_provider.cuFuncGetParamInfo && wrk_provider.cuFuncGetAttribute ? CUDA_SUCCESS : wrk_missing(c, "cuFuncGetParamInfo");
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuModuleGetFunction)
+        return wrk_missing(c, "cuModuleGetFunction");
+    r = wrk_provider.cuModuleGetFunction(&function, module, name);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->function, VGP_H_FUNCTION, function);
+        const uint32_t attributes_n = wrk_function_attributes(function,NULL,0,attributes);
+        ret.attributes_len = attributes_n <= 32 ? attributes_n : 32;
+        const uint32_t paramLayout_n = wrk_param_layout(function,NULL,paramLayout);
+        ret.paramLayout_len = paramLayout_n <= 900 ? paramLayout_n : 900;
+        wrk_handle_parent(c, a->function, a->module);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.attributes, (uint64_t)ret.attributes_len * 4);
@@ -1306,6 +1358,10 @@ static CUresult handle_vgpModuleGetFunction(struct wrk_call *c)
     return r;
 }
 
+struct vgp_outs_vgpLibraryGetKernel {
+    int32_t attributes[32] __attribute__((aligned(8)));
+    uint32_t paramLayout[900] __attribute__((aligned(8)));
+};
 static CUresult handle_vgpLibraryGetKernel(struct wrk_call *c)
 {
     const struct vgp_args_vgpLibraryGetKernel *a = (const void *)c->args;
@@ -1320,15 +1376,34 @@ static CUresult handle_vgpLibraryGetKernel(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpLibraryGetKernel ret = {0};
     static __thread struct vgp_outs_vgpLibraryGetKernel o;
-    CUresult r = wrk_do_vgpLibraryGetKernel(c, a, name, &ret, &o);
-    if (c->malformed || c->deferred)
+    CUkernel kernel = NULL;
+    r = wrk_handle_reserve(c, a->kernel, VGP_H_KERNEL);
+    if (r != CUDA_SUCCESS)
         return r;
-    if (ret.attributes_len > 32)
-        ret.attributes_len = 32;
-    if (ret.paramLayout_len > 900)
-        ret.paramLayout_len = 900;
+    CUlibrary library = 0;
+    r = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
+    if (r != CUDA_SUCCESS)
+        return r;
+    int32_t device = a->device;
+    __typeof__(&o.attributes[0]) attributes = o.attributes;
+    __typeof__(&o.paramLayout[0]) paramLayout = o.paramLayout;
+    r = wrk_provider.cuKernelGetParamInfo && wrk_provider.cuKernelGetAttribute ? CUDA_SUCCESS : wrk_missing(c, "cuKernelGetParamInfo");
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLibraryGetKernel)
+        return wrk_missing(c, "cuLibraryGetKernel");
+    r = wrk_provider.cuLibraryGetKernel(&kernel, library, name);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->kernel, VGP_H_KERNEL, kernel);
+        const uint32_t attributes_n = wrk_function_attributes(NULL,kernel,device,attributes);
+        ret.attributes_len = attributes_n <= 32 ? attributes_n : 32;
+        const uint32_t paramLayout_n = wrk_param_layout(NULL,kernel,paramLayout);
+        ret.paramLayout_len = paramLayout_n <= 900 ? paramLayout_n : 900;
+        wrk_handle_parent(c, a->kernel, a->library);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.attributes, (uint64_t)ret.attributes_len * 4);
@@ -1342,7 +1417,22 @@ static CUresult handle_vgpKernelGetFunction(struct wrk_call *c)
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = wrk_do_vgpKernelGetFunction(c, a);
+    CUresult r;
+    CUfunction function = NULL;
+    r = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUkernel kernel = 0;
+    r = wrk_handle_get(c, a->kernel, VGP_H_KERNEL, false, (void **)&kernel);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuKernelGetFunction)
+        return wrk_missing(c, "cuKernelGetFunction");
+    r = wrk_provider.cuKernelGetFunction(&function, kernel);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->function, VGP_H_FUNCTION, function);
+        wrk_handle_parent(c, a->function, wrk_handle_parent_of(c,a->kernel));
+    }
     return r;
 }
 
@@ -2158,7 +2248,14 @@ static CUresult handle_vgpStreamInvalidateCapture(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = wrk_do_vgpStreamInvalidateCapture(c, a);
+    CUresult r;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuStreamQuery)
+        return wrk_missing(c, "cuStreamQuery");
+    r = wrk_stream_captured(stream) ? (wrk_provider.cuStreamQuery(stream), CUDA_SUCCESS) : CUDA_SUCCESS;
     return r;
 }
 
@@ -2168,7 +2265,26 @@ static CUresult handle_vgpCaptureHostFunc(struct wrk_call *c)
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = wrk_do_vgpCaptureHostFunc(c, a);
+    CUresult r;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint64_t cookie = a->cookie;
+    struct wrk_host_func *f = NULL;
+    CUgraphNode last;
+    CUgraph graph;
+    if (!wrk_stream_captured(stream))
+        return CUDA_ERROR_ILLEGAL_STATE;
+    r = wrk_capture_front(stream, &graph, &last);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = wrk_host_func_for(c->w, graph, cookie, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuLaunchHostFunc)
+        return wrk_missing(c, "cuLaunchHostFunc");
+    r = wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
     return r;
 }
 
@@ -2294,7 +2410,18 @@ static CUresult handle_vgpGraphDestroy(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = wrk_do_vgpGraphDestroy(c, a);
+    CUresult r;
+    CUgraph graph = 0;
+    r = wrk_graph_object_any(c, a->graph, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_graph_is_clients(c, a->graph))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!wrk_provider.cuGraphDestroy)
+        return wrk_missing(c, "cuGraphDestroy");
+    r = wrk_provider.cuGraphDestroy(graph);
+    if (r == CUDA_SUCCESS)
+        r = (wrk_graph_gone(c, a->graph), CUDA_SUCCESS);
     return r;
 }
 
@@ -2357,7 +2484,9 @@ static CUresult handle_vgpGraphTraits(struct wrk_call *c)
     if (r != CUDA_SUCCESS)
         return r;
     r = CUDA_SUCCESS;
-    ret.memory = (uint32_t)wrk_graph_memory(graph,NULL);
+    if (r == CUDA_SUCCESS) {
+        ret.memory = (uint32_t)(wrk_graph_memory(graph,NULL));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2372,10 +2501,19 @@ static CUresult handle_vgpGraphCreate(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphCreate ret = {0};
-    CUresult r = wrk_do_vgpGraphCreate(c, a, &ret);
-    if (c->malformed || c->deferred)
-        return r;
+    uint32_t flags = a->flags;
+    CUgraph object = NULL;
+    uint64_t handle = 0;
+    if (!wrk_provider.cuGraphCreate)
+        return wrk_missing(c, "cuGraphCreate");
+    r = wrk_provider.cuGraphCreate(&object, flags);
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_made(c, object, &handle);
+    if (r == CUDA_SUCCESS) {
+        ret.graph = (uint64_t)(handle);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2412,10 +2550,26 @@ static CUresult handle_vgpGraphNodeFindInClone(struct wrk_call *c)
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpGraphNodeFindInClone ret = {0};
-    CUresult r = wrk_do_vgpGraphNodeFindInClone(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph clone = 0;
+    r = wrk_graph_object(c, a->clone, &clone);
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUgraphNode object = NULL;
+    uint64_t handle = 0;
+    if (!wrk_provider.cuGraphNodeFindInClone)
+        return wrk_missing(c, "cuGraphNodeFindInClone");
+    r = wrk_provider.cuGraphNodeFindInClone(&object, node, clone);
+    if (r == CUDA_SUCCESS)
+        r = wrk_node_found(c, a->clone, object, &handle);
+    if (r == CUDA_SUCCESS) {
+        ret.found = (uint64_t)(handle);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2453,10 +2607,20 @@ static CUresult handle_vgpGraphNodeInfo(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphNodeInfo ret = {0};
-    CUresult r = wrk_do_vgpGraphNodeInfo(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraphNodeType own = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (!wrk_provider.cuGraphNodeGetType)
+        return wrk_missing(c, "cuGraphNodeGetType");
+    r = wrk_provider.cuGraphNodeGetType(node, &own);
+    if (r == CUDA_SUCCESS) {
+        ret.type = (uint32_t)(wrk_node_type(c,a->node,own));
+        ret.graph = (uint64_t)(wrk_node_graph(c,a->node));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2468,10 +2632,22 @@ static CUresult handle_vgpGraphChild(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphChild ret = {0};
-    CUresult r = wrk_do_vgpGraphChild(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph object = NULL;
+    uint64_t handle = 0;
+    if (!wrk_provider.cuGraphChildGraphNodeGetGraph)
+        return wrk_missing(c, "cuGraphChildGraphNodeGetGraph");
+    r = wrk_provider.cuGraphChildGraphNodeGetGraph(node, &object);
+    if (r == CUDA_SUCCESS)
+        r = wrk_graph_child(c, a->node, object, &handle);
+    if (r == CUDA_SUCCESS) {
+        ret.graph = (uint64_t)(handle);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2575,10 +2751,51 @@ static CUresult handle_vgpGraphMemsetNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphMemsetNode ret = {0};
-    CUresult r = wrk_do_vgpGraphMemsetNode(c, a, dependencies, edgeData, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode target = where.at;
+    CUgraphExec exec = where.exec;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    CUcontext context = 0;
+    r = wrk_node_context(c, a->context, &context);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint64_t dst = a->dst;
+    uint64_t pitch = a->pitch;
+    uint32_t value = a->value;
+    uint32_t elementSize = a->elementSize;
+    uint64_t width = a->width;
+    uint64_t height = a->height;
+    const CUDA_MEMSET_NODE_PARAMS p = {.dst = dst, .pitch = pitch, .value = value, .elementSize = elementSize, .width = width, .height = height};
+    if (!wrk_provider.cuGraphAddMemsetNode)
+        return wrk_missing(c, "cuGraphAddMemsetNode");
+    if (!wrk_provider.cuGraphMemsetNodeSetParams)
+        return wrk_missing(c, "cuGraphMemsetNodeSetParams");
+    if (!wrk_provider.cuGraphExecMemsetNodeSetParams)
+        return wrk_missing(c, "cuGraphExecMemsetNodeSetParams");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddMemsetNode(&added, graph, deps, ndeps, &p, context);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    case VGP_NODE_SET:
+        r = wrk_provider.cuGraphMemsetNodeSetParams(target, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = wrk_provider.cuGraphExecMemsetNodeSetParams(exec, target, &p, context);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2662,10 +2879,28 @@ static CUresult handle_vgpGraphEmptyNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphEmptyNode ret = {0};
-    CUresult r = wrk_do_vgpGraphEmptyNode(c, a, dependencies, edgeData, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    if (!wrk_provider.cuGraphAddEmptyNode)
+        return wrk_missing(c, "cuGraphAddEmptyNode");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddEmptyNode(&added, graph, deps, ndeps);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2694,10 +2929,51 @@ static CUresult handle_vgpGraphEventNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphEventNode ret = {0};
-    CUresult r = wrk_do_vgpGraphEventNode(c, a, dependencies, edgeData, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode target = where.at;
+    CUgraphExec exec = where.exec;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    CUevent event = 0;
+    r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t wait = a->wait;
+    if (!wrk_provider.cuGraphAddEventWaitNode)
+        return wrk_missing(c, "cuGraphAddEventWaitNode");
+    if (!wrk_provider.cuGraphAddEventRecordNode)
+        return wrk_missing(c, "cuGraphAddEventRecordNode");
+    if (!wrk_provider.cuGraphEventWaitNodeSetEvent)
+        return wrk_missing(c, "cuGraphEventWaitNodeSetEvent");
+    if (!wrk_provider.cuGraphEventRecordNodeSetEvent)
+        return wrk_missing(c, "cuGraphEventRecordNodeSetEvent");
+    if (!wrk_provider.cuGraphExecEventWaitNodeSetEvent)
+        return wrk_missing(c, "cuGraphExecEventWaitNodeSetEvent");
+    if (!wrk_provider.cuGraphExecEventRecordNodeSetEvent)
+        return wrk_missing(c, "cuGraphExecEventRecordNodeSetEvent");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wait ? wrk_provider.cuGraphAddEventWaitNode(&added, graph, deps, ndeps, event) : wrk_provider.cuGraphAddEventRecordNode(&added, graph, deps, ndeps, event);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    case VGP_NODE_SET:
+        r = wait ? wrk_provider.cuGraphEventWaitNodeSetEvent(target, event) : wrk_provider.cuGraphEventRecordNodeSetEvent(target, event);
+        break;
+    case VGP_NODE_EXEC:
+        r = wait ? wrk_provider.cuGraphExecEventWaitNodeSetEvent(exec, target, event) : wrk_provider.cuGraphExecEventRecordNodeSetEvent(exec, target, event);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2728,10 +3004,51 @@ static CUresult handle_vgpGraphBatchMemOpNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphBatchMemOpNode ret = {0};
-    CUresult r = wrk_do_vgpGraphBatchMemOpNode(c, a, dependencies, edgeData, operations, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode target = where.at;
+    CUgraphExec exec = where.exec;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    CUcontext context = 0;
+    r = wrk_node_context(c, a->context, &context);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t flags = a->flags;
+    uint32_t operations_len = a->operations_len;
+    CUstreamBatchMemOpParams list[256];
+    r = wrk_memory_operations_packed(c, list, operations, operations_len);
+    if (r != CUDA_SUCCESS)
+        return r;
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.ctx = context, .count = operations_len / 4, .paramArray = list, .flags = flags};
+    if (!wrk_provider.cuGraphAddBatchMemOpNode)
+        return wrk_missing(c, "cuGraphAddBatchMemOpNode");
+    if (!wrk_provider.cuGraphBatchMemOpNodeSetParams)
+        return wrk_missing(c, "cuGraphBatchMemOpNodeSetParams");
+    if (!wrk_provider.cuGraphExecBatchMemOpNodeSetParams)
+        return wrk_missing(c, "cuGraphExecBatchMemOpNodeSetParams");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddBatchMemOpNode(&added, graph, deps, ndeps, &p);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    case VGP_NODE_SET:
+        r = wrk_provider.cuGraphBatchMemOpNodeSetParams(target, &p);
+        break;
+    case VGP_NODE_EXEC:
+        r = wrk_provider.cuGraphExecBatchMemOpNodeSetParams(exec, target, &p);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2775,10 +3092,53 @@ static CUresult handle_vgpGraphMemAllocNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphMemAllocNode ret = {0};
-    CUresult r = wrk_do_vgpGraphMemAllocNode(c, a, dependencies, edgeData, accessTypes, accessIds, access, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    uint32_t allocType = a->allocType;
+    uint32_t handleTypes = a->handleTypes;
+    uint32_t locationType = a->locationType;
+    int32_t locationId = a->locationId;
+    uint64_t bytesize = a->bytesize;
+    uint32_t accessTypes_len = a->accessTypes_len;
+    (void)accessTypes_len;
+    uint32_t accessIds_len = a->accessIds_len;
+    (void)accessIds_len;
+    uint32_t access_len = a->access_len;
+    (void)access_len;
+    CUmemAccessDesc list[64];
+    const uint32_t list_len = a->access_len;
+    if (a->accessIds_len != list_len || a->accessTypes_len != list_len)
+        return wrk_malformed(c, "list: lists of different lengths");
+    for (uint32_t i = 0; i < list_len; i++)
+        list[i] = (CUmemAccessDesc){.location = {.type = accessTypes[i], .id = accessIds[i]}, .flags = access[i]};
+    if (where.edges != NULL)
+        return wrk_refuse(c, CUDA_ERROR_NOT_SUPPORTED, "a node that allocates after a programmatic edge");
+    CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = {.allocType = allocType, .handleTypes = handleTypes, .location = {.type = locationType, .id = locationId}}, .accessDescs = list_len ? list : NULL, .accessDescCount = list_len, .bytesize = bytesize};
+    if (!wrk_provider.cuGraphAddMemAllocNode)
+        return wrk_missing(c, "cuGraphAddMemAllocNode");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddMemAllocNode(&added, graph, deps, ndeps, &p);
+        if (r == CUDA_SUCCESS)
+            r = (wrk_memory_nodes_made++, CUDA_SUCCESS);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
+    if (r == CUDA_SUCCESS) {
+        ret.dptr = (uint64_t)(p.dptr);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2804,10 +3164,33 @@ static CUresult handle_vgpGraphMemFreeNode(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphMemFreeNode ret = {0};
-    CUresult r = wrk_do_vgpGraphMemFreeNode(c, a, dependencies, edgeData, &ret);
-    if (c->malformed || c->deferred)
+    struct wrk_where where __attribute__((cleanup(wrk_where_end)));
+    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,
+                      edgeData, a->edgeData_len);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUgraph graph = where.in;
+    CUgraphNode *deps = where.deps;
+    size_t ndeps = wrk_where_n(&where);
+    CUgraphNode added = NULL;
+    uint64_t dptr = a->dptr;
+    if (where.edges != NULL)
+        return wrk_refuse(c, CUDA_ERROR_NOT_SUPPORTED, "a node that frees after a programmatic edge");
+    if (!wrk_provider.cuGraphAddMemFreeNode)
+        return wrk_missing(c, "cuGraphAddMemFreeNode");
+    switch (where.op) {
+    case VGP_NODE_ADD:
+        r = wrk_provider.cuGraphAddMemFreeNode(&added, graph, deps, ndeps, dptr);
+        if (r == CUDA_SUCCESS)
+            r = (wrk_memory_nodes_made++, CUDA_SUCCESS);
+        r = wrk_added(c, &where, r, added, &ret.node);
+        break;
+    default:
+        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);
+        break;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2924,12 +3307,14 @@ static CUresult handle_vgpGraphMemsetNodeGet(struct wrk_call *c)
     if (!wrk_provider.cuGraphMemsetNodeGetParams)
         return wrk_missing(c, "cuGraphMemsetNodeGetParams");
     r = wrk_provider.cuGraphMemsetNodeGetParams(node, &p);
-    ret.dst = (uint64_t)p.dst;
-    ret.pitch = (uint64_t)p.pitch;
-    ret.value = (uint32_t)p.value;
-    ret.elementSize = (uint32_t)p.elementSize;
-    ret.width = (uint64_t)p.width;
-    ret.height = (uint64_t)p.height;
+    if (r == CUDA_SUCCESS) {
+        ret.dst = (uint64_t)(p.dst);
+        ret.pitch = (uint64_t)(p.pitch);
+        ret.value = (uint32_t)(p.value);
+        ret.elementSize = (uint32_t)(p.elementSize);
+        ret.width = (uint64_t)(p.width);
+        ret.height = (uint64_t)(p.height);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2941,10 +3326,23 @@ static CUresult handle_vgpGraphHostNodeGet(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpGraphHostNodeGet ret = {0};
-    CUresult r = wrk_do_vgpGraphHostNodeGet(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    if (wrk_node_is_copy(c, a->node) || wrk_host_node_semaphores(node) != VGP_EXTSEM_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_HOST_NODE_PARAMS p = {0};
+    if (!wrk_provider.cuGraphHostNodeGetParams)
+        return wrk_missing(c, "cuGraphHostNodeGetParams");
+    r = wrk_provider.cuGraphHostNodeGetParams(node, &p);
+    if (r == CUDA_SUCCESS)
+        r = p.fn == wrk_host_func_run && p.userData ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    if (r == CUDA_SUCCESS) {
+        ret.cookie = (uint64_t)(wrk_host_func_cookie(p.userData));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -2972,7 +3370,9 @@ static CUresult handle_vgpGraphEventNodeGet(struct wrk_call *c)
     if (!wrk_provider.cuGraphEventRecordNodeGetEvent)
         return wrk_missing(c, "cuGraphEventRecordNodeGetEvent");
     r = wait ? wrk_provider.cuGraphEventWaitNodeGetEvent(node, &object) : wrk_provider.cuGraphEventRecordNodeGetEvent(node, &object);
-    ret.event = (uint64_t)wrk_handle_of(c->w,VGP_H_EVENT,object);
+    if (r == CUDA_SUCCESS) {
+        ret.event = (uint64_t)(wrk_handle_of(c->w,VGP_H_EVENT,object));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -3000,6 +3400,9 @@ static CUresult handle_vgpGraphBatchMemOpNodeGet(struct wrk_call *c)
     return r;
 }
 
+struct vgp_outs_vgpGraphKernelNodeAttribute {
+    uint8_t result[64] __attribute__((aligned(8)));
+};
 static CUresult handle_vgpGraphKernelNodeAttribute(struct wrk_call *c)
 {
     const struct vgp_args_vgpGraphKernelNodeAttribute *a = (const void *)c->args;
@@ -3010,18 +3413,48 @@ static CUresult handle_vgpGraphKernelNodeAttribute(struct wrk_call *c)
     uint64_t value_bytes = (uint64_t)a->value_len * 1;
     if (a->value_len > 64 || !vgp_range_ok(at, value_bytes, c->args_size))
         return wrk_malformed(c, "value: %u is past its maximum or the record", a->value_len);
-    const void *value = (const void *)(c->args + at);
+    const void *value_wire = (const void *)(c->args + at);
     at += vgp_round8(value_bytes);
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpGraphKernelNodeAttribute ret = {0};
     static __thread struct vgp_outs_vgpGraphKernelNodeAttribute o;
-    CUresult r = wrk_do_vgpGraphKernelNodeAttribute(c, a, value, &ret, &o);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
-    if (ret.result_len > 64)
-        ret.result_len = 64;
+    CUgraphNode source = 0;
+    r = a->source ? wrk_node_object(c, a->source, &source) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t op = a->op;
+    uint32_t attribute = a->attribute;
+    CUkernelNodeAttrValue value;
+    if (a->value_len && a->value_len != sizeof(value))
+        return wrk_malformed(c, "value: %u bytes, not %zu", a->value_len, sizeof(value));
+    memset(&value, 0, sizeof(value));
+    memcpy(&value, value_wire, a->value_len);
+    CUkernelNodeAttrValue result;
+    _Static_assert(sizeof(result) <= 64, "fits");
+    memset(&result, 0, sizeof(result));
+    r = op > 2 || (op == 1 && a->value_len == 0) ? wrk_malformed(c, "attribute operation number %u", op) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (op == 1 && !wrk_plain_attribute(attribute))
+        return wrk_refuse(c, CUDA_ERROR_NOT_SUPPORTED, "kernel node: an attribute that is not plain data");
+    if (!wrk_provider.cuGraphKernelNodeGetAttribute)
+        return wrk_missing(c, "cuGraphKernelNodeGetAttribute");
+    if (!wrk_provider.cuGraphKernelNodeSetAttribute)
+        return wrk_missing(c, "cuGraphKernelNodeSetAttribute");
+    if (!wrk_provider.cuGraphKernelNodeCopyAttributes)
+        return wrk_missing(c, "cuGraphKernelNodeCopyAttributes");
+    r = op == 0 ? wrk_provider.cuGraphKernelNodeGetAttribute(node, attribute, &result) : op == 1 ? wrk_provider.cuGraphKernelNodeSetAttribute(node, attribute, &value) : wrk_provider.cuGraphKernelNodeCopyAttributes(node, source);
+    if (r == CUDA_SUCCESS) {
+        memcpy(o.result, &result, sizeof(result));
+        ret.result_len = op==0?sizeof(result):0;
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     vgp_reply_part(c, o.result, (uint64_t)ret.result_len * 1);
@@ -3188,6 +3621,11 @@ static CUresult handle_vgpDeviceGraphMemSet(struct wrk_call *c)
     return r;
 }
 
+static CUresult long_cuDeviceGraphMemTrim(const uint64_t *args)
+{
+    return wrk_provider.cuDeviceGraphMemTrim((CUdevice)args[0]);
+}
+
 static CUresult handle_cuDeviceGraphMemTrim(struct wrk_call *c)
 {
     const struct vgp_args_cuDeviceGraphMemTrim *a = (const void *)c->args;
@@ -3197,8 +3635,9 @@ static CUresult handle_cuDeviceGraphMemTrim(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = wrk_do_cuDeviceGraphMemTrim(c, a);
-    return r;
+    if (!wrk_provider.cuDeviceGraphMemTrim)
+        return wrk_missing(c, "cuDeviceGraphMemTrim");
+    return wrk_long(c, long_cuDeviceGraphMemTrim, NULL, (const uint64_t[3]){(uint64_t)a->device, 0, 0});
 }
 
 static CUresult handle_vgpGraphMemFree(struct wrk_call *c)
@@ -3298,12 +3737,14 @@ static CUresult handle_vgpMemAllocationProp(struct wrk_call *c)
     if (!wrk_provider.cuMemGetAllocationPropertiesFromHandle)
         return wrk_missing(c, "cuMemGetAllocationPropertiesFromHandle");
     r = wrk_provider.cuMemGetAllocationPropertiesFromHandle(&prop, handle);
-    ret.allocType = (uint32_t)prop.type;
-    ret.locationType = (uint32_t)prop.location.type;
-    ret.locationId = (int32_t)prop.location.id;
-    ret.compression = (uint8_t)prop.allocFlags.compressionType;
-    ret.rdma = (uint8_t)prop.allocFlags.gpuDirectRDMACapable;
-    ret.usage = (uint16_t)prop.allocFlags.usage;
+    if (r == CUDA_SUCCESS) {
+        ret.allocType = (uint32_t)(prop.type);
+        ret.locationType = (uint32_t)(prop.location.type);
+        ret.locationId = (int32_t)(prop.location.id);
+        ret.compression = (uint8_t)(prop.allocFlags.compressionType);
+        ret.rdma = (uint8_t)(prop.allocFlags.gpuDirectRDMACapable);
+        ret.usage = (uint16_t)(prop.allocFlags.usage);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -3391,15 +3832,20 @@ static CUresult handle_vgpMemSetAccess(struct wrk_call *c)
     uint64_t ptr = a->ptr;
     uint64_t size = a->size;
     uint32_t locationTypes_len = a->locationTypes_len;
+    (void)locationTypes_len;
     uint32_t locationIds_len = a->locationIds_len;
+    (void)locationIds_len;
     uint32_t access_len = a->access_len;
+    (void)access_len;
     CUmemAccessDesc list[64];
-    r = wrk_access_descriptors(c, list, locationTypes, locationTypes_len, locationIds, locationIds_len, access, access_len);
-    if (r != CUDA_SUCCESS)
-        return r;
+    const uint32_t list_len = a->access_len;
+    if (a->locationIds_len != list_len || a->locationTypes_len != list_len)
+        return wrk_malformed(c, "list: lists of different lengths");
+    for (uint32_t i = 0; i < list_len; i++)
+        list[i] = (CUmemAccessDesc){.location = {.type = locationTypes[i], .id = locationIds[i]}, .flags = access[i]};
     if (!wrk_provider.cuMemSetAccess)
         return wrk_missing(c, "cuMemSetAccess");
-    r = wrk_provider.cuMemSetAccess(ptr, size, list, locationTypes_len);
+    r = wrk_provider.cuMemSetAccess(ptr, size, list, list_len);
     return r;
 }
 
@@ -3456,7 +3902,32 @@ static CUresult handle_vgpStreamMemOps(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
-    CUresult r = wrk_do_vgpStreamMemOps(c, a, operations, addresses, values, operationFlags);
+    CUresult r;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t flags = a->flags;
+    uint32_t operations_len = a->operations_len;
+    (void)operations_len;
+    uint32_t addresses_len = a->addresses_len;
+    (void)addresses_len;
+    uint32_t values_len = a->values_len;
+    (void)values_len;
+    uint32_t operationFlags_len = a->operationFlags_len;
+    (void)operationFlags_len;
+    CUstreamBatchMemOpParams list[256];
+    const uint32_t list_len = a->addresses_len;
+    if (a->operationFlags_len != list_len || a->operations_len != list_len || a->values_len != list_len)
+        return wrk_malformed(c, "list: lists of different lengths");
+    for (uint32_t i = 0; i < list_len; i++)
+        list[i] = (CUstreamBatchMemOpParams)wrk_memory_operation(operations[i], operationFlags[i], addresses[i], values[i]);
+    r = wrk_memory_operations_known(list, list_len);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuStreamBatchMemOp_v2)
+        return wrk_missing(c, "cuStreamBatchMemOp_v2");
+    r = wrk_provider.cuStreamBatchMemOp_v2(stream, list_len, list, flags);
     return r;
 }
 
@@ -3477,10 +3948,41 @@ static CUresult handle_vgpOccupancyClusters(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpOccupancyClusters ret = {0};
-    CUresult r = wrk_do_vgpOccupancyClusters(c, a, attributeIds, attributeValues, &ret);
-    if (c->malformed || c->deferred)
+    CUfunction func = 0;
+    r = wrk_func_get(c, a->func, &func);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t what = a->what;
+    uint32_t gridX = a->gridX;
+    uint32_t gridY = a->gridY;
+    uint32_t gridZ = a->gridZ;
+    uint32_t blockX = a->blockX;
+    uint32_t blockY = a->blockY;
+    uint32_t blockZ = a->blockZ;
+    uint32_t sharedBytes = a->sharedBytes;
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t attributeIds_len = a->attributeIds_len;
+    uint32_t attributeValues_len = a->attributeValues_len;
+    int32_t result = 0;
+    CUlaunchAttribute attrs[33];
+    r = wrk_launch_attributes(c, attrs, attributeIds, attributeIds_len, attributeValues, attributeValues_len);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = what > 1 ? wrk_malformed(c, "unknown question about clusters") : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    CUlaunchConfig config = {gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, attrs, attributeIds_len};
+    if (!wrk_provider.cuOccupancyMaxActiveClusters)
+        return wrk_missing(c, "cuOccupancyMaxActiveClusters");
+    if (!wrk_provider.cuOccupancyMaxPotentialClusterSize)
+        return wrk_missing(c, "cuOccupancyMaxPotentialClusterSize");
+    r = what == 0 ? wrk_provider.cuOccupancyMaxActiveClusters(&result, func, &config) : wrk_provider.cuOccupancyMaxPotentialClusterSize(&result, func, &config);
+    ret.result = (int32_t)result;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -3683,7 +4185,31 @@ static CUresult handle_vgpMemPoolCreate(struct wrk_call *c)
     if (c->args_size != vgp_round16(40))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(40));
-    CUresult r = wrk_do_vgpMemPoolCreate(c, a);
+    CUresult r;
+    CUmemoryPool pool = NULL;
+    r = wrk_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
+    if (r != CUDA_SUCCESS)
+        return r;
+    uint32_t allocType = a->allocType;
+    uint32_t handleTypes = a->handleTypes;
+    uint32_t locationType = a->locationType;
+    int32_t locationId = a->locationId;
+    uint64_t maxSize = a->maxSize;
+    uint16_t usage = a->usage;
+    r = wrk_memory_prop_check(c, handleTypes, locationType);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUmemPoolProps props = {.allocType = allocType, .location = {.type = locationType, .id = locationId}, .maxSize = maxSize, .usage = usage, .handleTypes = handleTypes};
+    if (!wrk_provider.cuMemPoolCreate)
+        return wrk_missing(c, "cuMemPoolCreate");
+    r = (wrk_share_forget(), wrk_provider.cuMemPoolCreate(&pool, &props));
+    if (r == CUDA_SUCCESS)
+        r = (handleTypes ? wrk_share_note_pool(pool) : (void)0, CUDA_SUCCESS);
+    if (r == CUDA_SUCCESS) {
+        wrk_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
+    }
     return r;
 }
 
@@ -3749,15 +4275,20 @@ static CUresult handle_vgpMemPoolSetAccess(struct wrk_call *c)
     if (r != CUDA_SUCCESS)
         return r;
     uint32_t locationTypes_len = a->locationTypes_len;
+    (void)locationTypes_len;
     uint32_t locationIds_len = a->locationIds_len;
+    (void)locationIds_len;
     uint32_t access_len = a->access_len;
+    (void)access_len;
     CUmemAccessDesc list[64];
-    r = wrk_access_descriptors(c, list, locationTypes, locationTypes_len, locationIds, locationIds_len, access, access_len);
-    if (r != CUDA_SUCCESS)
-        return r;
+    const uint32_t list_len = a->access_len;
+    if (a->locationIds_len != list_len || a->locationTypes_len != list_len)
+        return wrk_malformed(c, "list: lists of different lengths");
+    for (uint32_t i = 0; i < list_len; i++)
+        list[i] = (CUmemAccessDesc){.location = {.type = locationTypes[i], .id = locationIds[i]}, .flags = access[i]};
     if (!wrk_provider.cuMemPoolSetAccess)
         return wrk_missing(c, "cuMemPoolSetAccess");
-    r = wrk_provider.cuMemPoolSetAccess(pool, list, locationTypes_len);
+    r = wrk_provider.cuMemPoolSetAccess(pool, list, list_len);
     return r;
 }
 
@@ -3801,7 +4332,9 @@ static CUresult handle_vgpPointerManaged(struct wrk_call *c)
     if (!wrk_provider.cuPointerGetAttribute)
         return wrk_missing(c, "cuPointerGetAttribute");
     r = wrk_provider.cuPointerGetAttribute(&bits, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
-    ret.managed = (uint32_t)bits&1;
+    if (r == CUDA_SUCCESS) {
+        ret.managed = (uint32_t)(bits&1);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -3828,7 +4361,7 @@ static CUresult handle_vgpStreamSetAttribute(struct wrk_call *c)
     CUstreamAttrValue value;
     if (a->value_len != sizeof(value))
         return wrk_malformed(c, "value: %u bytes, not %zu", a->value_len, sizeof(value));
-    memcpy(&value, value_wire, sizeof(value));
+    memcpy(&value, value_wire, a->value_len);
     if (!wrk_stream_attribute(attribute))
         return CUDA_ERROR_INVALID_VALUE;
     if (!wrk_provider.cuStreamSetAttribute)
@@ -4012,7 +4545,8 @@ static CUresult handle_vgpDeviceAtomicCapabilities(struct wrk_call *c)
         return wrk_missing(c, "cuDeviceGetP2PAtomicCapabilities");
     r = peer < 0 ? wrk_provider.cuDeviceGetHostAtomicCapabilities(capabilities, list, operations_len, device) : wrk_provider.cuDeviceGetP2PAtomicCapabilities(capabilities, list, operations_len, device, peer);
     if (r == CUDA_SUCCESS) {
-        ret.capabilities_len = operations_len <= 64 ? operations_len : 64;
+        const uint32_t capabilities_n = operations_len;
+        ret.capabilities_len = capabilities_n <= 64 ? capabilities_n : 64;
     }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
@@ -4253,14 +4787,30 @@ static CUresult handle_cuMipmappedArrayCreate(struct wrk_call *c)
     return r;
 }
 
+static CUresult long_cuMipmappedArrayDestroy(const uint64_t *args)
+{
+    return wrk_provider.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)args[0]);
+}
+
 static CUresult handle_cuMipmappedArrayDestroy(struct wrk_call *c)
 {
     const struct vgp_args_cuMipmappedArrayDestroy *a = (const void *)c->args;
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
-    CUresult r = wrk_do_cuMipmappedArrayDestroy(c, a);
-    return r;
+    CUresult r;
+    CUmipmappedArray hMipmappedArray = NULL;
+    r = wrk_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&hMipmappedArray);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMipmappedArrayDestroy)
+        return wrk_missing(c, "cuMipmappedArrayDestroy");
+    if (wrk_handle_is_part(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (wrk_name_keep_long(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
+        return CUDA_SUCCESS;
+    wrk_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
+    return wrk_long(c, long_cuMipmappedArrayDestroy, hMipmappedArray, (const uint64_t[3]){(uintptr_t)hMipmappedArray, 0, 0});
 }
 
 static CUresult handle_cuMipmappedArrayGetLevel(struct wrk_call *c)
@@ -5008,10 +5558,12 @@ static CUresult handle_vgpTexRefGetBorderColor(struct wrk_call *c)
     if (!wrk_provider.cuTexRefGetBorderColor)
         return wrk_missing(c, "cuTexRefGetBorderColor");
     r = wrk_provider.cuTexRefGetBorderColor(colour, ref);
-    ret.red = (float)colour[0];
-    ret.green = (float)colour[1];
-    ret.blue = (float)colour[2];
-    ret.alpha = (float)colour[3];
+    if (r == CUDA_SUCCESS) {
+        ret.red = (float)(colour[0]);
+        ret.green = (float)(colour[1]);
+        ret.blue = (float)(colour[2]);
+        ret.alpha = (float)(colour[3]);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -5130,10 +5682,16 @@ static CUresult handle_vgpMemHandleTypes(struct wrk_call *c)
     if (c->args_size != vgp_round16(8))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(8));
+    CUresult r;
     struct vgp_ret_vgpMemHandleTypes ret = {0};
-    CUresult r = wrk_do_vgpMemHandleTypes(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUmemGenericAllocationHandle handle = 0;
+    r = wrk_allocation_object(c, a->handle, &handle);
+    if (r != CUDA_SUCCESS)
         return r;
+    r = CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS) {
+        ret.handleTypes = (uint32_t)(wrk_allocation_handle_types(c,a->handle));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -5219,15 +5777,32 @@ static CUresult handle_vgpMemPoolImportPointer(struct wrk_call *c)
     uint64_t data_bytes = (uint64_t)a->data_len * 1;
     if (a->data_len > 64 || !vgp_range_ok(at, data_bytes, c->args_size))
         return wrk_malformed(c, "data: %u is past its maximum or the record", a->data_len);
-    const void *data = (const void *)(c->args + at);
+    const void *data_wire = (const void *)(c->args + at);
     at += vgp_round8(data_bytes);
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpMemPoolImportPointer ret = {0};
-    CUresult r = wrk_do_vgpMemPoolImportPointer(c, a, data, &ret);
-    if (c->malformed || c->deferred)
+    CUmemoryPool pool = 0;
+    r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
+    if (r != CUDA_SUCCESS)
         return r;
+    CUmemPoolPtrExportData data;
+    if (a->data_len != sizeof(data))
+        return wrk_malformed(c, "data: %u bytes, not %zu", a->data_len, sizeof(data));
+    memcpy(&data, data_wire, a->data_len);
+    CUdeviceptr dptr = 0;
+    r = wrk_share_handle_types() ? CUDA_SUCCESS : wrk_missing(c, "cuMemPoolImportPointer");
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMemPoolImportPointer)
+        return wrk_missing(c, "cuMemPoolImportPointer");
+    r = wrk_provider.cuMemPoolImportPointer(&dptr, pool, &data);
+    if (r == CUDA_SUCCESS) {
+        ret.size = (uint64_t)(wrk_allocation_size(dptr));
+    }
+    ret.dptr = (uint64_t)dptr;
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -5284,10 +5859,22 @@ static CUresult handle_vgpGraphExtSemNodeGet(struct wrk_call *c)
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
+    CUresult r;
     struct vgp_ret_vgpGraphExtSemNodeGet ret = {0};
-    CUresult r = wrk_do_vgpGraphExtSemNodeGet(c, a, &ret);
-    if (c->malformed || c->deferred)
+    CUgraphNode node = 0;
+    r = wrk_node_object(c, a->node, &node);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t what = a->what;
+    if ((what != VGP_EXTSEM_SIGNAL && what != VGP_EXTSEM_WAIT) || wrk_host_node_semaphores(node) != what)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUDA_HOST_NODE_PARAMS p = {0};
+    if (!wrk_provider.cuGraphHostNodeGetParams)
+        return wrk_missing(c, "cuGraphHostNodeGetParams");
+    r = wrk_provider.cuGraphHostNodeGetParams(node, &p);
+    if (r == CUDA_SUCCESS) {
+        ret.cookie = (uint64_t)(wrk_host_func_cookie(p.userData));
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -5488,7 +6075,22 @@ static CUresult handle_vgpMulticastAddDevice(struct wrk_call *c)
     if (c->args_size != vgp_round16(16))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(16));
-    CUresult r = wrk_do_vgpMulticastAddDevice(c, a);
+    CUresult r;
+    CUmemGenericAllocationHandle handle = 0;
+    r = wrk_allocation_object(c, a->handle, &handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    int32_t device = a->device;
+    r = wrk_multicast_check(c, a->handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (device < 0 || device >= 64)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!wrk_provider.cuMulticastAddDevice)
+        return wrk_missing(c, "cuMulticastAddDevice");
+    r = wrk_provider.cuMulticastAddDevice(handle, device);
+    if (r == CUDA_SUCCESS)
+        r = (wrk_multicast_added(c, a->handle, device), CUDA_SUCCESS);
     return r;
 }
 
@@ -5521,7 +6123,22 @@ static CUresult handle_vgpMulticastUnbind(struct wrk_call *c)
     if (c->args_size != vgp_round16(32))
         return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
                              (unsigned)vgp_round16(32));
-    CUresult r = wrk_do_vgpMulticastUnbind(c, a);
+    CUresult r;
+    CUmemGenericAllocationHandle handle = 0;
+    r = wrk_allocation_object(c, a->handle, &handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    int32_t device = a->device;
+    uint64_t offset = a->offset;
+    uint64_t size = a->size;
+    r = wrk_multicast_check(c, a->handle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuMulticastUnbind)
+        return wrk_missing(c, "cuMulticastUnbind");
+    r = wrk_provider.cuMulticastUnbind(handle, device, offset, size);
+    if (r == CUDA_SUCCESS)
+        r = (wrk_multicast_unbound(c, a->handle, device, offset, size), CUDA_SUCCESS);
     return r;
 }
 
@@ -5562,10 +6179,42 @@ static CUresult handle_vgpMemDecompress(struct wrk_call *c)
     if (vgp_round16(at) != c->args_size)
         return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
                              (unsigned long long)at);
+    CUresult r;
     struct vgp_ret_vgpMemDecompress ret = {0};
-    CUresult r = wrk_do_vgpMemDecompress(c, a, srcBytes, dstBytes, actual, src, dst, algorithms, &ret);
-    if (c->malformed || c->deferred)
+    CUstream stream = 0;
+    r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    if (r != CUDA_SUCCESS)
         return r;
+    uint32_t srcBytes_len = a->srcBytes_len;
+    (void)srcBytes_len;
+    uint32_t dstBytes_len = a->dstBytes_len;
+    (void)dstBytes_len;
+    uint32_t actual_len = a->actual_len;
+    (void)actual_len;
+    uint32_t src_len = a->src_len;
+    (void)src_len;
+    uint32_t dst_len = a->dst_len;
+    (void)dst_len;
+    uint32_t algorithms_len = a->algorithms_len;
+    (void)algorithms_len;
+    CUmemDecompressParams list[256];
+    const uint32_t list_len = a->actual_len;
+    if (a->algorithms_len != list_len || a->dst_len != list_len || a->dstBytes_len != list_len || a->src_len != list_len || a->srcBytes_len != list_len)
+        return wrk_malformed(c, "list: lists of different lengths");
+    for (uint32_t i = 0; i < list_len; i++)
+        list[i] = (CUmemDecompressParams){.srcNumBytes = srcBytes[i], .dstNumBytes = dstBytes[i], .dstActBytes = (cuuint32_t *)(uintptr_t)actual[i], .src = (const void *)(uintptr_t)src[i], .dst = (void *)(uintptr_t)dst[i], .algo = algorithms[i]};
+    r = list_len == 0 ? wrk_malformed(c, "no decompression") : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS)
+        return r;
+    size_t index = SIZE_MAX;
+    CUresult own;
+    if (!wrk_provider.cuMemBatchDecompressAsync)
+        return wrk_missing(c, "cuMemBatchDecompressAsync");
+    r = (own = wrk_provider.cuMemBatchDecompressAsync(list, list_len, 0, &index, stream), CUDA_SUCCESS);
+    if (r == CUDA_SUCCESS) {
+        ret.status = (uint32_t)(own);
+        ret.errorIndex = (uint64_t)(index<list_len?index:UINT64_MAX);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;
@@ -5584,7 +6233,9 @@ static CUresult handle_vgpPointerDecompress(struct wrk_call *c)
     if (!wrk_provider.cuPointerGetAttribute)
         return wrk_missing(c, "cuPointerGetAttribute");
     r = wrk_provider.cuPointerGetAttribute(&bits, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, address);
-    ret.capable = (uint32_t)(bits&0xff)!=0;
+    if (r == CUDA_SUCCESS) {
+        ret.capable = (uint32_t)((bits&0xff)!=0);
+    }
     memcpy(c->reply, &ret, sizeof(ret));
     c->reply_size = sizeof(ret);
     return r;

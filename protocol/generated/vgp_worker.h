@@ -46,12 +46,10 @@ CUresult wrk_do_vgpCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpCtxDe
 CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a);
 CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSetLimit *a);
 CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree_v2 *a);
-CUresult wrk_do_cuMemPoolTrimTo(struct wrk_call *c, const struct vgp_args_cuMemPoolTrimTo *a);
 struct vgp_outs_cuIpcGetMemHandle {
     uint8_t pHandle[64] __attribute__((aligned(8)));
 };
 CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a, struct vgp_ret_cuIpcGetMemHandle *r, struct vgp_outs_cuIpcGetMemHandle *o);
-CUresult wrk_do_cuArrayDestroy(struct wrk_call *c, const struct vgp_args_cuArrayDestroy *a);
 struct vgp_outs_vgpModuleLoad {
     char infoLog[1024] __attribute__((aligned(8)));
     char errorLog[2048] __attribute__((aligned(8)));
@@ -64,17 +62,6 @@ struct vgp_outs_vgpLibraryLoad {
 CUresult wrk_do_vgpLibraryLoad(struct wrk_call *c, const struct vgp_args_vgpLibraryLoad *a, const void *image, struct vgp_ret_vgpLibraryLoad *r, struct vgp_outs_vgpLibraryLoad *o);
 CUresult wrk_do_cuModuleUnload(struct wrk_call *c, const struct vgp_args_cuModuleUnload *a);
 CUresult wrk_do_cuLibraryUnload(struct wrk_call *c, const struct vgp_args_cuLibraryUnload *a);
-struct vgp_outs_vgpModuleGetFunction {
-    int32_t attributes[32] __attribute__((aligned(8)));
-    uint32_t paramLayout[900] __attribute__((aligned(8)));
-};
-CUresult wrk_do_vgpModuleGetFunction(struct wrk_call *c, const struct vgp_args_vgpModuleGetFunction *a, const char *name, struct vgp_ret_vgpModuleGetFunction *r, struct vgp_outs_vgpModuleGetFunction *o);
-struct vgp_outs_vgpLibraryGetKernel {
-    int32_t attributes[32] __attribute__((aligned(8)));
-    uint32_t paramLayout[900] __attribute__((aligned(8)));
-};
-CUresult wrk_do_vgpLibraryGetKernel(struct wrk_call *c, const struct vgp_args_vgpLibraryGetKernel *a, const char *name, struct vgp_ret_vgpLibraryGetKernel *r, struct vgp_outs_vgpLibraryGetKernel *o);
-CUresult wrk_do_vgpKernelGetFunction(struct wrk_call *c, const struct vgp_args_vgpKernelGetFunction *a);
 struct vgp_outs_vgpModuleFunctionName {
     char name[3900] __attribute__((aligned(8)));
 };
@@ -94,35 +81,22 @@ struct vgp_outs_vgpStreamCaptureInfo {
 };
 CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c, const struct vgp_args_vgpStreamCaptureInfo *a, struct vgp_ret_vgpStreamCaptureInfo *r, struct vgp_outs_vgpStreamCaptureInfo *o);
 CUresult wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c, const struct vgp_args_vgpStreamUpdateCaptureDependencies *a, const uint64_t *dependencies, const void *edgeData);
-CUresult wrk_do_vgpStreamInvalidateCapture(struct wrk_call *c, const struct vgp_args_vgpStreamInvalidateCapture *a);
-CUresult wrk_do_vgpCaptureHostFunc(struct wrk_call *c, const struct vgp_args_vgpCaptureHostFunc *a);
 CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c, const struct vgp_args_vgpGraphInstantiate *a, struct vgp_ret_vgpGraphInstantiate *r);
 CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c, const struct vgp_args_vgpGraphExecUpdate *a, struct vgp_ret_vgpGraphExecUpdate *r);
-CUresult wrk_do_vgpGraphDestroy(struct wrk_call *c, const struct vgp_args_vgpGraphDestroy *a);
 struct vgp_outs_vgpGraphList {
     uint64_t from[160] __attribute__((aligned(8)));
     uint64_t to[160] __attribute__((aligned(8)));
     uint64_t edgeData[160] __attribute__((aligned(8)));
 };
 CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *r, struct vgp_outs_vgpGraphList *o);
-CUresult wrk_do_vgpGraphCreate(struct wrk_call *c, const struct vgp_args_vgpGraphCreate *a, struct vgp_ret_vgpGraphCreate *r);
 CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraphClone *a, struct vgp_ret_vgpGraphClone *r);
 CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vgpGraphDestroyNode *a);
-CUresult wrk_do_vgpGraphNodeFindInClone(struct wrk_call *c, const struct vgp_args_vgpGraphNodeFindInClone *a, struct vgp_ret_vgpGraphNodeFindInClone *r);
 CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraphEdges *a, const uint64_t *from, const uint64_t *to, const void *edgeData);
-CUresult wrk_do_vgpGraphNodeInfo(struct wrk_call *c, const struct vgp_args_vgpGraphNodeInfo *a, struct vgp_ret_vgpGraphNodeInfo *r);
-CUresult wrk_do_vgpGraphChild(struct wrk_call *c, const struct vgp_args_vgpGraphChild *a, struct vgp_ret_vgpGraphChild *r);
 CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c, const struct vgp_args_vgpGraphNodeEnabled *a, struct vgp_ret_vgpGraphNodeEnabled *r);
 CUresult wrk_do_vgpGraphKernelNode(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNode *a, const uint64_t *dependencies, const void *edgeData, const void *params, struct vgp_ret_vgpGraphKernelNode *r);
 CUresult wrk_do_vgpGraphCopyNode(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphCopyNode *r);
-CUresult wrk_do_vgpGraphMemsetNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemsetNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphMemsetNode *r);
 CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGraphHostNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphHostNode *r);
 CUresult wrk_do_vgpGraphChildNode(struct wrk_call *c, const struct vgp_args_vgpGraphChildNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphChildNode *r);
-CUresult wrk_do_vgpGraphEmptyNode(struct wrk_call *c, const struct vgp_args_vgpGraphEmptyNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphEmptyNode *r);
-CUresult wrk_do_vgpGraphEventNode(struct wrk_call *c, const struct vgp_args_vgpGraphEventNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphEventNode *r);
-CUresult wrk_do_vgpGraphBatchMemOpNode(struct wrk_call *c, const struct vgp_args_vgpGraphBatchMemOpNode *a, const uint64_t *dependencies, const void *edgeData, const uint64_t *operations, struct vgp_ret_vgpGraphBatchMemOpNode *r);
-CUresult wrk_do_vgpGraphMemAllocNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemAllocNode *a, const uint64_t *dependencies, const void *edgeData, const uint32_t *accessTypes, const int32_t *accessIds, const uint32_t *access, struct vgp_ret_vgpGraphMemAllocNode *r);
-CUresult wrk_do_vgpGraphMemFreeNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemFreeNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphMemFreeNode *r);
 CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c, const struct vgp_args_vgpGraphConditionalNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphConditionalNode *r);
 CUresult wrk_do_vgpGraphMoveNode(struct wrk_call *c, const struct vgp_args_vgpGraphMoveNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphMoveNode *r);
 struct vgp_outs_vgpGraphKernelNodeGet {
@@ -130,15 +104,10 @@ struct vgp_outs_vgpGraphKernelNodeGet {
 };
 CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNodeGet *a, struct vgp_ret_vgpGraphKernelNodeGet *r, struct vgp_outs_vgpGraphKernelNodeGet *o);
 CUresult wrk_do_vgpGraphCopyNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNodeGet *a, struct vgp_ret_vgpGraphCopyNodeGet *r);
-CUresult wrk_do_vgpGraphHostNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphHostNodeGet *a, struct vgp_ret_vgpGraphHostNodeGet *r);
 struct vgp_outs_vgpGraphBatchMemOpNodeGet {
     uint64_t operations[480] __attribute__((aligned(8)));
 };
 CUresult wrk_do_vgpGraphBatchMemOpNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphBatchMemOpNodeGet *a, struct vgp_ret_vgpGraphBatchMemOpNodeGet *r, struct vgp_outs_vgpGraphBatchMemOpNodeGet *o);
-struct vgp_outs_vgpGraphKernelNodeAttribute {
-    uint8_t result[64] __attribute__((aligned(8)));
-};
-CUresult wrk_do_vgpGraphKernelNodeAttribute(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNodeAttribute *a, const void *value, struct vgp_ret_vgpGraphKernelNodeAttribute *r, struct vgp_outs_vgpGraphKernelNodeAttribute *o);
 struct vgp_outs_vgpGraphMemNodeGet {
     uint32_t accessTypes[64] __attribute__((aligned(8)));
     int32_t accessIds[64] __attribute__((aligned(8)));
@@ -155,14 +124,11 @@ CUresult wrk_do_cuUserObjectRelease(struct wrk_call *c, const struct vgp_args_cu
 CUresult wrk_do_vgpGraphUserObject(struct wrk_call *c, const struct vgp_args_vgpGraphUserObject *a);
 CUresult wrk_do_vgpUserObjectDrop(struct wrk_call *c, const struct vgp_args_vgpUserObjectDrop *a);
 CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c, const struct vgp_args_vgpGraphConditionalHandle *a, struct vgp_ret_vgpGraphConditionalHandle *r);
-CUresult wrk_do_cuDeviceGraphMemTrim(struct wrk_call *c, const struct vgp_args_cuDeviceGraphMemTrim *a);
 CUresult wrk_do_vgpMemCreate(struct wrk_call *c, const struct vgp_args_vgpMemCreate *a);
 CUresult wrk_do_vgpMemRelease(struct wrk_call *c, const struct vgp_args_vgpMemRelease *a);
 CUresult wrk_do_vgpMemRetain(struct wrk_call *c, const struct vgp_args_vgpMemRetain *a);
 CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a);
 CUresult wrk_do_cuMemUnmap(struct wrk_call *c, const struct vgp_args_cuMemUnmap *a);
-CUresult wrk_do_vgpStreamMemOps(struct wrk_call *c, const struct vgp_args_vgpStreamMemOps *a, const uint32_t *operations, const uint64_t *addresses, const uint64_t *values, const uint32_t *operationFlags);
-CUresult wrk_do_vgpOccupancyClusters(struct wrk_call *c, const struct vgp_args_vgpOccupancyClusters *a, const uint32_t *attributeIds, const void *attributeValues, struct vgp_ret_vgpOccupancyClusters *r);
 struct vgp_outs_vgpTensorMapEncode {
     uint8_t map[128] __attribute__((aligned(8)));
 };
@@ -179,7 +145,6 @@ struct vgp_outs_vgpLinkLog {
 };
 CUresult wrk_do_vgpLinkLog(struct wrk_call *c, const struct vgp_args_vgpLinkLog *a, struct vgp_ret_vgpLinkLog *r, struct vgp_outs_vgpLinkLog *o);
 CUresult wrk_do_cuLinkDestroy(struct wrk_call *c, const struct vgp_args_cuLinkDestroy *a);
-CUresult wrk_do_vgpMemPoolCreate(struct wrk_call *c, const struct vgp_args_vgpMemPoolCreate *a);
 CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMemPoolDestroy *a);
 CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpModuleLoadEx *a, const void *image, const uint32_t *optionIds, const uint64_t *optionValues);
 CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLibraryLoadEx *a, const void *image, const uint32_t *optionIds, const uint64_t *optionValues);
@@ -201,7 +166,6 @@ struct vgp_outs_vgpNvmlGet {
     char text[96] __attribute__((aligned(8)));
 };
 CUresult wrk_do_vgpNvmlGet(struct wrk_call *c, const struct vgp_args_vgpNvmlGet *a, struct vgp_ret_vgpNvmlGet *r, struct vgp_outs_vgpNvmlGet *o);
-CUresult wrk_do_cuMipmappedArrayDestroy(struct wrk_call *c, const struct vgp_args_cuMipmappedArrayDestroy *a);
 CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a, const void *desc, const void *view, struct vgp_ret_vgpTexObjectCreate *r);
 CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vgpTexObjectDestroy *a);
 CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a, const void *handle, struct vgp_ret_vgpIpcOpenMem *r);
@@ -216,16 +180,13 @@ struct vgp_outs_vgpMemExport {
 };
 CUresult wrk_do_vgpMemExport(struct wrk_call *c, const struct vgp_args_vgpMemExport *a, struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o);
 CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImport *a, const void *token);
-CUresult wrk_do_vgpMemHandleTypes(struct wrk_call *c, const struct vgp_args_vgpMemHandleTypes *a, struct vgp_ret_vgpMemHandleTypes *r);
 struct vgp_outs_vgpMemPoolExport {
     uint8_t token[32] __attribute__((aligned(8)));
 };
 CUresult wrk_do_vgpMemPoolExport(struct wrk_call *c, const struct vgp_args_vgpMemPoolExport *a, struct vgp_ret_vgpMemPoolExport *r, struct vgp_outs_vgpMemPoolExport *o);
 CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMemPoolImport *a, const void *token);
-CUresult wrk_do_vgpMemPoolImportPointer(struct wrk_call *c, const struct vgp_args_vgpMemPoolImportPointer *a, const void *data, struct vgp_ret_vgpMemPoolImportPointer *r);
 CUresult wrk_do_vgpExtSemOp(struct wrk_call *c, const struct vgp_args_vgpExtSemOp *a);
 CUresult wrk_do_vgpGraphExtSemNode(struct wrk_call *c, const struct vgp_args_vgpGraphExtSemNode *a, const uint64_t *dependencies, const void *edgeData, struct vgp_ret_vgpGraphExtSemNode *r);
-CUresult wrk_do_vgpGraphExtSemNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphExtSemNodeGet *a, struct vgp_ret_vgpGraphExtSemNodeGet *r);
 CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevResource *a, struct vgp_ret_vgpDevResource *r);
 struct vgp_outs_vgpResourceSplit {
     uint64_t resources[257] __attribute__((aligned(8)));
@@ -239,23 +200,49 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
 CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpGreenCtxDestroy *a);
 CUresult wrk_do_vgpGreenCtxStreamCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxStreamCreate *a);
 CUresult wrk_do_vgpMulticastCreate(struct wrk_call *c, const struct vgp_args_vgpMulticastCreate *a);
-CUresult wrk_do_vgpMulticastAddDevice(struct wrk_call *c, const struct vgp_args_vgpMulticastAddDevice *a);
 CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vgpMulticastBindMem *a);
 CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
-CUresult wrk_do_vgpMulticastUnbind(struct wrk_call *c, const struct vgp_args_vgpMulticastUnbind *a);
-CUresult wrk_do_vgpMemDecompress(struct wrk_call *c, const struct vgp_args_vgpMemDecompress *a, const uint64_t *srcBytes, const uint64_t *dstBytes, const uint64_t *actual, const uint64_t *src, const uint64_t *dst, const uint32_t *algorithms, struct vgp_ret_vgpMemDecompress *r);
 CUresult wrk_do_vgpCopyPeer(struct wrk_call *c, const struct vgp_args_vgpCopyPeer *a);
 CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a);
 
 /* What the generated handlers call in the worker around them. */
-bool wrk_stream_attribute(uint32_t id);
-CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types);
-CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags);
-CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location);
+struct wrk_host_func;
+uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle);
+uint64_t wrk_allocation_size(CUdeviceptr p);
 int wrk_attribute_shown(uint32_t attribute, int value);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
-uint32_t wrk_share_handle_types(void);
+CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
+uint32_t wrk_function_attributes(CUfunction f, CUkernel k, int device, int32_t *out);
+CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle);
+void wrk_graph_gone(struct wrk_call *c, uint64_t graph);
+bool wrk_graph_is_clients(struct wrk_call *c, uint64_t graph);
+CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle);
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
-CUresult wrk_access_descriptors(struct wrk_call *c, CUmemAccessDesc *out, const uint32_t *types, uint32_t ntypes, const int32_t *ids, uint32_t nids, const uint32_t *access, uint32_t naccess);
+uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
+CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out);
+void wrk_host_func_run(void *func);
+enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
+CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids, uint32_t n, const void *values, uint32_t value_bytes);
+extern uint64_t wrk_memory_nodes_made;
+CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address, uint64_t value);
+CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n);
+CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out, const uint64_t *words, uint32_t nwords);
+CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location);
+void wrk_multicast_added(struct wrk_call *c, uint64_t handle, int32_t device);
+CUresult wrk_multicast_check(struct wrk_call *c, uint64_t handle);
+CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags);
+CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types);
+void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset, uint64_t size);
+CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, uint64_t *handle);
+uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node);
+bool wrk_node_is_copy(struct wrk_call *c, uint64_t node);
+uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own);
+uint32_t wrk_param_layout(CUfunction f, CUkernel k, uint32_t *out);
+bool wrk_plain_attribute(uint32_t id);
+void wrk_share_forget(void);
+uint32_t wrk_share_handle_types(void);
+void wrk_share_note_pool(CUmemoryPool pool);
+bool wrk_stream_attribute(uint32_t id);
+bool wrk_stream_captured(CUstream stream);
 
 #endif

@@ -40,6 +40,7 @@ def render(d):
         o += [f'/* {st.name}, as it travels. */'] + struct(f'vgp_{st.name}', layout_struct(st))
     for c in d.calls:
         o.append(f'/* {c.name}: {c.cls} */')
+        o += [f'#define VGP_MAX_{c.name}_{p.name} {p.max}u' for p in c.var_in + c.var_out if p.type in ('array', 'bytes')]
         o += struct(f'vgp_args_{c.name}', c.args)
         o += struct(f'vgp_ret_{c.name}', c.ret)
     o += ['#endif', '']

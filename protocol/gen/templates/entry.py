@@ -63,13 +63,13 @@ def trace(sym, params):
             '                       ' + ',\n                       '.join(args) + ');']
 
 
-def wrapper(sym, name, params, twin, caller):
-    call = f'body_{name}({", ".join(n for _, n in params)})'
+def wrapper(sym, name, params, per_thread, caller):
+    call = f'vcu_{name}({", ".join(n for _, n in params)})'
     o = [f'CUresult CUDAAPI {sym}({plist(params)})', '{',
          '    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;']
     if caller:
         o.append('    vcu_caller = __builtin_return_address(0);')
-    if twin:
+    if per_thread:
         o += ['    vcu_per_thread++;', f'    CUresult r = {call};', '    vcu_per_thread--;']
     else:
         o.append(f'    CUresult r = {call};')
@@ -113,51 +113,105 @@ def forward_body(c):
     args = []
     for p in c.params:
         args.append(f'vcu_stream({p.name})' if is_stream(p) else p.name)
-    return ([f'static CUresult body_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
+    return ([f'CUresult vcu_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
             + [f'    return vgp_call_{c.name}({", ".join(args)});', '}', ''])
 
 
-def with_bodies(expression):
-    """Another entry point's body, hand-written or generated, instead of its export."""
-    return re.sub(r'\bvcu_(cu\w+)\(', r'body_\1(', expression)
+def placed(x, params, how):
+    """The statements by which an entry point says where its node goes, and the variable that takes the new node."""
+    def named(ctype):
+        return next((n for t, n in params if t == ctype), None)
+    if how == 'add':
+        node, args = named('CUgraphNode *'), (named('CUgraph'), named('const CUgraphNode *'),
+                                              named('const CUgraphEdgeData *') or 'NULL', named('size_t'))
+        call = f'vcu_where_add(CALL, {node}, &where, {", ".join(args)})'
+    else:
+        node, target = None, named('CUgraphNode')
+        call = f'vcu_where_set(&where, {target})' if how == 'set' else \
+            f'vcu_where_exec(&where, {named("CUgraphExec")}, {target})'
+    return ['    struct vgp_where where;', '    uint64_t node = 0;', f'    CUresult r = {call};',
+            '    if (r != CUDA_SUCCESS)', '        return r;'], node
 
 
 def steps_body(x, params):
-    o = [f'static CUresult body_{x.name}({plist(params)})', '{']
-    text = ' '.join(s.text for s in x.steps)
-    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
-    entered = False
+    o, gives, has_r = [f'CUresult vcu_{x.name}({plist(params)})', '{'], [], False
+    text = ' '.join(s.text + ' ' + s.result for s in x.steps)
+    why = re.search(r'&why\b', text)
+    place = []
     for s in x.steps:
-        expr = with_bodies(s.text)
-        if s.kind == 'enter':
-            o.append(f'    {"" if entered else "CUresult "}r = {expr};')
-            o += ['    if (r != CUDA_SUCCESS)', '        return r;']
-            entered = True
+        if s.kind == 'place':
+            place, node = placed(x, params, s.text)
+            has_r = True
+            if node:
+                gives.append(f'*{node} = (CUgraphNode)(uintptr_t)node')
+    text += ' '.join(place)
+    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
+    if why:
+        o.append('    const char *why = NULL;')
+    o += place
+    gives += [s for s in x.steps if s.kind in ('then', 'give')]
+    failed = 'vcu_refuse(CALL, r, why)' if why else 'r'
+
+    minted = None
+
+    def result(expr):
+        nonlocal has_r
+        end = [f'        return {failed};']
+        if minted:
+            end = ['    {', f'        vgp_handle_drop({minted});'] + end + ['    }']
+        lines = [f'    {"" if has_r else "CUresult "}r = {expr};', '    if (r != CUDA_SUCCESS)'] + end
+        has_r = True
+        return lines
+    answered = False
+    for s in x.steps:
+        expr = s.text
+        if s.kind == 'let':
+            o.append(f'    {expr};')
+        elif s.kind == 'mint':
+            minted, kind = s.text.split()
+            o += [f'    const uint64_t {minted} = vgp_handle_mint({HANDLES[kind]});', f'    if (!{minted})',
+                  '        return CUDA_ERROR_OUT_OF_MEMORY;']
+        elif s.kind == 'enter':
+            o += result(expr)
         elif s.kind == 'refuse':
-            o += [f'    if ({expr})', f'        return {s.result};']
+            r = f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result
+            o += [f'    if ({expr})', f'        return {r};']
+        elif s.kind == 'answer':
+            if gives or why:
+                o += result(expr)
+            else:
+                o.append(f'    return {expr};')
+                answered = True
+    for s in gives:
+        if isinstance(s, str):
+            o.append(f'    {s};')
+        elif s.kind == 'then':
+            o += result(s.text)
         else:
-            o.append(f'    return {expr};')
-    return o + ['}', '']
+            what, _, unless = s.text.partition(' unless ')
+            o += [f'    if (!({unless}))', f'        {what};'] if unless else [f'    {what};']
+    if not answered:
+        o.append('    return CUDA_SUCCESS;')
+    call = re.sub(r'_v\d+$', '', x.name)
+    return [re.sub(r'\bCALL\b', f'"{call}"', ln) for ln in o] + ['}', '']
 
 
 def exports(d):
-    """(name, params, twin, supported) of every exported function with a known signature."""
+    """(name, params, per_thread, supported) of every exported function with a known signature."""
     out = []
     for c in d.calls:
         if c.entry != 'none':
-            out.append((c.name, entry_params(c), c.twin, c))
+            out.append((c.name, entry_params(c), c.per_thread, c))
     for x in d.locals:
-        out.append((x.name, x.cparams, x.twin, x))
+        out.append((x.name, x.cparams, x.per_thread, x))
     return out
 
 
 def render_h(d):
-    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include <cuda.h>', '#include <cudaProfiler.h>', '',
-         '/* Bodies of the hand-written entry points; same parameters as in cuda.h. Called by the',
-         ' * generated exports, which trace. A twin calls the same body with vcu_per_thread set. */']
-    for name, params, _, x in exports(d):
-        if x.entry == 'custom':
-            o.append(f'CUresult vcu_{name}({plist(params)});')
+    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include "vgp_guest_rt.h"', '',
+         '/* What the entry points do, by hand or generated; same parameters as in cuda.h. The exports, which trace,',
+         ' * call these. A per-thread variant does so with vcu_per_thread set. */']
+    o += [f'CUresult vcu_{name}({plist(params)});' for name, params, _, _ in exports(d)]
     o += ['', '/* What the generated entry points call in the library around them. */']
     o += [f'{p};' for p in d.guest]
     return '\n'.join(o + ['', '#endif', ''])
@@ -165,21 +219,15 @@ def render_h(d):
 
 def render_c(d):
     o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '']
-    for name, params, _, x in exports(d):
-        if x.entry == 'custom':
-            o.append(f'#define body_{name} vcu_{name}')
-        else:
-            o.append(f'static CUresult body_{name}({plist(params)});')
-    o.append('')
-    for name, params, twin, x in exports(d):
+    for name, params, per_thread, x in exports(d):
         if x.entry == 'steps':
             o += steps_body(x, params)
         elif x.entry == 'forward':
             o += forward_body(x)
         caller = getattr(x, 'caller', False)
         o += wrapper(name, name, params, False, caller)
-        if twin:
-            o += wrapper(f'{name}_{twin}', name, params, True, caller)
+        if per_thread:
+            o += wrapper(f'{name}_{per_thread}', name, params, True, caller)
     return '\n'.join(o)
 
 
@@ -200,7 +248,7 @@ def render_unsupported(d):
             o.append(f'static const char why_{k}[] = "{text}";')
     o.append('')
     for u in d.unsupported:
-        for s in [u.name] + ([f'{u.name}_{u.twin}'] if u.twin else []):
+        for s in [u.name] + ([f'{u.name}_{u.per_thread}'] if u.per_thread else []):
             o += [f'int {s}(void);', f'int {s}(void)', '{',
                   f'    return refuse("{s}", why_{u.reason});', '}', '']
     return '\n'.join(o)
@@ -209,25 +257,25 @@ def render_unsupported(d):
 def all_symbols(d):
     """name -> supported, of every export."""
     out = {}
-    for name, _, twin, _ in exports(d):
+    for name, _, per_thread, _ in exports(d):
         out[name] = True
-        if twin:
-            out[f'{name}_{twin}'] = True
+        if per_thread:
+            out[f'{name}_{per_thread}'] = True
     for u in d.unsupported:
         out[u.name] = False
-        if u.twin:
-            out[f'{u.name}_{u.twin}'] = False
+        if u.per_thread:
+            out[f'{u.name}_{u.per_thread}'] = False
     return out
 
 
 def render_procaddr(d, rows):
     syms = all_symbols(d)
-    table, twins = {}, {}
+    table, variants = {}, {}
     for base, version, suffix, sym in rows:
         if sym not in syms:
             continue
         if suffix:
-            twins[(base, sym[:-len(suffix)])] = (int(version), sym)
+            variants[(base, sym[:-len(suffix)])] = (int(version), sym)
         else:
             table[(base, int(version))] = sym
     o = [BANNER, '#include <stddef.h>', '#include <stdbool.h>', '',
@@ -241,8 +289,8 @@ def render_procaddr(d, rows):
     keys = sorted(table)
     for base, version in keys:
         sym = table[(base, version)]
-        tw = twins.get((base, sym))
-        fn2 = f'(void *){tw[1]}' if tw else 'NULL'
+        variant = variants.get((base, sym))
+        fn2 = f'(void *){variant[1]}' if variant else 'NULL'
         o.append(f'    {{"{base}", {version}, (void *){sym}, {fn2}, "{sym}", '
                  f'{"true" if syms[sym] else "false"}}},')
     o += ['};', f'const unsigned vgp_proc_count = {len(keys)};', '']

@@ -20,10 +20,10 @@ def render(d):
          '| number | since | call | class | entry | worker | parameters |', '|---|---|---|---|---|---|---|']
     for c in d.calls:
         ps = '; '.join(show(p) for p in c.params)
-        tw = f' (+ `_{c.twin}`)' if c.twin else ''
-        o.append(f'| {c.number:#06x} | 1.{c.since} | `{c.name}`{tw} | {c.cls} | {c.entry} | {c.worker} | {ps} |')
+        variant = f' (+ `_{c.per_thread}`)' if c.per_thread else ''
+        o.append(f'| {c.number:#06x} | 1.{c.since} | `{c.name}`{variant} | {c.cls} | {c.entry} | {c.worker} | {ps} |')
     o += ['', '## Answered in the guest', '',
-          ', '.join(f'`{x.name}`' + (f' (+ `_{x.twin}`)' if x.twin else '') for x in d.locals), '',
+          ', '.join(f'`{x.name}`' + (f' (+ `_{x.per_thread}`)' if x.per_thread else '') for x in d.locals), '',
           '## Refused by name', '']
     for k, text in d.reasons.items():
         names = [u for u in d.unsupported if u.reason == k]

@@ -8,7 +8,7 @@ def provider_calls(c):
     """The functions of the provider that the steps of a handler call, in order."""
     found = []
     for s in c.work:
-        for n in re.findall(r'\b(cu[A-Z]\w*)\(', s.text):
+        for n in re.findall(r'(?<![.\w])(cu[A-Z]\w*)\(', s.text):
             if n not in found:
                 found.append(n)
     return found
@@ -102,6 +102,38 @@ def handler_custom(c):
     return o + ['    return r;', '}', '']
 
 
+def handler_long(c):
+    """A forwarded call on a waiter thread: its arguments are numbers and objects, three at most, and it has no results."""
+    def value(p, i):
+        return f'({p.ctype})(uintptr_t)args[{i}]' if p.type == 'handle' else f'({p.ctype})args[{i}]'
+    if len(c.params) > 3 or any(p.dir not in ('in', 'del') or p.type not in SCALARS and p.type != 'handle' or
+                                p.sub in OBJECTS for p in c.params):
+        raise ValueError(f'{c.name}: such parameters do not fit a long call')
+    o = [f'static CUresult long_{c.name}(const uint64_t *args)', '{',
+         f'    return wrk_provider.{c.name}({", ".join(value(p, i) for i, p in enumerate(c.params))});', '}', '',
+         f'static CUresult handle_{c.name}(struct wrk_call *c)', '{'] + decode(c) + ['    CUresult r;']
+    args, objects, drops = [], [], []
+    for p in c.params:
+        if p.type != 'handle':
+            args.append(f'(uint64_t)a->{p.name}')
+            continue
+        o.append(f'    {p.ctype} {p.name} = NULL;')
+        o += lookup(c, p)
+        args.append(f'(uintptr_t){p.name}')
+        objects.append(p.name)
+        if p.dir == 'del':
+            drops += [f'    if (wrk_handle_is_part(c, a->{p.name}, {HANDLES[p.sub]}))',
+                      '        return CUDA_ERROR_INVALID_HANDLE;']
+            if p.sub in KEPT:
+                drops += [f'    if (wrk_name_keep_long(c, a->{p.name}, {HANDLES[p.sub]}))', '        return CUDA_SUCCESS;']
+            drops += [f'    wrk_handle_drop(c, a->{p.name}, {HANDLES[p.sub]});']
+    args += ['0'] * (3 - len(args))
+    return [ln for ln in o if objects or ln != '    CUresult r;'] + [
+        f'    if (!wrk_provider.{c.name})', f'        return wrk_missing(c, "{c.name}");'] + drops + [
+        f'    return wrk_long(c, long_{c.name}, {objects[0] if objects else "NULL"}, '
+        f'(const uint64_t[3]){{{", ".join(args)}}});', '}', '']
+
+
 def handler_forward(c, d):
     o = [f'static CUresult handle_{c.name}(struct wrk_call *c)', '{'] + decode(c)
     if c.args.size:
@@ -168,6 +200,24 @@ def handler_forward(c, d):
 # Handles whose table entry is not the provider's object itself: who gives that.
 OBJECTS = {'graph': 'wrk_graph_object', 'graph_node': 'wrk_node_object', 'green': 'wrk_green_object',
            'allocation': 'wrk_allocation_object'}
+# What nodes of graphs name: it is not destroyed while one does.
+KEPT = ('array', 'mipmapped_array')
+
+
+def lookup(c, p):
+    """Statements that look a handle up, in the variable of its name."""
+    if p.sub == 'func':
+        call = f'wrk_func_get(c, a->{p.name}, &{p.name})'
+    elif p.sub in OBJECTS:
+        call = f'{OBJECTS[p.sub]}{"_any" if "ending" in p.attrs else ""}(c, a->{p.name}, &{p.name})'
+        if 'null' in p.attrs:
+            call = f'a->{p.name} ? {call} : CUDA_SUCCESS'
+    else:
+        null = 'true' if 'null' in p.attrs else 'false'
+        call = f'wrk_handle_get(c, a->{p.name}, {HANDLES[p.sub]}, {null}, (void **)&{p.name})'
+        if c.node and p.sub == 'context':
+            call = f'wrk_node_context(c, a->{p.name}, &{p.name})'
+    return [f'    r = {call};', '    if (r != CUDA_SUCCESS)', '        return r;']
 
 
 def bind(c, p):
@@ -178,42 +228,101 @@ def bind(c, p):
         o.append(f'    {SCALARS[p.type][1]} {p.name} = a->{p.name};')
     elif p.dir in ('in', 'del') and p.type == 'handle':
         o.append(f'    {t} {p.name} = 0;')
-        if p.sub == 'func':
-            o.append(f'    r = wrk_func_get(c, a->{p.name}, &{p.name});')
-        elif p.sub in OBJECTS:
-            o.append(f'    r = {OBJECTS[p.sub]}(c, a->{p.name}, &{p.name});')
-        else:
-            null = 'true' if 'null' in p.attrs else 'false'
-            o.append(f'    r = wrk_handle_get(c, a->{p.name}, {HANDLES[p.sub]}, {null}, (void **)&{p.name});')
-        o += ['    if (r != CUDA_SUCCESS)', '        return r;']
+        o += lookup(c, p)
         if p.dir == 'del':
             post.append(f'    wrk_handle_drop(c, a->{p.name}, {HANDLES[p.sub]});')
     elif p.dir == 'new':
         o += [f'    {t} {p.name} = NULL;', f'    r = wrk_handle_reserve(c, a->{p.name}, {HANDLES[p.sub]});',
               '    if (r != CUDA_SUCCESS)', '        return r;']
         news.append(f'        wrk_handle_put(c, a->{p.name}, {HANDLES[p.sub]}, {p.name});')
+        if 'parent' in p.attrs:
+            news.append(f'        wrk_handle_parent(c, a->{p.name}, {p.attrs["parent"]});')
     elif p.dir == 'out' and p.type in SCALARS:
         value = p.attrs.get('from', p.name)
         if 'from' not in p.attrs:
             o.append(f'    {t} {p.name} = 0;')
-        post.append(f'    ret.{p.name} = ({SCALARS[p.type][1]}){value};')
+            post.append(f'    ret.{p.name} = ({SCALARS[p.type][1]}){value};')
+        else:
+            news.append(f'        ret.{p.name} = ({SCALARS[p.type][1]})({value});')
     elif p.dir == 'in' and p.type == 'bytes' and 'as' in p.attrs:
-        o += [f'    {t} {p.name};', f'    if (a->{p.name}_len != sizeof({p.name}))',
-              f'        return wrk_malformed(c, "{p.name}: %u bytes, not %zu", a->{p.name}_len, sizeof({p.name}));',
-              f'    memcpy(&{p.name}, {p.name}_wire, sizeof({p.name}));']
+        none = f'a->{p.name}_len && ' if 'null' in p.attrs else ''
+        o += [f'    {t} {p.name};', f'    if ({none}a->{p.name}_len != sizeof({p.name}))',
+              f'        return wrk_malformed(c, "{p.name}: %u bytes, not %zu", a->{p.name}_len, sizeof({p.name}));']
+        o += [f'    memset(&{p.name}, 0, sizeof({p.name}));'] if none else []
+        o.append(f'    memcpy(&{p.name}, {p.name}_wire, a->{p.name}_len);')
     elif p.dir == 'out' and p.type == 'bytes' and 'as' in p.attrs:
         o += [f'    {t} {p.name};', f'    _Static_assert(sizeof({p.name}) <= {p.max}, "fits");',
               f'    memset(&{p.name}, 0, sizeof({p.name}));']
         news += [f'        memcpy(o.{p.name}, &{p.name}, sizeof({p.name}));',
-                 f'        ret.{p.name}_len = sizeof({p.name});']
+                 f'        ret.{p.name}_len = {p.attrs.get("len", f"sizeof({p.name})")};']
     elif p.dir == 'out' and p.type == 'array' and 'len' in p.attrs:
         o.append(f'    __typeof__(&o.{p.name}[0]) {p.name} = o.{p.name};')
-        news.append(f'        ret.{p.name}_len = {p.attrs["len"]} <= {p.max} ? {p.attrs["len"]} : {p.max};')
-    elif p.dir == 'in' and p.type == 'array':
+        news += [f'        const uint32_t {p.name}_n = {p.attrs["len"]};',
+                 f'        ret.{p.name}_len = {p.name}_n <= {p.max} ? {p.name}_n : {p.max};']
+    elif p.dir == 'in' and p.type in ('array', 'bytes'):
         o.append(f'    uint32_t {p.name}_len = a->{p.name}_len;')
     elif not (p.dir == 'in' and p.type == 'str'):
         raise ValueError(f'{c.name}: {p.name}: has no form in a handler with steps')
     return o, news, post
+
+
+NODE_OPS = {'add': 'VGP_NODE_ADD', 'set': 'VGP_NODE_SET', 'exec': 'VGP_NODE_EXEC'}
+
+
+def rows(c, s):
+    """Arrays of the wire become one array of structs; they are as long as each other."""
+    m = re.match(r'(.+?)(\w+)\[(\d+)\]$', s.text)
+    lists = sorted(set(re.findall(r'\b(\w+)\[i\]', s.result)))
+    if not m or not lists or any(not any(p.name == n and p.type == 'array' and p.dir == 'in' and p.max <= int(m[3])
+                                         for p in c.params) for n in lists):
+        raise ValueError(f'{c.name}: rows TYPE NAME[MAX] : ELEMENT of arrays that are not longer')
+    kind, name = m[1].strip(), m[2]
+    o = [f'    {kind} {name}[{m[3]}];', f'    const uint32_t {name}_len = a->{lists[0]}_len;']
+    if lists[1:]:
+        o += ['    if (' + ' || '.join(f'a->{n}_len != {name}_len' for n in lists[1:]) + ')',
+              f'        return wrk_malformed(c, "{name}: lists of different lengths");']
+    return o + [f'    for (uint32_t i = 0; i < {name}_len; i++)', f'        {name}[i] = ({kind}){s.result};']
+
+
+def provided(text):
+    return re.sub(r'(?<![.\w])(cu[A-Z]\w*)\(', r'wrk_provider.\1(', text)
+
+
+def node_ops(c):
+    """What the provider is asked to do with a node: one of the operations that its type has."""
+    o = ['    switch (where.op) {']
+    for s in c.work:
+        if s.kind not in NODE_OPS:
+            continue
+        o += [f'    case {NODE_OPS[s.kind]}:', f'        r = {provided(s.text)};']
+        if s.kind == 'add':
+            o += [ln.replace('    ', '        ', 1) for ln in after(c)]
+            o.append('        r = wrk_added(c, &where, r, added, &ret.node);')
+        o.append('        break;')
+    return o + ['    default:', '        r = wrk_malformed(c, "no operation %u with nodes of this type", where.op);',
+                '        break;', '    }']
+
+
+def after(c):
+    o = []
+    for s in c.work:
+        if s.kind == 'after':
+            o += ['    if (r == CUDA_SUCCESS)', f'        r = {provided(s.text)};']
+    return o
+
+
+def place(c):
+    """The variables of a handler of nodes."""
+    said = ' '.join(s.text + s.result for s in c.work)
+    o = ['    struct wrk_where where __attribute__((cleanup(wrk_where_end)));',
+         '    r = wrk_where_get(c, &where, a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len,',
+         '                      edgeData, a->edgeData_len);', '    if (r != CUDA_SUCCESS)', '        return r;']
+    for kind, name, value in (('CUgraph', 'graph', 'where.in'), ('CUgraphNode', 'target', 'where.at'),
+                              ('CUgraphExec', 'exec', 'where.exec'), ('CUgraphNode *', 'deps', 'where.deps'),
+                              ('size_t', 'ndeps', 'wrk_where_n(&where)'), ('CUgraphNode', 'added', 'NULL')):
+        if re.search(rf'\b{name}\b', said):
+            o.append(f'    {kind}{"" if kind.endswith("*") else " "}{name} = {value};')
+    return o
 
 
 def handler_steps(c):
@@ -227,31 +336,41 @@ def handler_steps(c):
         o.append(f'    struct vgp_ret_{c.name} ret = {{0}};')
     if c.var_out:
         o.append(f'    static __thread struct vgp_outs_{c.name} o;')
-    news, post, said = [], [], ' '.join(s.text for s in c.work) + ' '.join(str(v) for p in c.params
-                                                                          for v in p.attrs.values())
-    for p in c.params:
+    params = c.params
+    if c.node:
+        o += place(c)
+        params = [p for p in c.params if p.name not in ('op', 'graph', 'target', 'exec', 'dependencies', 'edgeData', 'node')]
+    said = ' '.join(s.text + ' ' + s.result for s in c.work) + ' '.join(str(v) for p in params for v in p.attrs.values())
+    news, post = [], []
+    for p in params:
         b, n, q = bind(c, p)
         o += b
         news += n
         post += q
-        name = f'{p.name}_len' if p.type == 'array' and p.dir == 'in' else p.name
-        if p.dir == 'in' and not re.search(rf'\b{name}\b', said) or p.dir == 'del':
-            o.append(f'    (void){name};')
-    for p in c.params:
-        if 'parent' in p.attrs:
+        plain = p.type == 'array' or p.type == 'bytes' and 'as' not in p.attrs
+        names = [p.name, f'{p.name}_len'] if plain else [p.name]
+        if p.dir in ('in', 'del'):
+            o += [f'    (void){n};' for n in names if p.dir == 'del' or not re.search(rf'\b{n}\b', said)]
+    for p in params:
+        if 'parent' in p.attrs and p.dir != 'new':
             news += [f'        wrk_handle_parent(c, a->{n.name}, a->{p.name});' for n in c.params if n.dir == 'new']
     for s in c.work:
-        text = re.sub(r'\b(cu[A-Z]\w*)\(', r'wrk_provider.\1(', s.text)
+        text = provided(s.text)
         if s.kind == 'with':
             o.append(f'    {text};')
+        elif s.kind == 'rows':
+            o += rows(c, s)
         elif s.kind == 'check':
             o += [f'    r = {text};', '    if (r != CUDA_SUCCESS)', '        return r;']
         elif s.kind == 'deny':
-            o += [f'    if ({text})', f'        return {s.result};']
-        else:
-            for n in provider_calls(c):
-                o += [f'    if (!wrk_provider.{n})', f'        return wrk_missing(c, "{n}");']
-            o.append(f'    r = {text};')
+            result = f'wrk_refuse(c, {s.result}, {s.why})' if s.why else s.result
+            o += [f'    if ({text})', f'        return {result};']
+    for n in provider_calls(c):
+        o += [f'    if (!wrk_provider.{n})', f'        return wrk_missing(c, "{n}");']
+    if c.node:
+        o += node_ops(c)
+    else:
+        o += [f'    r = {provided(s.text)};' for s in c.work if s.kind == 'does'] + after(c)
     if news:
         o += ['    if (r == CUDA_SUCCESS) {'] + news + ['    }']
     return o + post + encode_reply(c) + ['    return r;', '}', '']
@@ -299,7 +418,7 @@ def render_c(d):
                 o += outs_struct(c)
             o += handler_steps(c)
         else:
-            o += handler_custom(c) if c.worker == 'custom' else handler_forward(c, d)
+            o += handler_custom(c) if c.worker == 'custom' else handler_long(c) if c.long else handler_forward(c, d)
     o += ['static const struct vgp_dispatch rows[] = {']
     for c in d.calls:
         o.append(f'    [VGP_{c.name}] = {{"{c.name}", handle_{c.name}, {c.args.size}, '

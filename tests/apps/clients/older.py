@@ -16,13 +16,13 @@ SHT_DYNSYM = 11
 
 
 def newer_names(table, version):
-    """The exported symbols that no CUDA up to `version` has, with their twins."""
+    """The exported symbols that no CUDA up to `version` has, with their per-thread variants."""
     old, new = set(), set()
     for line in open(table, encoding="ascii"):
         if line.startswith("#"):
             continue
-        _, since, twin, symbol = line.rstrip("\n").split("\t")
-        names = {symbol, symbol + "_" + twin} if twin else {symbol}
+        _, since, per_thread, symbol = line.rstrip("\n").split("\t")
+        names = {symbol, symbol + "_" + per_thread} if per_thread else {symbol}
         (old if int(since) <= version else new).update(names)
     return new - old
 

@@ -138,16 +138,16 @@ class Writer:
 
     def state(self, name):
         """How the description says that this name is served."""
-        twin = hdr.base_name(name)[2].lstrip('_')
-        plain = name[:-5] if twin else name
+        per_thread = hdr.base_name(name)[2].lstrip('_')
+        plain = name[:-5] if per_thread else name
         for u in self.d.unsupported:
-            if name in (u.name, u.name + '_' + str(u.opts.get('twin', ''))):
+            if name in (u.name, u.name + '_' + str(u.opts.get('per_thread', ''))):
                 return 'WK_REFUSED'
         for x in self.d.locals:
-            if plain == x.name and (not twin or x.opts.get('twin') == twin):
+            if plain == x.name and (not per_thread or x.opts.get('per_thread') == per_thread):
                 return 'WK_LOCAL'
         for c in self.d.calls:
-            if plain == c.name and (not twin or c.opts.get('twin') == twin):
+            if plain == c.name and (not per_thread or c.opts.get('per_thread') == per_thread):
                 return 'WK_FORWARD_NOCTX' if 'noctx' in c.opts else 'WK_FORWARD'
         raise hdr.HeaderError(f'{name} of cuda.h is not described')
 
@@ -155,7 +155,7 @@ class Writer:
         """Described names that cuda.h does not declare: those of display APIs."""
         names = set()
         for x in self.d.calls + self.d.locals + self.d.unsupported:
-            names |= {x.name} | ({f'{x.name}_{x.opts["twin"]}'} if 'twin' in x.opts else set())
+            names |= {x.name} | ({f'{x.name}_{x.opts["per_thread"]}'} if 'per_thread' in x.opts else set())
         return sorted(n for n in names - set(self.h.functions) if n.startswith('cu'))
 
     def render(self):

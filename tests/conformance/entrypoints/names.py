@@ -53,7 +53,7 @@ def described(d):
         for x in rows:
             if x.name.startswith('vgp') or (kind == 'call' and x.opts.get('entry') == 'none'):
                 continue
-            for name in [x.name] + ([f'{x.name}_{x.opts["twin"]}'] if 'twin' in x.opts else []):
+            for name in [x.name] + ([f'{x.name}_{x.opts["per_thread"]}'] if 'per_thread' in x.opts else []):
                 if name in out:
                     raise parse.DefError(f'{name} is described twice')
                 out[name] = kind
@@ -61,7 +61,7 @@ def described(d):
 
 
 def page_names(text):
-    """{section: names} of docs/calls.md, twins written out."""
+    """{section: names} of docs/calls.md, per-thread variants written out."""
     out = {}
     for title, body in re.findall(r'^## (.*?)\n(.*?)(?=^## |\Z)', text, re.M | re.S):
         if title == 'On the ring':
@@ -107,8 +107,8 @@ def display_names(include):
         out |= set(re.findall(r'\bCUresult CUDAAPI (cu\w+)\s*\(', text))
         for new in re.findall(r'#define cu\w+ +(cu\w+)$', text, re.M):
             out.add(new)
-        for twin, new in re.findall(r'#define cu\w+ +__CUDA_API_(PT\w+)\((cu\w+)\)', text):
-            out |= {new, f'{new}_{twin.lower()}'}
+        for per_thread, new in re.findall(r'#define cu\w+ +__CUDA_API_(PT\w+)\((cu\w+)\)', text):
+            out |= {new, f'{new}_{per_thread.lower()}'}
     return {n for n in out if not n.startswith('cuWGL')}  # Windows
 
 
@@ -152,7 +152,7 @@ def requests(expected):
     """(name, version, flags, symbol or '-', status) of every question worth asking."""
     out = []
     plain = {b: rows for (b, s), rows in expected.items() if s == ''}
-    twins = {b: rows for (b, s), rows in expected.items() if s}
+    variants = {b: rows for (b, s), rows in expected.items() if s}
     for base, rows in plain.items():
         out.append((base, rows[0][0] - 1, 0, '-', TOO_OLD))
         ask = sorted({v for v, _ in rows} | {v - 1 for v, _ in rows[1:]} | {13000, 99999})
@@ -160,9 +160,9 @@ def requests(expected):
             symbol = [s for v, s in rows if v <= version][-1]
             for flags in (0, LEGACY):
                 out.append((base, version, flags, symbol, OK))
-            twin = [s for v, s in twins.get(base, []) if v <= version]
-            if twin or base not in twins:
-                out.append((base, version, PER_THREAD, twin[-1] if twin else symbol, OK))
+            per_thread = [s for v, s in variants.get(base, []) if v <= version]
+            if per_thread or base not in variants:
+                out.append((base, version, PER_THREAD, per_thread[-1] if per_thread else symbol, OK))
     out.append(('cuNoSuchName', 13000, 0, '-', UNKNOWN))
     return out
 
@@ -204,13 +204,13 @@ def main():
             difference(exports, set(known), 'exported, not described', 'described, not exported'))
     with open(os.path.join(top, 'docs/calls.md'), encoding='utf-8') as f:
         page = page_names(f.read())
-    ring = {x.name for x in d.calls} | {f'{x.name}_{x.opts["twin"]}' for x in d.calls if 'twin' in x.opts}
+    ring = {x.name for x in d.calls} | {f'{x.name}_{x.opts["per_thread"]}' for x in d.calls if 'per_thread' in x.opts}
     r.check('docs/calls.md: calls on the ring', len(ring),
             difference(ring, page['On the ring'], 'not on the page', 'only on the page'))
     for title, kind in (('Answered in the guest', 'local'), ('Refused by name', 'unsupported')):
         names = {n for n, k in known.items() if k == kind}
         there = page[title]
-        if kind == 'unsupported':  # the page names twins only where they are answered
+        if kind == 'unsupported':  # the page names per-thread variants only where they are answered
             names = {n for n in names if not re.search(r'_pt(?:sz|ds)$', n)}
             there = {n for n in there if not re.search(r'_pt(?:sz|ds)$', n)}
         r.check(f'docs/calls.md: {title.lower()}', len(names),

@@ -226,14 +226,14 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 /* Hands out an address and remembers it, so that copies know it for device memory. A managed
    variable is one for the program too, whichever call finds it. */
-static CUresult give_variable(const char *call, CUresult res, uint64_t owner, uint64_t dptr, uint64_t size,
-                              CUdeviceptr *dptr_out, size_t *bytes_out)
+CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint64_t size,
+                           CUdeviceptr *dptr_out, size_t *bytes_out)
 {
     struct vcu_place p;
     uint32_t managed = 0;
+    CUresult res = CUDA_SUCCESS;
 
-    if (res == CUDA_SUCCESS && vcu.worker_minor >= 1 &&
-        (!vcu_memory_find(dptr, &p) || p.start != dptr))
+    if (vcu.worker_minor >= 1 && (!vcu_memory_find(dptr, &p) || p.start != dptr))
         res = vgp_call_vgpPointerManaged(dptr, &managed);
     if (res == CUDA_SUCCESS && managed != 0)
         res = vcu_managed_add(call, owner, dptr, size);
@@ -246,37 +246,6 @@ static CUresult give_variable(const char *call, CUresult res, uint64_t owner, ui
     if (bytes_out != NULL)
         *bytes_out = size;
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
-    uint64_t at = 0, size = 0;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (name == NULL || (dptr == NULL && bytes == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE) == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
-    return give_variable("cuModuleGetGlobal", res, (uintptr_t)hmod, at, size, dptr, bytes);
-}
-
-CUresult vcu_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-                                const char *name)
-{
-    uint64_t at = 0, size = 0;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (name == NULL || (dptr == NULL && bytes == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_vgpLibraryGetGlobal(library, name, &at, &size);
-    return give_variable("cuLibraryGetGlobal", res, (uintptr_t)library, at, size, dptr, bytes);
 }
 
 /* The primary context of device 0 becomes current. It is retained once and stays so: the variables
@@ -331,24 +300,6 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-CUresult vcu_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
-{
-    uint32_t n = 0;
-    char name[1];
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_handle_data((uintptr_t)mod, VGP_H_MODULE) == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_vgpModuleFunctionName(mod, 0, &n, name, sizeof(name));
-    if (res == CUDA_SUCCESS)
-        *count = n;
-    return res;
-}
-
 CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
                                         CUmodule mod)
 {
@@ -376,24 +327,6 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
         functions[i] = (CUfunction)(uintptr_t)handle;
     }
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
-{
-    uint32_t n = 0;
-    char name[1];
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_handle_data((uintptr_t)lib, VGP_H_LIBRARY) == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_vgpLibraryKernelName(lib, 0, &n, name, sizeof(name));
-    if (res == CUDA_SUCCESS)
-        *count = n;
-    return res;
 }
 
 CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)

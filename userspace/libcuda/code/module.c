@@ -233,11 +233,6 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
     return res;
 }
 
-CUresult vcu_cuModuleLoadData(CUmodule *module, const void *image)
-{
-    return vcu_cuModuleLoadDataEx(module, image, 0, NULL, NULL);
-}
-
 CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
 {
     struct vcu_jit jit = { 0 };

@@ -25,41 +25,6 @@ struct object {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static struct object *objects;
 
-CUresult vcu_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pAllocateArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR d = { .Width = pAllocateArray->Width,
-                                  .Height = pAllocateArray->Height,
-                                  .Format = pAllocateArray->Format,
-                                  .NumChannels = pAllocateArray->NumChannels };
-
-    return vcu_cuArray3DCreate_v2(pHandle, &d);
-}
-
-CUresult vcu_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    CUDA_ARRAY3D_DESCRIPTOR d;
-    CUresult res = vcu_check_context();
-
-    if (res == CUDA_SUCCESS && pArrayDescriptor == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS && !vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
-        res = CUDA_ERROR_INVALID_HANDLE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_cuArray3DGetDescriptor_v2(&d, hArray);
-    if (res == CUDA_SUCCESS)
-        *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){ .Width = d.Width,
-                                                     .Height = d.Height,
-                                                     .Format = d.Format,
-                                                     .NumChannels = d.NumChannels };
-    return res;
-}
-
 /* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
@@ -75,13 +40,6 @@ CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_D
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "sparse arrays and deferred mapping are not offered");
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-    CUresult r = vcu_array_check("cuArray3DCreate", pHandle, pAllocateArray);
-
-    return r == CUDA_SUCCESS ? vgp_call_cuArray3DCreate_v2(pHandle, pAllocateArray) : r;
 }
 
 /* What is documented for an array that is neither sparse nor has deferred mapping. */
@@ -100,20 +58,6 @@ CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUde
     CUresult r = vcu_array_about(handle, type), known = vcu_device_get(device, &d);
 
     return r == CUDA_ERROR_INVALID_VALUE && known != CUDA_SUCCESS ? known : r;
-}
-
-CUresult vcu_cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (mapInfoList == NULL || count == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_stream_ok(vcu_stream(hStream)))
-        return vcu_stream_error(vcu_stream(hStream));
-    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemMapArrayAsync",
-                      "sparse arrays are not offered (device attribute 112 is 0)");
 }
 
 /* ---- objects -------------------------------------------------------------------------------- */

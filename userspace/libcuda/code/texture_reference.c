@@ -78,6 +78,13 @@ static CUresult find_texture(CUtexref h, struct vcu_texref **t)
     return *t != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult vcu_check_texref(CUtexref ref)
+{
+    struct vcu_texref *t;
+
+    return find_texture(ref, &t);
+}
+
 static CUresult find_surface(CUsurfref h, struct vcu_texref **t)
 {
     CUresult r = vcu_check_context();
@@ -120,7 +127,7 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
     return CUDA_SUCCESS;
 }
 
-static CUresult get_ref(void *out, CUmodule hmod, const char *name, bool surface, uint64_t *handle)
+CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface, uint64_t *handle)
 {
     CUresult r = vcu_check_context();
     struct vcu_unit *u;
@@ -139,26 +146,6 @@ static CUresult get_ref(void *out, CUmodule hmod, const char *name, bool surface
     pthread_mutex_lock(&u->lock);
     r = of_module(u, name, surface, handle);
     pthread_mutex_unlock(&u->lock);
-    return r;
-}
-
-CUresult vcu_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
-{
-    uint64_t handle;
-    CUresult r = get_ref(pTexRef, hmod, name, false, &handle);
-
-    if (r == CUDA_SUCCESS)
-        *pTexRef = (CUtexref)(uintptr_t)handle;
-    return r;
-}
-
-CUresult vcu_cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
-{
-    uint64_t handle;
-    CUresult r = get_ref(pSurfRef, hmod, name, true, &handle);
-
-    if (r == CUDA_SUCCESS)
-        *pSurfRef = (CUsurfref)(uintptr_t)handle;
     return r;
 }
 
@@ -336,32 +323,6 @@ CUresult vcu_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 }
 
 /* ---- the rest ------------------------------------------------------------------------------- */
-
-CUresult vcu_cuTexRefSetBorderColor(CUtexref hTexRef, float *pBorderColor)
-{
-    struct vcu_texref *t;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (pBorderColor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpTexRefSetBorderColor(hTexRef, pBorderColor[0], pBorderColor[1],
-                                            pBorderColor[2], pBorderColor[3]);
-}
-
-CUresult vcu_cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
-{
-    struct vcu_texref *t;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (pBorderColor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpTexRefGetBorderColor(hTexRef, &pBorderColor[0], &pBorderColor[1],
-                                            &pBorderColor[2], &pBorderColor[3]);
-}
 
 /* What is bound to a module's reference is what a launch fetches through: nothing is left to do. */
 CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)

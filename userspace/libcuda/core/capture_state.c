@@ -156,6 +156,13 @@ CUresult vcu_capture_forbids(const char *call)
                       "not while a stream captures in this mode; the capture is lost");
 }
 
+CUresult vcu_check_uncaptured(const char *call)
+{
+    CUresult res = vcu_check_context();
+
+    return res != CUDA_SUCCESS ? res : vcu_capture_unsafe(call);
+}
+
 void vcu_capture_tell_spoilt(CUstream stream)
 {
     bool spoilt = false;

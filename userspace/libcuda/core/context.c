@@ -32,6 +32,11 @@ static uint64_t *stack_of(struct vcu_thread *t)
     return t->heap != NULL ? t->heap : t->inline_stack;
 }
 
+uint64_t vcu_current_context(void)
+{
+    return vcu_thread_context(vcu_thread());
+}
+
 static bool push(uint64_t handle)
 {
     struct vcu_thread *t = vcu_thread();
@@ -343,37 +348,6 @@ CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-                            unsigned int flags, CUdevice dev)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (numParams < 0 || (numParams > 0 && paramsArray == NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (numParams != 0)
-        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxCreate_v3",
-                          "execution affinity is not served");
-    return vcu_cuCtxCreate_v2(pctx, flags, dev);
-}
-
-CUresult vcu_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-                            CUdevice dev)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (ctxCreateParams != NULL && ctxCreateParams->cigParams != NULL)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate_v4",
-                          "CUDA in graphics is not served");
-    if (ctxCreateParams != NULL && ctxCreateParams->numExecAffinityParams != 0)
-        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxCreate_v4",
-                          "execution affinity is not served");
-    return vcu_cuCtxCreate_v2(pctx, flags, dev);
-}
-
 CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
 {
     struct vcu_context *c;
@@ -429,18 +403,6 @@ CUresult vcu_cuCtxDetach(CUcontext ctx)
 }
 
 /* ---- the current context -------------------------------------------------------------------- */
-
-CUresult vcu_cuCtxGetCurrent(CUcontext *pctx)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)(uintptr_t)vcu_current_context();
-    return CUDA_SUCCESS;
-}
 
 CUresult vcu_cuCtxSetCurrent(CUcontext ctx)
 {

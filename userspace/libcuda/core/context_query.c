@@ -5,85 +5,29 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-/* The context that NULL or a handle names, for questions: it need not be retained. */
-static CUresult find_for_query(CUcontext ctx, struct vcu_context **c)
+/* The context that NULL or a handle names: it need not be retained. */
+CUresult vcu_context_facts(CUcontext ctx, struct vcu_context_facts *out)
 {
+    const struct vcu_context *c;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
-    *c = vcu_context_find(ctx);
-    return *c == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
-{
-    struct vcu_context *c;
-    CUresult res = find_for_query(ctx, &c);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = c->device;
+    c = vcu_context_find(ctx);
+    if (c == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = (struct vcu_context_facts){
+        .device = c->device,
+        .flags = c->base->flags | CU_CTX_MAP_HOST, /* the documentation: always set since CUDA 3.2 */
+        .api_version = c->api_version,
+        .id = c->id,
+    };
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuCtxGetDevice(CUdevice *device)
+CUresult vcu_check_context_named(CUcontext ctx)
 {
-    return vcu_cuCtxGetDevice_v2(device, NULL);
-}
-
-CUresult vcu_cuCtxGetFlags(unsigned int *flags)
-{
-    struct vcu_context *c;
-    CUresult res = find_for_query(NULL, &c);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = c->base->flags | CU_CTX_MAP_HOST; /* the documentation: always set since CUDA 3.2 */
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
-{
-    struct vcu_context *c;
-    CUresult res = find_for_query(ctx, &c);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (ctxId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *ctxId = c->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
-{
-    struct vcu_context *c;
-    CUresult res = find_for_query(ctx, &c);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (version == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *version = c->api_version;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
-{
-    struct vcu_context *c;
-    CUresult res = find_for_query(NULL, &c);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pExecAffinity == NULL || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxGetExecAffinity",
-                      "execution affinity is not served");
+    return vcu_context_find(ctx) == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 CUresult vcu_stream_context(CUstream stream, uint64_t *context)

@@ -88,6 +88,7 @@ CUresult vcu_check_context(void);
 CUresult vcu_check_usable(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
+CUresult vcu_check_device(CUdevice ordinal);
 
 /* ---- thread state --------------------------------------------------------------------------- */
 
@@ -129,10 +130,7 @@ static inline uint64_t vcu_thread_context(const struct vcu_thread *t)
     return t->depth == 0 ? 0 : (t->heap != NULL ? t->heap : t->inline_stack)[t->depth - 1];
 }
 /* The same of the calling thread. */
-static inline uint64_t vcu_current_context(void)
-{
-    return vcu_thread_context(vcu_thread());
-}
+uint64_t vcu_current_context(void);
 
 /* ---- handle.c --------------------------------------------------------------------------- */
 
@@ -144,11 +142,6 @@ bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data)
 /* Calls fn for every live handle of a type, in index order; fn may drop the handle it gets. */
 void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg),
                      void *arg);
-/* True if this can be a graph handle. The worker mints them and knows which are live. */
-static inline bool vcu_graph_ok(CUgraph g)
-{
-    return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
-}
 /* Number of live handles of a type. */
 uint32_t vcu_handle_count(enum vgp_handle_type type);
 
@@ -249,12 +242,7 @@ static inline CUresult vcu_capture_unsafe(const char *call)
                : vcu_capture_forbids(call);
 }
 /* vcu_check_context() for such calls. */
-static inline CUresult vcu_check_uncaptured(const char *call)
-{
-    CUresult res = vcu_check_context();
-
-    return res != CUDA_SUCCESS ? res : vcu_capture_unsafe(call);
-}
+CUresult vcu_check_uncaptured(const char *call);
 /* True if the stream is part of a capture. Asks the worker only while there are captures. */
 bool vcu_stream_captured(CUstream stream);
 /* For calls that a capture cannot contain: invalidates the capture of the stream and returns

@@ -18,15 +18,6 @@ CUresult vcu_cuInit(unsigned int Flags)
     return vcu_client_init();
 }
 
-/* Works before cuInit, and without a worker. The runtime asks for at least its own major version. */
-CUresult vcu_cuDriverGetVersion(int *driverVersion)
-{
-    if (driverVersion == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = vcu_client_version();
-    return CUDA_SUCCESS;
-}
-
 /* Features that this version does not support must not be reported, whatever the host's GPU can do. */
 void vcu_device_limit_attributes(struct vcu_device *d)
 {
@@ -76,6 +67,13 @@ CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device)
         return CUDA_ERROR_INVALID_DEVICE;
     *device = &vcu.devices[ordinal];
     return CUDA_SUCCESS;
+}
+
+CUresult vcu_check_device(CUdevice ordinal)
+{
+    struct vcu_device *d;
+
+    return vcu_device_get(ordinal, &d);
 }
 
 CUresult vcu_cuDeviceGet(CUdevice *device, int ordinal)
@@ -176,19 +174,6 @@ CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     if (bytes == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *bytes = d->total_memory;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
-{
-    size_t all = 0;
-    CUresult res = vcu_cuDeviceTotalMem_v2(&all, dev);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *bytes = all > UINT32_MAX ? UINT32_MAX : (unsigned int)all;
     return CUDA_SUCCESS;
 }
 
@@ -310,21 +295,8 @@ CUresult vcu_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUar
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pi == NULL || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pi = 0;
-    return CUDA_SUCCESS;
-}
-
-static CUresult atomics(unsigned int *capabilities, const CUatomicOperation *operations,
-                        unsigned int count, CUdevice dev, CUdevice peer)
+CUresult vcu_device_atomics(unsigned int *capabilities, const CUatomicOperation *operations,
+                            unsigned int count, CUdevice dev, CUdevice peer)
 {
     uint32_t ids[64], n = count;
     CUresult res;
@@ -335,30 +307,6 @@ static CUresult atomics(unsigned int *capabilities, const CUatomicOperation *ope
         ids[i] = operations[i];
     res = vgp_call_vgpDeviceAtomicCapabilities(dev, peer, ids, count, capabilities, &n);
     return res == CUDA_SUCCESS && n != count ? CUDA_ERROR_UNKNOWN : res;
-}
-
-CUresult vcu_cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
-                                               const CUatomicOperation *operations,
-                                               unsigned int count, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    return res == CUDA_SUCCESS ? atomics(capabilities, operations, count, dev, -1) : res;
-}
-
-CUresult vcu_cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities,
-                                              const CUatomicOperation *operations,
-                                              unsigned int count, CUdevice srcDevice,
-                                              CUdevice dstDevice)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(srcDevice, &d);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_device_get(dstDevice, &d);
-    return res == CUDA_SUCCESS ? atomics(capabilities, operations, count, srcDevice, dstDevice)
-                               : res;
 }
 
 /* CUDA_MODULE_LOADING is the documented switch of the driver; LAZY is the default since 12.2. */

@@ -6,23 +6,6 @@
 
 #include <string.h>
 
-/* Both work before cuInit and after the library's end: there is nothing to connect to. */
-CUresult vcu_cuGetErrorName(CUresult error, const char **pStr)
-{
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pStr = cua_error_name(error);
-    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-CUresult vcu_cuGetErrorString(CUresult error, const char **pStr)
-{
-    if (pStr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pStr = cua_error_text(error);
-    return *pStr == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
 /* ---- results, for the trace ------------------------------------------------------------------ */
 
 static const char *result_name(int result)

@@ -127,8 +127,8 @@ static CUresult resource_read(const char *call, const CUdevResource *r, uint64_t
     return CUDA_SUCCESS;
 }
 
-static CUresult ask(uint32_t what, int device, CUcontext context, CUgreenCtx green,
-                    CUdevResource *out, CUdevResourceType type)
+CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green,
+                          CUdevResource *out, CUdevResourceType type)
 {
     uint32_t count = 0, minimum = 0, alignment = 0;
     uint64_t resource = 0;
@@ -145,15 +145,6 @@ static CUresult ask(uint32_t what, int device, CUcontext context, CUgreenCtx gre
     return res;
 }
 
-CUresult vcu_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource,
-                                    CUdevResourceType type)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(device, &d);
-
-    return res == CUDA_SUCCESS ? ask(VGP_RESOURCE_DEVICE, device, NULL, NULL, resource, type) : res;
-}
-
 CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     const struct vcu_context *c;
@@ -166,9 +157,9 @@ CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevR
         return CUDA_ERROR_INVALID_CONTEXT;
     /* A primary context that is not active has none of its own: what it would have. */
     if (c->retained == 0 || vcu_context_usable(c) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return c->green == 0 ? ask(VGP_RESOURCE_DEVICE, c->device, NULL, NULL, resource, type)
+        return c->green == 0 ? vcu_resource_ask(VGP_RESOURCE_DEVICE, c->device, NULL, NULL, resource, type)
                              : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return ask(VGP_RESOURCE_CONTEXT, 0, (CUcontext)(uintptr_t)c->handle, NULL, resource, type);
+    return vcu_resource_ask(VGP_RESOURCE_CONTEXT, 0, (CUcontext)(uintptr_t)c->handle, NULL, resource, type);
 }
 
 CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
@@ -367,7 +358,7 @@ CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
     if (resource == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = green_get(hCtx, &g);
-    return res == CUDA_SUCCESS ? ask(VGP_RESOURCE_GREEN, 0, NULL, hCtx, resource, type) : res;
+    return res == CUDA_SUCCESS ? vcu_resource_ask(VGP_RESOURCE_GREEN, 0, NULL, hCtx, resource, type) : res;
 }
 
 /* The checks of calls with a green context and an event. */

@@ -73,6 +73,11 @@ void vcu_logs_reason(const char *call, const char *fmt, ...)
     mine.call = call;
 }
 
+CUresult vcu_refuse(const char *call, CUresult r, const char *why)
+{
+    return r != CUDA_SUCCESS && why != NULL ? VCU_REFUSE(r, call, "%s", why) : r;
+}
+
 /* Puts the line together; a reason counts when it is one of the call that failed. */
 static size_t compose(char *line, const char *call, CUresult r)
 {

@@ -73,7 +73,7 @@ static uint32_t place_of(uint64_t stream)
     if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
         return VCU_ROOM_STREAMS + VCU_ROOM_CONTEXTS + vcu_thread()->number % VCU_ROOM_THREADS;
     if (stream <= (uintptr_t)CU_STREAM_LEGACY)
-        return VCU_ROOM_STREAMS + VGP_HANDLE_INDEX(vcu_current_context()) % VCU_ROOM_CONTEXTS;
+        return VCU_ROOM_STREAMS + VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())) % VCU_ROOM_CONTEXTS;
     return VGP_HANDLE_INDEX(stream) % VCU_ROOM_STREAMS;
 }
 
@@ -94,7 +94,7 @@ static void look_for_idle(uint32_t context, uint32_t but)
 
 void vcu_stream_weigh(uint64_t stream, uint32_t weight)
 {
-    uint32_t at = place_of(stream), context = VGP_HANDLE_INDEX(vcu_current_context()), marked;
+    uint32_t at = place_of(stream), context = VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())), marked;
 
     if (__builtin_expect(!vcu_room_add(at, stream, context, weight), 1) || vcu.worker_minor < 2 ||
         atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
@@ -192,7 +192,7 @@ static void note_sticky(CUresult r)
 
     if (!vcu_error_is_sticky(r))
         return;
-    c = vcu_handle_data(vcu_current_context(), VGP_H_CONTEXT);
+    c = vcu_handle_data(vcu_thread_context(vcu_thread()), VGP_H_CONTEXT);
     if (c != NULL)
         atomic_store(&c->base->sticky, (int)r);
 }
@@ -226,7 +226,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     if (res == CUDA_SUCCESS && is_synchronising(p->number))
         res = lnk_ring_take_async_error(&vcu.ring);
     if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
-        vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_current_context()));
+        vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
     if (p->waits != 0 && res == CUDA_SUCCESS)
         vcu_wait_done(p->waits);
     if (vcu_units_watch() && res == CUDA_SUCCESS && tells_completion(p->number))

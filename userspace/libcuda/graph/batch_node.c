@@ -7,7 +7,7 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
-CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
+CUresult vcu_batch_node(const char *call, const struct vgp_where *w,
                         const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node)
 {
     uint64_t words[4 * 256];
@@ -39,49 +39,8 @@ CUresult vcu_batch_node(const char *call, const struct vcu_where *w,
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    return vgp_call_vgpGraphBatchMemOpNode(VCU_WHERE(w), p->ctx, p->flags, words, 4 * p->count,
+    return vgp_call_vgpGraphBatchMemOpNode(VGP_WHERE(w), p->ctx, p->flags, words, 4 * p->count,
                                            node);
-}
-
-CUresult vcu_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode *dependencies, size_t numDependencies,
-                                      const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
-{
-    static const char call[] = "cuGraphAddBatchMemOpNode";
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res =
-        vcu_where_add(call, phGraphNode, &w, hGraph, dependencies, NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_batch_node(call, &w, nodeParams, &node);
-    if (res == CUDA_SUCCESS)
-        *phGraphNode = (CUgraphNode)(uintptr_t)node;
-    return res;
-}
-
-CUresult vcu_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
-                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_batch_node("cuGraphBatchMemOpNodeSetParams", &w, nodeParams, &node);
-}
-
-CUresult vcu_cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_batch_node("cuGraphExecBatchMemOpNodeSetParams", &w, nodeParams, &node);
 }
 
 CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,

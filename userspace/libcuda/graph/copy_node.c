@@ -163,11 +163,11 @@ static void show(const struct vcu_copy *c, CUDA_MEMCPY3D *p)
     p->Depth = c->depth;
 }
 
-static CUresult send(const struct vcu_where *w, CUcontext ctx, CUstream stream, uint64_t cookie,
+static CUresult send(const struct vgp_where *w, CUcontext ctx, CUstream stream, uint64_t cookie,
                      const struct vcu_copy *c, uint64_t *node)
 {
     return vgp_call_vgpGraphCopyNode(
-        VCU_WHERE(w), ctx, stream, cookie, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
+        VGP_WHERE(w), ctx, stream, cookie, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
         c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
         vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr,
         vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height),
@@ -175,7 +175,7 @@ static CUresult send(const struct vcu_where *w, CUcontext ctx, CUstream stream, 
 }
 
 /* Adds or captures a copy whose host side is not the worker's to see. */
-static CUresult send_moved(const char *call, const struct vcu_where *w, CUcontext ctx,
+static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontext ctx,
                            CUstream stream, const struct vcu_copy *c, const CUDA_MEMCPY3D *shown,
                            uint64_t *node)
 {
@@ -204,7 +204,7 @@ static CUresult send_moved(const char *call, const struct vcu_where *w, CUcontex
 
 static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 {
-    const struct vcu_where w = { .op = VGP_NODE_CAPTURE };
+    const struct vgp_where w = { .op = VGP_NODE_CAPTURE };
     CUDA_MEMCPY3D shown;
     uint64_t node;
 
@@ -214,7 +214,7 @@ static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
-CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_MEMCPY3D *p,
+CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p,
                        CUcontext ctx, uint64_t *node)
 {
     struct vcu_copy c = { 0 };
@@ -238,46 +238,6 @@ CUresult vcu_copy_node(const char *call, const struct vcu_where *w, const CUDA_M
         (c.src.device || vcu_memory_in_place(c.src.addr, from)))
         return send(w, ctx, NULL, 0, &c, node);
     return send_moved(call, w, ctx, NULL, &c, p, node);
-}
-
-CUresult vcu_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                  const CUgraphNode *dependencies, size_t numDependencies,
-                                  const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
-{
-    static const char call[] = "cuGraphAddMemcpyNode";
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res =
-        vcu_where_add(call, phGraphNode, &w, hGraph, dependencies, NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_copy_node(call, &w, copyParams, ctx, &node);
-    if (res == CUDA_SUCCESS)
-        *phGraphNode = (CUgraphNode)(uintptr_t)node;
-    return res;
-}
-
-CUresult vcu_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_copy_node("cuGraphMemcpyNodeSetParams", &w, nodeParams, NULL, &node);
-}
-
-CUresult vcu_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                            const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_copy_node("cuGraphExecMemcpyNodeSetParams", &w, copyParams, ctx, &node);
 }
 
 /* The reverse of the wire's form. */

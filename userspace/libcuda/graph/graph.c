@@ -46,7 +46,8 @@ static uint64_t weight_of(CUgraph graph)
 {
     size_t n = 0;
 
-    if (vcu_room.context == 0 || vcu_cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
+    if (vcu_room.context == 0 || vcu_graph_items(VGP_LIST_NODES, (uintptr_t)graph, NULL, NULL, NULL, &n, false) !=
+                                    CUDA_SUCCESS)
         return 0;
     return n < WEIGHT_MAX ? n : WEIGHT_MAX;
 }
@@ -186,7 +187,7 @@ CUresult vcu_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
 
 /* ---- launch ---------------------------------------------------------------------------------- */
 
-static CUresult check_launch(CUgraphExec exec, CUstream stream)
+CUresult vcu_graph_check_launch(CUgraphExec exec, CUstream stream)
 {
     CUresult res = vcu_check_context();
 
@@ -203,7 +204,7 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     CUresult res;
 
     hStream = vcu_stream(hStream);
-    res = check_launch(hGraphExec, hStream);
+    res = vcu_graph_check_launch(hGraphExec, hStream);
     if (res != CUDA_SUCCESS)
         return res;
     runs = host_nodes(hGraphExec);
@@ -217,30 +218,7 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     return vgp_call_cuGraphLaunch(hGraphExec, hStream);
 }
 
-CUresult vcu_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
-    CUresult res;
-
-    hStream = vcu_stream(hStream);
-    res = check_launch(hGraphExec, hStream);
-    return res != CUDA_SUCCESS ? res : vgp_call_cuGraphUpload(hGraphExec, hStream);
-}
-
 /* ---- graphs and their parts ------------------------------------------------------------------ */
-
-CUresult vcu_cuGraphDestroy(CUgraph hGraph)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_graph_ok(hGraph))
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpGraphDestroy(hGraph);
-    if (res == CUDA_SUCCESS)
-        vcu_node_forget_graph(hGraph);
-    return res;
-}
 
 /*
  * The common rule of the lists: without arrays only the number is returned; else at most *count entries
@@ -283,30 +261,6 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
     }
     *count = from == NULL ? total : have;
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_graph_ok(hGraph) || numNodes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vcu_graph_items(VGP_LIST_NODES, (uintptr_t)hGraph, nodes, NULL, NULL, numNodes, false);
-}
-
-CUresult vcu_cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-                                CUgraphEdgeData *edgeData, size_t *numEdges)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_graph_ok(hGraph) || numEdges == NULL || (from == NULL) != (to == NULL) ||
-        (from == NULL && edgeData != NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    return vcu_graph_items(VGP_LIST_EDGES, (uintptr_t)hGraph, from, to, edgeData, numEdges, true);
 }
 
 CUresult vcu_node_neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out,

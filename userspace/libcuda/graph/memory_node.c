@@ -21,7 +21,7 @@ bool vcu_graph_has_memory(CUgraph graph)
            vgp_call_vgpGraphTraits(graph, &memory) == CUDA_SUCCESS && memory != 0;
 }
 
-CUresult vcu_alloc_node(const struct vcu_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node)
+CUresult vcu_alloc_node(const struct vgp_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node)
 {
     uint32_t types[DESCRIPTORS_MAX], access[DESCRIPTORS_MAX], n;
     int32_t ids[DESCRIPTORS_MAX];
@@ -37,7 +37,7 @@ CUresult vcu_alloc_node(const struct vcu_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p
         ids[i] = p->accessDescs[i].location.id;
         access[i] = p->accessDescs[i].flags;
     }
-    res = vgp_call_vgpGraphMemAllocNode(VCU_WHERE(w), p->poolProps.allocType,
+    res = vgp_call_vgpGraphMemAllocNode(VGP_WHERE(w), p->poolProps.allocType,
                                         p->poolProps.handleTypes, p->poolProps.location.type,
                                         p->poolProps.location.id, p->bytesize, types, n, ids, n,
                                         access, n, node, &dptr);
@@ -46,22 +46,6 @@ CUresult vcu_alloc_node(const struct vcu_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p
     p->dptr = dptr;
     vcu_graph_memory_note(dptr, p->bytesize, p->poolProps.location.id);
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                    const CUgraphNode *dependencies, size_t numDependencies,
-                                    CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddMemAllocNode", phGraphNode, &w, hGraph, dependencies,
-                                 NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_alloc_node(&w, nodeParams, &node);
-    if (res == CUDA_SUCCESS)
-        *phGraphNode = (CUgraphNode)(uintptr_t)node;
-    return res;
 }
 
 CUresult vcu_cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
@@ -109,91 +93,13 @@ CUresult vcu_cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_free_node(const struct vcu_where *w, CUdeviceptr dptr, uint64_t *node)
+CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *node)
 {
     return dptr == 0 ? CUDA_ERROR_INVALID_VALUE
-                     : vgp_call_vgpGraphMemFreeNode(VCU_WHERE(w), dptr, node);
-}
-
-CUresult vcu_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                   const CUgraphNode *dependencies, size_t numDependencies,
-                                   CUdeviceptr dptr)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddMemFreeNode", phGraphNode, &w, hGraph, dependencies,
-                                 NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_free_node(&w, dptr, &node);
-    if (res == CUDA_SUCCESS)
-        *phGraphNode = (CUgraphNode)(uintptr_t)node;
-    return res;
-}
-
-CUresult vcu_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
-{
-    uint64_t dptr = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || dptr_out == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphMemNodeGet(hNode, 1, &dptr, NULL, NULL, NULL, NULL, NULL,
-                                          &(uint32_t){ 0 }, NULL, &(uint32_t){ 0 }, NULL,
-                                          &(uint32_t){ 0 });
-    if (res == CUDA_SUCCESS)
-        *dptr_out = dptr;
-    return res;
-}
-
-CUresult vcu_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    struct vcu_device *d;
-    uint64_t v = 0;
-    CUresult res = vcu_device_get(device, &d);
-
-    if (res == CUDA_SUCCESS && value == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpDeviceGraphMemGet(device, attr, &v);
-    if (res == CUDA_SUCCESS)
-        *(cuuint64_t *)value = v;
-    return res;
-}
-
-CUresult vcu_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(device, &d);
-
-    if (res == CUDA_SUCCESS && value == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    return res != CUDA_SUCCESS
-               ? res
-               : vgp_call_vgpDeviceGraphMemSet(device, attr, *(cuuint64_t *)value);
+                     : vgp_call_vgpGraphMemFreeNode(VGP_WHERE(w), dptr, node);
 }
 
 /* ---- conditions -------------------------------------------------------------------------------- */
-
-CUresult vcu_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
-                                            CUcontext ctx, unsigned int defaultLaunchValue,
-                                            unsigned int flags)
-{
-    uint64_t handle = 0;
-    CUresult res = vcu_check_usable();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pHandle_out == NULL || !vcu_graph_ok(hGraph))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (ctx != NULL && vcu_context_find(ctx) == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    res = vgp_call_vgpGraphConditionalHandle(hGraph, ctx, defaultLaunchValue, flags, &handle);
-    if (res == CUDA_SUCCESS)
-        *pHandle_out = handle;
-    return res;
-}
 
 /* The handles of a node's graphs, kept with the node; malloc'd. */
 static CUresult fetch_bodies(uint64_t node, uint32_t size, CUgraph **out)
@@ -221,7 +127,7 @@ static CUresult fetch_bodies(uint64_t node, uint32_t size, CUgraph **out)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_condition_node(const struct vcu_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p,
+CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p,
                             uint64_t *node)
 {
     CUgraph *bodies = NULL;
@@ -229,7 +135,7 @@ CUresult vcu_condition_node(const struct vcu_where *w, CUDA_CONDITIONAL_NODE_PAR
 
     if (p->size == 0 || (p->ctx != NULL && vcu_context_find(p->ctx) == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpGraphConditionalNode(VCU_WHERE(w), p->handle, p->type, p->size, p->ctx, node);
+    res = vgp_call_vgpGraphConditionalNode(VGP_WHERE(w), p->handle, p->type, p->size, p->ctx, node);
     if (res == CUDA_SUCCESS)
         res = fetch_bodies(*node, p->size, &bodies);
     if (res == CUDA_SUCCESS &&

@@ -14,7 +14,7 @@
 
 /* ---- where ------------------------------------------------------------------------------------ */
 
-CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, CUgraph graph,
+CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
                        const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n)
 {
     CUresult res = vcu_check_usable();
@@ -29,96 +29,33 @@ CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vcu_where *w, 
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "more than %u dependencies: add the others with cuGraphAddDependencies",
                           VGP_DEPENDENCIES_MAX);
-    *w = (struct vcu_where){
+    *w = (struct vgp_where){
         .op = VGP_NODE_ADD, .graph = graph, .deps = deps, .edges = edges, .ndeps = n
     };
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_where_set(struct vcu_where *w, CUgraphNode node)
+CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node)
 {
     CUresult res = vcu_check_usable();
 
     if (res != CUDA_SUCCESS)
         return res;
-    *w = (struct vcu_where){ .op = VGP_NODE_SET, .target = node };
+    *w = (struct vgp_where){ .op = VGP_NODE_SET, .target = node };
     return vcu_node_ok(node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vcu_where_exec(struct vcu_where *w, CUgraphExec exec, CUgraphNode node)
+CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node)
 {
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
-    *w = (struct vcu_where){ .op = VGP_NODE_EXEC, .target = node, .exec = exec };
+    *w = (struct vgp_where){ .op = VGP_NODE_EXEC, .target = node, .exec = exec };
     return vcu_node_ok(node) && vcu_exec_ok(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Tells the new node's handle. */
-static CUresult give(CUresult res, uint64_t node, CUgraphNode *out)
-{
-    if (res == CUDA_SUCCESS)
-        *out = (CUgraphNode)(uintptr_t)node;
-    return res;
-}
-
 /* ---- graphs ----------------------------------------------------------------------------------- */
-
-CUresult vcu_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
-{
-    uint64_t graph = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (phGraph == NULL || flags != 0))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphCreate(flags, &graph);
-    if (res == CUDA_SUCCESS)
-        *phGraph = (CUgraph)(uintptr_t)graph;
-    return res;
-}
-
-CUresult vcu_cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
-{
-    uint64_t graph = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (phGraphClone == NULL || !vcu_graph_ok(originalGraph)))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphClone(originalGraph, &graph);
-    if (res == CUDA_SUCCESS)
-        *phGraphClone = (CUgraph)(uintptr_t)graph;
-    return res;
-}
-
-CUresult vcu_cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
-                                    CUgraph hClonedGraph)
-{
-    uint64_t found = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS &&
-        (phNode == NULL || !vcu_node_ok(hOriginalNode) || !vcu_graph_ok(hClonedGraph)))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphNodeFindInClone(hOriginalNode, hClonedGraph, &found);
-    return res == CUDA_SUCCESS ? give(res, found, phNode) : res;
-}
-
-CUresult vcu_cuGraphDestroyNode(CUgraphNode hNode)
-{
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && !vcu_node_ok(hNode))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphDestroyNode(hNode);
-    if (res == CUDA_SUCCESS)
-        vcu_node_forget(hNode);
-    return res;
-}
 
 static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
 {
@@ -127,22 +64,6 @@ static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
     if (res == CUDA_SUCCESS && !vcu_node_ok(node))
         res = CUDA_ERROR_INVALID_VALUE;
     return res == CUDA_SUCCESS ? vgp_call_vgpGraphNodeInfo(node, type, graph) : res;
-}
-
-CUresult vcu_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
-{
-    uint32_t found = 0;
-    uint64_t graph;
-    CUresult res;
-
-    if (type == NULL) {
-        res = vcu_check_init();
-        return res != CUDA_SUCCESS ? res : CUDA_ERROR_INVALID_VALUE;
-    }
-    res = node_info(hNode, &found, &graph);
-    if (res == CUDA_SUCCESS)
-        *type = (CUgraphNodeType)found;
-    return res;
 }
 
 #define EDGES_MAX ((size_t)VGP_HANDLE_INDEX_MAX * VGP_HANDLE_INDEX_MAX) /* one for each two nodes */
@@ -178,17 +99,9 @@ CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t
                : res;
 }
 
-CUresult vcu_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                   unsigned int isEnabled)
-{
-    uint32_t value = isEnabled != 0;
-
-    return vcu_node_enabled(hGraphExec, hNode, true, &value);
-}
-
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
-CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
+CUresult vcu_kernel_node(const char *call, const struct vgp_where *w,
                          const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *node)
 {
     CUfunction func;
@@ -221,94 +134,12 @@ CUresult vcu_kernel_node(const char *call, const struct vcu_where *w,
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphKernelNode(VCU_WHERE(w), func, p->func != NULL ? NULL : p->ctx,
+        res = vgp_call_vgpGraphKernelNode(VGP_WHERE(w), func, p->func != NULL ? NULL : p->ctx,
                                           p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX,
                                           p->blockDimY, p->blockDimZ, p->sharedMemBytes, data, size,
                                           node);
     free(buffer);
     return res;
-}
-
-static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    CUDA_KERNEL_NODE_PARAMS out = { 0 };
-
-    memcpy(&out, p, sizeof(*p)); /* the second version appends two fields */
-    return out;
-}
-
-CUresult vcu_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode *dependencies, size_t numDependencies,
-                                     const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    static const char call[] = "cuGraphAddKernelNode";
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res =
-        vcu_where_add(call, phGraphNode, &w, hGraph, dependencies, NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_kernel_node(call, &w, nodeParams, &node);
-    return give(res, node, phGraphNode);
-}
-
-CUresult vcu_cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                  const CUgraphNode *dependencies, size_t numDependencies,
-                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-
-    if (nodeParams == NULL)
-        return vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies,
-                                           NULL);
-    p = widen(nodeParams);
-    return vcu_cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
-}
-
-CUresult vcu_cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
-                                           const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_kernel_node("cuGraphKernelNodeSetParams", &w, nodeParams, &node);
-}
-
-CUresult vcu_cuGraphKernelNodeSetParams(CUgraphNode hNode,
-                                        const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-
-    if (nodeParams == NULL)
-        return vcu_cuGraphKernelNodeSetParams_v2(hNode, NULL);
-    p = widen(nodeParams);
-    return vcu_cuGraphKernelNodeSetParams_v2(hNode, &p);
-}
-
-CUresult vcu_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS
-               ? res
-               : vcu_kernel_node("cuGraphExecKernelNodeSetParams", &w, nodeParams, &node);
-}
-
-CUresult vcu_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                            const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-
-    if (nodeParams == NULL)
-        return vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, NULL);
-    p = widen(nodeParams);
-    return vcu_cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);
 }
 
 /* The packed parameters, piece by piece; malloc'd. */
@@ -389,18 +220,8 @@ CUresult vcu_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_P
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-    CUresult res = vcu_cuGraphKernelNodeGetParams_v2(hNode, nodeParams == NULL ? NULL : &p);
-
-    if (res == CUDA_SUCCESS)
-        memcpy(nodeParams, &p, sizeof(*nodeParams));
-    return res;
-}
-
-static CUresult attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t id,
-                          const void *value, void *result)
+CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t id,
+                              const void *value, void *result)
 {
     uint32_t n = sizeof(CUkernelNodeAttrValue);
     CUresult res = vcu_check_init();
@@ -411,28 +232,4 @@ static CUresult attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uin
         res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value,
                                                    value == NULL ? 0 : n, result, &n);
     return res;
-}
-
-CUresult vcu_cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                           CUkernelNodeAttrValue *value_out)
-{
-    if (value_out == NULL && vcu_check_init() == CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    return attribute(hNode, NULL, 0, attr, NULL, value_out);
-}
-
-CUresult vcu_cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                           const CUkernelNodeAttrValue *value)
-{
-    if ((value == NULL || (unsigned)attr > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) &&
-        vcu_check_init() == CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    return attribute(hNode, NULL, 1, attr, value, NULL);
-}
-
-CUresult vcu_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
-{
-    if (!vcu_node_ok(src) && vcu_check_init() == CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    return attribute(dst, src, 2, 0, NULL, NULL);
 }

@@ -8,13 +8,6 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
-static CUresult give(CUresult res, uint64_t node, CUgraphNode *out)
-{
-    if (res == CUDA_SUCCESS)
-        *out = (CUgraphNode)(uintptr_t)node;
-    return res;
-}
-
 /* ---- what was handed out about nodes: by node ------------------------------------------------ */
 
 struct kept {
@@ -91,72 +84,18 @@ void vcu_node_forget_graph(CUgraph graph)
 
 /* ---- memsets ---------------------------------------------------------------------------------- */
 
-CUresult vcu_memset_node(const struct vcu_where *w, const CUDA_MEMSET_NODE_PARAMS *p,
+CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p,
                          CUcontext ctx, uint64_t *node)
 {
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMemsetNode(VCU_WHERE(w), ctx, p->dst, p->pitch, p->value,
+    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(w), ctx, p->dst, p->pitch, p->value,
                                        p->elementSize, p->width, p->height, node);
-}
-
-CUresult vcu_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                  const CUgraphNode *dependencies, size_t numDependencies,
-                                  const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddMemsetNode", phGraphNode, &w, hGraph, dependencies,
-                                 NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS && vcu_context_find(ctx) == NULL)
-        res = CUDA_ERROR_INVALID_CONTEXT;
-    if (res == CUDA_SUCCESS)
-        res = vcu_memset_node(&w, memsetParams, ctx, &node);
-    return give(res, node, phGraphNode);
-}
-
-CUresult vcu_cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
-{
-    CUresult res = vcu_check_init();
-    CUDA_MEMSET_NODE_PARAMS p = { 0 };
-
-    if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || nodeParams == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphMemsetNodeGet(hNode, (uint64_t *)&p.dst, &p.pitch, &p.value,
-                                             &p.elementSize, &p.width, &p.height);
-    if (res == CUDA_SUCCESS)
-        *nodeParams = p;
-    return res;
-}
-
-CUresult vcu_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
-                                        const CUDA_MEMSET_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS ? res : vcu_memset_node(&w, nodeParams, NULL, &node);
-}
-
-CUresult vcu_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                            const CUDA_MEMSET_NODE_PARAMS *memsetParams,
-                                            CUcontext ctx)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    if (res == CUDA_SUCCESS && vcu_context_find(ctx) == NULL)
-        res = CUDA_ERROR_INVALID_CONTEXT;
-    return res != CUDA_SUCCESS ? res : vcu_memset_node(&w, memsetParams, ctx, &node);
 }
 
 /* ---- host functions --------------------------------------------------------------------------- */
 
-CUresult vcu_host_node(const struct vcu_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node)
+CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node)
 {
     uint64_t cookie;
     CUresult res;
@@ -166,194 +105,40 @@ CUresult vcu_host_node(const struct vcu_where *w, const CUDA_HOST_NODE_PARAMS *p
     cookie = vcu_hostfunc_keep(p->fn, p->userData, NULL, &res);
     if (cookie == 0)
         return res;
-    res = vgp_call_vgpGraphHostNode(VCU_WHERE(w), cookie, node);
+    res = vgp_call_vgpGraphHostNode(VGP_WHERE(w), cookie, node);
     if (res != CUDA_SUCCESS)
         vcu_hostfunc_cancel(cookie);
     return res;
 }
 
-CUresult vcu_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                const CUgraphNode *dependencies, size_t numDependencies,
-                                const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddHostNode", phGraphNode, &w, hGraph, dependencies, NULL,
-                                 numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_host_node(&w, nodeParams, &node);
-    return give(res, node, phGraphNode);
-}
-
-CUresult vcu_cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    CUDA_HOST_NODE_PARAMS p = { 0 };
-    uint64_t cookie = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || nodeParams == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphHostNodeGet(hNode, &cookie);
-    if (res == CUDA_SUCCESS && !vcu_hostfunc_find(cookie, &p.fn, &p.userData))
-        res = CUDA_ERROR_UNKNOWN;
-    if (res == CUDA_SUCCESS)
-        *nodeParams = p;
-    return res;
-}
-
-CUresult vcu_cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS ? res : vcu_host_node(&w, nodeParams, &node);
-}
-
-CUresult vcu_cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                          const CUDA_HOST_NODE_PARAMS *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS ? res : vcu_host_node(&w, nodeParams, &node);
-}
-
 /* ---- children and empty nodes ----------------------------------------------------------------- */
 
-CUresult vcu_child_node(const struct vcu_where *w, CUgraph child, uint64_t *node)
+CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
     if (!vcu_graph_ok(child))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphChildNode(VCU_WHERE(w), child, node);
+    return vgp_call_vgpGraphChildNode(VGP_WHERE(w), child, node);
 }
 
-CUresult vcu_move_node(const struct vcu_where *w, CUgraph child, uint64_t *node)
+CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
     if (!vcu_graph_ok(child))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMoveNode(VCU_WHERE(w), child, node);
-}
-
-CUresult vcu_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode *dependencies, size_t numDependencies,
-                                      CUgraph childGraph)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddChildGraphNode", phGraphNode, &w, hGraph, dependencies,
-                                 NULL, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vcu_child_node(&w, childGraph, &node);
-    return give(res, node, phGraphNode);
-}
-
-CUresult vcu_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
-{
-    uint64_t graph = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || phGraph == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphChild(hNode, &graph);
-    if (res == CUDA_SUCCESS)
-        *phGraph = (CUgraph)(uintptr_t)graph;
-    return res;
-}
-
-CUresult vcu_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                CUgraph childGraph)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS ? res : vcu_child_node(&w, childGraph, &node);
-}
-
-CUresult vcu_cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                 const CUgraphNode *dependencies, size_t numDependencies)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddEmptyNode", phGraphNode, &w, hGraph, dependencies, NULL,
-                                 numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphEmptyNode(VCU_WHERE(&w), &node);
-    return give(res, node, phGraphNode);
+    return vgp_call_vgpGraphMoveNode(VGP_WHERE(w), child, node);
 }
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
-CUresult vcu_event_node(const struct vcu_where *w, CUevent event, bool wait, uint64_t *node)
+CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uint64_t *node)
 {
     if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
         return event == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_vgpGraphEventNode(VCU_WHERE(w), event, wait, node);
+    return vgp_call_vgpGraphEventNode(VGP_WHERE(w), event, wait, node);
 }
-
-static CUresult get_event(CUgraphNode hNode, bool wait, CUevent *out)
-{
-    uint64_t event = 0;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || out == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphEventNodeGet(hNode, wait, &event);
-    if (res == CUDA_SUCCESS)
-        *out = (CUevent)(uintptr_t)event;
-    return res;
-}
-
-#define EVENT_NODE(KIND, WAIT)                                                                     \
-    CUresult vcu_cuGraphAddEvent##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph,             \
-                                             const CUgraphNode *dependencies,                      \
-                                             size_t numDependencies, CUevent event)                \
-    {                                                                                              \
-        struct vcu_where w;                                                                        \
-        uint64_t node = 0;                                                                         \
-        CUresult res = vcu_where_add("cuGraphAddEvent" #KIND "Node", phGraphNode, &w, hGraph,      \
-                                     dependencies, NULL, numDependencies);                         \
-                                                                                                   \
-        if (res == CUDA_SUCCESS)                                                                   \
-            res = vcu_event_node(&w, event, WAIT, &node);                                          \
-        return give(res, node, phGraphNode);                                                       \
-    }                                                                                              \
-    CUresult vcu_cuGraphEvent##KIND##NodeGetEvent(CUgraphNode hNode, CUevent *event_out)           \
-    {                                                                                              \
-        return get_event(hNode, WAIT, event_out);                                                  \
-    }                                                                                              \
-    CUresult vcu_cuGraphEvent##KIND##NodeSetEvent(CUgraphNode hNode, CUevent event)                \
-    {                                                                                              \
-        struct vcu_where w;                                                                        \
-        uint64_t node;                                                                             \
-        CUresult res = vcu_where_set(&w, hNode);                                                   \
-                                                                                                   \
-        return res != CUDA_SUCCESS ? res : vcu_event_node(&w, event, WAIT, &node);                 \
-    }                                                                                              \
-    CUresult vcu_cuGraphExecEvent##KIND##NodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,   \
-                                                      CUevent event)                               \
-    {                                                                                              \
-        struct vcu_where w;                                                                        \
-        uint64_t node;                                                                             \
-        CUresult res = vcu_where_exec(&w, hGraphExec, hNode);                                      \
-                                                                                                   \
-        return res != CUDA_SUCCESS ? res : vcu_event_node(&w, event, WAIT, &node);                 \
-    }
-
-EVENT_NODE(Record, false)
-EVENT_NODE(Wait, true)
 
 /* ---- any type --------------------------------------------------------------------------------- */
 
-static CUresult any_child(const char *call, const struct vcu_where *w,
+static CUresult any_child(const char *call, const struct vgp_where *w,
                           CUDA_CHILD_GRAPH_NODE_PARAMS *p, uint64_t *node)
 {
     uint64_t copy = 0;
@@ -375,7 +160,7 @@ static CUresult any_child(const char *call, const struct vcu_where *w,
     return res;
 }
 
-static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNodeParams *p,
+CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p,
                          uint64_t *node)
 {
     CUDA_MEMSET_NODE_PARAMS set;
@@ -405,7 +190,7 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
     case CU_GRAPH_NODE_TYPE_EMPTY:
         if (w->op != VGP_NODE_ADD)
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "an empty node has no parameters");
-        return vgp_call_vgpGraphEmptyNode(VCU_WHERE(w), node);
+        return vgp_call_vgpGraphEmptyNode(VGP_WHERE(w), node);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return vcu_event_node(w, p->eventWait.event, true, node);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -433,38 +218,4 @@ static CUresult any_node(const char *call, const struct vcu_where *w, CUgraphNod
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-}
-
-CUresult vcu_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                               const CUgraphNode *dependencies,
-                               const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                               CUgraphNodeParams *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node = 0;
-    CUresult res = vcu_where_add("cuGraphAddNode", phGraphNode, &w, hGraph, dependencies,
-                                 dependencyData, numDependencies);
-
-    if (res == CUDA_SUCCESS)
-        res = any_node("cuGraphAddNode", &w, nodeParams, &node);
-    return give(res, node, phGraphNode);
-}
-
-CUresult vcu_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_set(&w, hNode);
-
-    return res != CUDA_SUCCESS ? res : any_node("cuGraphNodeSetParams", &w, nodeParams, &node);
-}
-
-CUresult vcu_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                      CUgraphNodeParams *nodeParams)
-{
-    struct vcu_where w;
-    uint64_t node;
-    CUresult res = vcu_where_exec(&w, hGraphExec, hNode);
-
-    return res != CUDA_SUCCESS ? res : any_node("cuGraphExecNodeSetParams", &w, nodeParams, &node);
 }

@@ -24,7 +24,7 @@ static CUresult of_node(CUgraphNode node, bool wait, struct vcu_semas **out)
 }
 
 /* The number of semaphores cannot change in an executable graph, as cuda.h says. */
-static CUresult check_number(const char *call, const struct vcu_where *w, bool wait, unsigned n)
+static CUresult check_number(const char *call, const struct vgp_where *w, bool wait, unsigned n)
 {
     struct vcu_semas *s;
     unsigned has;
@@ -42,7 +42,7 @@ static CUresult check_number(const char *call, const struct vcu_where *w, bool w
                                  "the node has %u semaphores, not %u", has, n);
 }
 
-static CUresult node_of(const char *call, const struct vcu_where *w, bool wait,
+static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
                         const CUexternalSemaphore *handles, const void *params, unsigned n,
                         uint64_t *node)
 {
@@ -61,20 +61,20 @@ static CUresult node_of(const char *call, const struct vcu_where *w, bool wait,
     cookie = vcu_hostfunc_keep_semas(s, false, &res);
     if (cookie == 0)
         return res;
-    res = vgp_call_vgpGraphExtSemNode(VCU_WHERE(w), code(wait), cookie, node);
+    res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(w), code(wait), cookie, node);
     if (res != CUDA_SUCCESS)
         vcu_hostfunc_cancel(cookie);
     return res;
 }
 
-CUresult vcu_extsem_signal_node(const char *call, const struct vcu_where *w,
+CUresult vcu_extsem_signal_node(const char *call, const struct vgp_where *w,
                                 const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p, uint64_t *node)
 {
     return p == NULL ? CUDA_ERROR_INVALID_VALUE
                      : node_of(call, w, false, p->extSemArray, p->paramsArray, p->numExtSems, node);
 }
 
-CUresult vcu_extsem_wait_node(const char *call, const struct vcu_where *w,
+CUresult vcu_extsem_wait_node(const char *call, const struct vgp_where *w,
                               const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p, uint64_t *node)
 {
     return p == NULL ? CUDA_ERROR_INVALID_VALUE
@@ -91,23 +91,7 @@ static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_sem
     return res == CUDA_SUCCESS ? of_node(node, wait, s) : res;
 }
 
-#define EXTSEM_NODE(KIND, FUNCTION, WAIT, STRUCT, FIELD)                                           \
-    CUresult vcu_cuGraphAddExternalSemaphores##KIND##Node(                                         \
-        CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,                 \
-        size_t numDependencies, const STRUCT *nodeParams)                                          \
-    {                                                                                              \
-        static const char call[] = "cuGraphAddExternalSemaphores" #KIND "Node";                    \
-        struct vcu_where w;                                                                        \
-        uint64_t node = 0;                                                                         \
-        CUresult res =                                                                             \
-            vcu_where_add(call, phGraphNode, &w, hGraph, dependencies, NULL, numDependencies);     \
-                                                                                                   \
-        if (res == CUDA_SUCCESS)                                                                   \
-            res = FUNCTION(call, &w, nodeParams, &node);                                           \
-        if (res == CUDA_SUCCESS)                                                                   \
-            *phGraphNode = (CUgraphNode)(uintptr_t)node;                                           \
-        return res;                                                                                \
-    }                                                                                              \
+#define EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD)                                                     \
     CUresult vcu_cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode,                 \
                                                                 STRUCT *params_out)                \
     {                                                                                              \
@@ -121,31 +105,7 @@ static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_sem
                                 .numExtSems = s->n };                                              \
         vcu_semas_put(s);                                                                          \
         return CUDA_SUCCESS;                                                                       \
-    }                                                                                              \
-    CUresult vcu_cuGraphExternalSemaphores##KIND##NodeSetParams(CUgraphNode hNode,                 \
-                                                                const STRUCT *nodeParams)          \
-    {                                                                                              \
-        struct vcu_where w;                                                                        \
-        uint64_t node;                                                                             \
-        CUresult res = vcu_where_set(&w, hNode);                                                   \
-                                                                                                   \
-        return res != CUDA_SUCCESS                                                                 \
-                   ? res                                                                           \
-                   : FUNCTION("cuGraphExternalSemaphores" #KIND "NodeSetParams", &w, nodeParams,   \
-                              &node);                                                              \
-    }                                                                                              \
-    CUresult vcu_cuGraphExecExternalSemaphores##KIND##NodeSetParams(                               \
-        CUgraphExec hGraphExec, CUgraphNode hNode, const STRUCT *nodeParams)                       \
-    {                                                                                              \
-        struct vcu_where w;                                                                        \
-        uint64_t node;                                                                             \
-        CUresult res = vcu_where_exec(&w, hGraphExec, hNode);                                      \
-                                                                                                   \
-        return res != CUDA_SUCCESS                                                                 \
-                   ? res                                                                           \
-                   : FUNCTION("cuGraphExecExternalSemaphores" #KIND "NodeSetParams", &w,           \
-                              nodeParams, &node);                                                  \
     }
 
-EXTSEM_NODE(Signal, vcu_extsem_signal_node, false, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, signal)
-EXTSEM_NODE(Wait, vcu_extsem_wait_node, true, CUDA_EXT_SEM_WAIT_NODE_PARAMS, wait)
+EXTSEM_NODE(Signal, false, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, signal)
+EXTSEM_NODE(Wait, true, CUDA_EXT_SEM_WAIT_NODE_PARAMS, wait)

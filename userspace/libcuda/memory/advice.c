@@ -75,15 +75,6 @@ CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advic
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
 }
 
-CUresult vcu_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
-{
-    CUmemLocation location = { .type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
-                                                               : CU_MEM_LOCATION_TYPE_DEVICE,
-                               .id = device == CU_DEVICE_CPU ? 0 : device };
-
-    return vcu_cuMemAdvise_v2(devPtr, count, advice, location);
-}
-
 /* Documented: the stream's device must have attribute 89, wherever the memory is to go. */
 CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                    unsigned int flags, CUstream hStream)
@@ -100,16 +91,6 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
     (void)location;
     r = check_managed(devPtr, count, &g);
     return r == CUDA_SUCCESS ? no_migration("cuMemPrefetchAsync") : r;
-}
-
-CUresult vcu_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-                                CUstream hStream)
-{
-    CUmemLocation location = { .type = dstDevice == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
-                                                                  : CU_MEM_LOCATION_TYPE_DEVICE,
-                               .id = dstDevice == CU_DEVICE_CPU ? 0 : dstDevice };
-
-    return vcu_cuMemPrefetchAsync_v2(devPtr, count, location, 0, hStream);
 }
 
 /* Checks a batch of n ranges, with or without locations. */

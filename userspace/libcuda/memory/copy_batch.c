@@ -205,7 +205,7 @@ static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstr
     if (src.type != CU_MEMORYTYPE_ARRAY)
         res = obey_order(op->srcAccessOrder, p.srcDevice, 1, stream, &async);
     if (res == CUDA_SUCCESS)
-        res = vcu_cuMemcpy3DAsync_v2(&p, stream);
+        res = vcu_copy_3d("cuMemcpy3DAsync", &p, NULL, NULL, stream, true);
     if (res == CUDA_SUCCESS && !async)
         res = vgp_call_cuStreamSynchronize(stream);
     return res;
@@ -232,7 +232,7 @@ CUresult vcu_copy_batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *list, size_t 
 
 /* ---- between contexts: one worker has them all ---------------------------------------------- */
 
-static CUresult peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3D *plain)
+CUresult vcu_peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3D *plain)
 {
     CUresult res = vcu_check_context();
 
@@ -270,24 +270,4 @@ static CUresult peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMC
         .Depth = p->Depth,
     };
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
-{
-    CUDA_MEMCPY3D plain;
-    CUresult res = peer_3d("cuMemcpy3DPeer", pCopy, &plain);
-
-    return res != CUDA_SUCCESS ? res
-                               : vcu_copy_3d("cuMemcpy3DPeer", &plain, pCopy->dstContext,
-                                             pCopy->srcContext, NULL, false);
-}
-
-CUresult vcu_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
-{
-    CUDA_MEMCPY3D plain;
-    CUresult res = peer_3d("cuMemcpy3DPeerAsync", pCopy, &plain);
-
-    return res != CUDA_SUCCESS ? res
-                               : vcu_copy_3d("cuMemcpy3DPeerAsync", &plain, pCopy->dstContext,
-                                             pCopy->srcContext, hStream, true);
 }

@@ -9,12 +9,22 @@
 
 #include "../../../protocol/generated/vgp_entry.h"
 
-static const struct cua_memory_ops ops = {
+static CUresult current_device(CUdevice *device)
+{
+    struct vcu_context_facts c;
+    CUresult r = vcu_context_facts(NULL, &c);
+
+    if (r == CUDA_SUCCESS)
+        *device = c.device;
+    return r;
+}
+
+const struct cua_memory_ops vcu_memory_ops = {
     .import = vcu_cuMemImportFromShareableHandle,
     .release = vcu_cuMemRelease,
     .properties = vcu_cuMemGetAllocationPropertiesFromHandle,
     .granularity = vcu_cuMemGetAllocationGranularity,
-    .current_device = vcu_cuCtxGetDevice,
+    .current_device = current_device,
     .reserve = vcu_cuMemAddressReserve,
     .map = vcu_cuMemMap,
     .set_access = vcu_cuMemSetAccess,
@@ -22,51 +32,7 @@ static const struct cua_memory_ops ops = {
     .unreserve = vcu_cuMemAddressFree,
 };
 
-/* why: for the trace, where the result is a refusal; or NULL. */
-static CUresult told(const char *call, CUresult r, const char *why)
-{
-    return r == CUDA_ERROR_NOT_SUPPORTED && why != NULL ? VCU_REFUSE(r, call, "%s", why) : r;
-}
-
-CUresult vcu_cuImportExternalMemory(CUexternalMemory *extMem_out,
-                                    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
-{
-    const char *why = NULL;
-    CUresult r = vcu_check_context();
-
-    if (r == CUDA_SUCCESS)
-        r = cua_external_memory_import(&ops, extMem_out, memHandleDesc, &why);
-    return told("cuImportExternalMemory", r, why);
-}
-
-CUresult vcu_cuDestroyExternalMemory(CUexternalMemory extMem)
-{
-    CUresult r = vcu_check_context();
-
-    return r == CUDA_SUCCESS ? cua_external_memory_destroy(&ops, extMem) : r;
-}
-
-CUresult vcu_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
-                                             const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
-{
-    CUresult r = vcu_check_context();
-
-    return r == CUDA_SUCCESS ? cua_external_memory_buffer(&ops, devPtr, extMem, bufferDesc) : r;
-}
-
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r)
 {
-    return cua_external_memory_free(&ops, ptr, r);
-}
-
-CUresult vcu_cuExternalMemoryGetMappedMipmappedArray(
-    CUmipmappedArray *mipmap, CUexternalMemory extMem,
-    const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
-{
-    const char *why = NULL;
-    CUresult r = vcu_check_context();
-
-    if (r == CUDA_SUCCESS)
-        r = cua_external_memory_array(mipmap, extMem, mipmapDesc, &why);
-    return told("cuExternalMemoryGetMappedMipmappedArray", r, why);
+    return cua_external_memory_free(&vcu_memory_ops, ptr, r);
 }

@@ -37,23 +37,6 @@ CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return res;
 }
 
-CUresult vcu_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    uint64_t dptr = 0, size = 0;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpIpcOpenMem(&handle, sizeof(handle), Flags, &dptr, &size);
-    if (res != CUDA_SUCCESS)
-        return res;
-    vcu_memory_note_opened(dptr, size, 0);
-    *pdptr = dptr;
-    return CUDA_SUCCESS;
-}
-
 CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     CUresult res = vcu_check_context();
@@ -135,26 +118,6 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
                ? recorded(hEvent,
                           vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags))
                : res;
-}
-
-CUresult vcu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
-{
-    uint8_t h[sizeof(*pHandle)];
-    uint32_t n = sizeof(h);
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pHandle == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_vgpIpcGetEvent(event, h, &n);
-    if (res == CUDA_SUCCESS && n != sizeof(h))
-        res = CUDA_ERROR_UNKNOWN;
-    if (res == CUDA_SUCCESS)
-        memcpy(pHandle, h, sizeof(h));
-    return res;
 }
 
 CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

@@ -172,85 +172,37 @@ CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_con
     return vcu_copy_run(call, &c);
 }
 
-CUresult vcu_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
-{
-    return vcu_copy_3d("cuMemcpy3DAsync", pCopy, NULL, NULL, hStream, true);
-}
-
 /* ---- one row of an array ---------------------------------------------------------------------- */
 
-static struct vcu_copy_end linear_end(bool device, uint64_t addr, uint64_t n)
+/* A side of the row: an array, or n bytes of linear memory. */
+static CUresult row_end(const char *call, enum vcu_row kind, uint64_t at, size_t x, size_t n,
+                        struct vcu_copy_end *end)
 {
-    return (struct vcu_copy_end){ .device = device, .addr = addr, .pitch = n, .height = 1 };
+    CUresult res;
+
+    if (kind != VCU_ROW_ARRAY) {
+        *end = (struct vcu_copy_end){
+            .device = kind == VCU_ROW_DEVICE, .addr = at, .pitch = n, .height = 1
+        };
+        return CUDA_SUCCESS;
+    }
+    *end = (struct vcu_copy_end){ .array = true };
+    res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, (CUarray)(uintptr_t)at, end);
+    end->x = x;
+    return res;
 }
 
-static CUresult array_row(const char *call, struct vcu_copy_end dst, CUarray to, size_t to_offset,
-                          struct vcu_copy_end src, CUarray from, size_t from_offset, size_t n,
-                          CUstream stream, bool async)
+CUresult vcu_copy_row(const char *call, enum vcu_row dst_kind, uint64_t dst, size_t dst_x,
+                      enum vcu_row src_kind, uint64_t src, size_t src_x, size_t n, CUstream stream,
+                      bool async)
 {
-    struct vcu_copy c = { .dst = dst, .src = src, .width = n, .height = 1, .depth = 1,
-                          .stream = vcu_stream(stream), .async = async };
+    struct vcu_copy c = { .width = n, .height = 1, .depth = 1, .stream = vcu_stream(stream),
+                          .async = async };
     CUresult res = vcu_check_context();
 
-    if (res == CUDA_SUCCESS && dst.array)
-        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, to, &c.dst);
-    if (res == CUDA_SUCCESS && src.array)
-        res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, from, &c.src);
-    if (res != CUDA_SUCCESS || n == 0)
-        return res;
-    c.dst.x = to_offset;
-    c.src.x = from_offset;
-    return vcu_copy_run(call, &c);
-}
-
-#define AN_ARRAY ((struct vcu_copy_end){ .array = true })
-
-CUresult vcu_cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
-                             size_t ByteCount)
-{
-    return array_row("cuMemcpyAtoA", AN_ARRAY, dstArray, dstOffset, AN_ARRAY, srcArray, srcOffset,
-                     ByteCount, NULL, false);
-}
-
-CUresult vcu_cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
-                             size_t ByteCount)
-{
-    return array_row("cuMemcpyAtoD", linear_end(true, dstDevice, ByteCount), NULL, 0, AN_ARRAY,
-                     srcArray, srcOffset, ByteCount, NULL, false);
-}
-
-CUresult vcu_cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
-                             size_t ByteCount)
-{
-    return array_row("cuMemcpyDtoA", AN_ARRAY, dstArray, dstOffset,
-                     linear_end(true, srcDevice, ByteCount), NULL, 0, ByteCount, NULL, false);
-}
-
-CUresult vcu_cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount)
-{
-    return array_row("cuMemcpyAtoH", linear_end(false, address(dstHost), ByteCount), NULL, 0,
-                     AN_ARRAY, srcArray, srcOffset, ByteCount, NULL, false);
-}
-
-CUresult vcu_cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset,
-                                  size_t ByteCount, CUstream hStream)
-{
-    return array_row("cuMemcpyAtoHAsync", linear_end(false, address(dstHost), ByteCount), NULL, 0,
-                     AN_ARRAY, srcArray, srcOffset, ByteCount, hStream, true);
-}
-
-CUresult vcu_cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                             size_t ByteCount)
-{
-    return array_row("cuMemcpyHtoA", AN_ARRAY, dstArray, dstOffset,
-                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, NULL,
-                     false);
-}
-
-CUresult vcu_cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost,
-                                  size_t ByteCount, CUstream hStream)
-{
-    return array_row("cuMemcpyHtoAAsync", AN_ARRAY, dstArray, dstOffset,
-                     linear_end(false, address(srcHost), ByteCount), NULL, 0, ByteCount, hStream,
-                     true);
+    if (res == CUDA_SUCCESS)
+        res = row_end(call, dst_kind, dst, dst_x, n, &c.dst);
+    if (res == CUDA_SUCCESS)
+        res = row_end(call, src_kind, src, src_x, n, &c.src);
+    return res != CUDA_SUCCESS || n == 0 ? res : vcu_copy_run(call, &c);
 }

@@ -333,36 +333,6 @@ bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
     return last;
 }
 
-CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
-{
-    CUresult res = vcu_check_uncaptured("cuMemAlloc");
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (dptr == NULL || bytesize == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_cuMemAlloc_v2(dptr, bytesize);
-    if (res == CUDA_SUCCESS)
-        vcu_memory_note(*dptr, bytesize, 0);
-    return res;
-}
-
-CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-                                size_t Height, unsigned int ElementSizeBytes)
-{
-    CUresult res = vcu_check_uncaptured("cuMemAllocPitch");
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
-        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    if (res == CUDA_SUCCESS)
-        vcu_memory_note(*dptr, *pPitch * Height, 0);
-    return res;
-}
-
 CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     struct vcu_memory m = { .kind = VCU_MEM_MANAGED };
@@ -423,20 +393,4 @@ CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
     res = free_device(dptr);
     vcu_context_return(borrowed);
     return res;
-}
-
-CUresult vcu_cuMemGetInfo(unsigned int *free_bytes, unsigned int *total)
-{
-    size_t f = 0, t = 0;
-    CUresult res = vcu_check_context();
-
-    if (res == CUDA_SUCCESS)
-        res = vgp_call_cuMemGetInfo_v2(&f, &t);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (free_bytes != NULL)
-        *free_bytes = f > UINT32_MAX ? UINT32_MAX : (unsigned)f;
-    if (total != NULL)
-        *total = t > UINT32_MAX ? UINT32_MAX : (unsigned)t;
-    return CUDA_SUCCESS;
 }

@@ -133,7 +133,7 @@ CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
 }
 
 /* What calls with an object of the process check; that it is one, and not memory, is the worker's to say. */
-static CUresult check_object(const char *call, uint64_t handle)
+CUresult vcu_multicast_check(const char *call, uint64_t handle)
 {
     CUresult res = vcu_check_init();
 
@@ -149,7 +149,7 @@ CUresult vcu_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevic
     CUresult res = vcu_device_get(dev, &d);
 
     if (res == CUDA_SUCCESS)
-        res = check_object("cuMulticastAddDevice", mcHandle);
+        res = vcu_multicast_check("cuMulticastAddDevice", mcHandle);
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpMulticastAddDevice(mcHandle, dev);
     if (res != CUDA_SUCCESS)
@@ -161,42 +161,4 @@ CUresult vcu_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevic
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                CUmemGenericAllocationHandle memHandle, size_t memOffset,
-                                size_t size, unsigned long long flags)
-{
-    CUresult res = check_object("cuMulticastBindMem", mcHandle);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vgp_handle_live(memHandle, VGP_H_ALLOCATION) || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    vcu_multicast_await(mcHandle);
-    return vgp_call_vgpMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
-}
-
-CUresult vcu_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                 CUdeviceptr memptr, size_t size, unsigned long long flags)
-{
-    CUresult res = check_object("cuMulticastBindAddr", mcHandle);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    vcu_multicast_await(mcHandle);
-    return vgp_call_vgpMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-}
-
-CUresult vcu_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
-                               size_t size)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res == CUDA_SUCCESS)
-        res = check_object("cuMulticastUnbind", mcHandle);
-    return res == CUDA_SUCCESS ? vgp_call_vgpMulticastUnbind(mcHandle, dev, mcOffset, size) : res;
 }

@@ -80,8 +80,8 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 }
 
 /* The calls of 13.0 name a location and a type; what there is, is device memory. */
-static CUresult check_location(const char *call, const CUmemLocation *location,
-                               CUmemAllocationType type)
+CUresult vcu_pool_location(const char *call, const CUmemLocation *location,
+                           CUmemAllocationType type)
 {
     CUresult res = vcu_check_init();
 
@@ -101,52 +101,7 @@ static CUresult check_location(const char *call, const CUmemLocation *location,
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vcu_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
-                                    CUmemAllocationType type)
-{
-    CUresult res = check_location("cuMemGetDefaultMemPool", location, type);
-
-    return res == CUDA_SUCCESS ? vcu_pool_of_device(pool_out, location->id, false) : res;
-}
-
-CUresult vcu_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
-                             CUmemAllocationType type)
-{
-    CUresult res = check_location("cuMemGetMemPool", location, type);
-
-    return res == CUDA_SUCCESS ? vcu_pool_of_device(pool, location->id, true) : res;
-}
-
-CUresult vcu_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
-{
-    CUresult res = check_location("cuMemSetMemPool", location, type);
-
-    return res == CUDA_SUCCESS ? vcu_cuDeviceSetMemPool(location->id, pool) : res;
-}
-
 /* ---- pools ---------------------------------------------------------------------------------- */
-
-CUresult vcu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
-{
-    uint64_t h;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pool == NULL || poolProps == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    h = vgp_handle_mint(VGP_H_MEM_POOL);
-    if (h == 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    res = vgp_call_vgpMemPoolCreate((CUmemoryPool)(uintptr_t)h, poolProps->allocType,
-                                    poolProps->handleTypes, poolProps->location.type,
-                                    poolProps->location.id, poolProps->maxSize, poolProps->usage);
-    if (res == CUDA_SUCCESS)
-        *pool = (CUmemoryPool)(uintptr_t)h;
-    else
-        vgp_handle_drop(h);
-    return res;
-}
 
 CUresult vcu_cuMemPoolDestroy(CUmemoryPool pool)
 {
@@ -240,7 +195,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
 {
     CUmemoryPool pool = NULL;
     uint64_t context;
-    CUdevice dev;
+    struct vcu_context_facts facts;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -252,14 +207,14 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_stream_context(hStream, &context);
     if (res == CUDA_SUCCESS)
-        res = vcu_cuCtxGetDevice_v2(&dev, (CUcontext)(uintptr_t)context);
+        res = vcu_context_facts((CUcontext)(uintptr_t)context, &facts);
     if (res == CUDA_SUCCESS)
-        res = vcu_pool_of_device(&pool, dev, true); /* only so that pointers can say where they came from */
+        res = vcu_pool_of_device(&pool, facts.device, true); /* only so that pointers can say where they came from */
     bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
     if (res == CUDA_SUCCESS)
         res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
     if (res == CUDA_SUCCESS && node)
-        vcu_graph_memory_note(*dptr, bytesize, dev);
+        vcu_graph_memory_note(*dptr, bytesize, facts.device);
     else if (res == CUDA_SUCCESS)
         vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
     return res;

@@ -185,39 +185,3 @@ CUresult vcu_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
         vgp_handle_drop(h);
     return res;
 }
-
-CUresult vcu_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
-{
-    uint8_t data[sizeof(*shareData_out)];
-    uint32_t n = sizeof(data);
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (shareData_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpMemPoolExportPointer(ptr, data, &n);
-    if (res == CUDA_SUCCESS && n != sizeof(data))
-        res = CUDA_ERROR_UNKNOWN;
-    if (res == CUDA_SUCCESS)
-        memcpy(shareData_out, data, sizeof(data));
-    return res;
-}
-
-CUresult vcu_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-                                    CUmemPoolPtrExportData *shareData)
-{
-    uint64_t dptr = 0, size = 0;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (ptr_out == NULL || shareData == NULL || !is_pool(pool))
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpMemPoolImportPointer(pool, shareData, sizeof(*shareData), &dptr, &size);
-    if (res != CUDA_SUCCESS)
-        return res;
-    vcu_memory_note_opened(dptr, size, (uintptr_t)pool);
-    *ptr_out = dptr;
-    return CUDA_SUCCESS;
-}

@@ -44,31 +44,6 @@ CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
 
 /* ---- physical memory ------------------------------------------------------------------------ */
 
-CUresult vcu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-                         const CUmemAllocationProp *prop, unsigned long long flags)
-{
-    uint64_t h;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (handle == NULL || prop == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    h = vgp_handle_mint(VGP_H_ALLOCATION);
-    if (h == 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    res = vgp_call_vgpMemCreate(h, size, prop->type, prop->requestedHandleTypes,
-                                prop->location.type, prop->location.id,
-                                prop->allocFlags.compressionType,
-                                prop->allocFlags.gpuDirectRDMACapable, prop->allocFlags.usage,
-                                flags);
-    if (res == CUDA_SUCCESS)
-        *handle = h;
-    else
-        vgp_handle_drop(h);
-    return res;
-}
-
 /*
  * Handles that cuMemRetainAllocationHandle has given out again while they were live: one object, as with
  * the driver, with so many releases to come before the last one.

@@ -23,18 +23,6 @@ CUresult vcu_capture_check_event(const char *call, CUevent hEvent)
     return res == CUDA_SUCCESS || res == CUDA_ERROR_NOT_READY ? vcu_capture_unsafe(call) : res;
 }
 
-CUresult vcu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (mode == NULL || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    *mode = vcu_capture_exchange_mode(*mode);
-    return CUDA_SUCCESS;
-}
-
 /* ---- beginning and ending -------------------------------------------------------------------- */
 
 CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMode mode, CUgraph graph,

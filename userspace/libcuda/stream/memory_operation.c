@@ -33,15 +33,17 @@ static CUresult send(CUstream stream, const struct memop *list, uint32_t n, unsi
 }
 
 /* True when the worker cannot refuse it for its arguments. */
-static bool certain(const struct memop *m, unsigned size)
+bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
 {
-    unsigned allowed = m->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-                               m->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
-                           ? CU_STREAM_WAIT_VALUE_NOR
-                           : 0;
+    bool waits = operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                 operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    unsigned size = operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                            operation == CU_STREAM_MEM_OP_WRITE_VALUE_64
+                        ? 8
+                        : 4;
 
-    return (m->flags & ~allowed) == 0 && m->address % size == 0 &&
-           (vcu_memory_is_device(m->address, size) || vcu_memory_in_place(m->address, size));
+    return (flags & ~(waits ? CU_STREAM_WAIT_VALUE_NOR : 0u)) == 0 && addr % size == 0 &&
+           (vcu_memory_is_device(addr, size) || vcu_memory_in_place(addr, size));
 }
 
 static CUresult check(CUstream *stream)
@@ -54,28 +56,11 @@ static CUresult check(CUstream *stream)
     return vcu_stream_ok(*stream) ? CUDA_SUCCESS : vcu_stream_error(*stream);
 }
 
-#define MEMOP(NAME, OPERATION, TYPE)                                                               \
-    CUresult vcu_##NAME##_v2(CUstream stream, CUdeviceptr addr, TYPE value, unsigned int flags)    \
-    {                                                                                              \
-        struct memop m = { OPERATION, flags, addr, value };                                        \
-        CUresult res = check(&stream);                                                             \
-                                                                                                   \
-        if (res != CUDA_SUCCESS)                                                                   \
-            return res;                                                                            \
-        if (certain(&m, sizeof(value)))                                                            \
-            return vgp_call_##NAME##_v2(stream, addr, value, flags);                               \
-        return send(stream, &m, 1, 0);                                                             \
-    }                                                                                              \
-    /* The first form differs in flags that no longer mean anything else. */                      \
-    CUresult vcu_##NAME(CUstream stream, CUdeviceptr addr, TYPE value, unsigned int flags)         \
-    {                                                                                              \
-        return vcu_##NAME##_v2(stream, addr, value, flags);                                        \
-    }
-
-MEMOP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
-MEMOP(cuStreamWaitValue64, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
-MEMOP(cuStreamWriteValue32, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
-MEMOP(cuStreamWriteValue64, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
+CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value,
+                       unsigned flags)
+{
+    return send(stream, &(struct memop){ operation, flags, addr, value }, 1, 0);
+}
 
 CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
                                    CUstreamBatchMemOpParams *paramArray, unsigned int flags)

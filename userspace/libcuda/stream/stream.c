@@ -62,80 +62,24 @@ CUresult vcu_cuEventDestroy_v2(CUevent hEvent)
     return res;
 }
 
-CUresult vcu_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    uint64_t context;
+    const struct vcu_context *c;
+    uint64_t context = 0;
     CUresult res = vcu_stream_context(hStream, &context);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pctx == NULL)
+    if (pCtx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)(uintptr_t)context;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
-{
-    CUcontext ctx = NULL;
-    CUresult res = vcu_cuStreamGetCtx(hStream, pCtx == NULL ? NULL : &ctx);
-    const struct vcu_context *c;
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
-    *pCtx = c == NULL ? ctx : (CUcontext)(uintptr_t)c->base->handle;
+    c = vcu_handle_data(context, VGP_H_CONTEXT);
+    *pCtx = (CUcontext)(uintptr_t)(c == NULL ? context : c->base->handle);
     if (pGreenCtx != NULL)
         *pGreenCtx = c == NULL ? NULL : (CUgreenCtx)(uintptr_t)c->green;
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
-{
-    CUcontext ctx;
-    CUresult res = vcu_check_init();
-
-    if (res == CUDA_SUCCESS && phCtx == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    return res == CUDA_SUCCESS ? vcu_cuStreamGetCtx_v2(hStream, &ctx, phCtx) : res;
-}
-
 /* ---- attributes ---- */
-
-CUresult vcu_cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
-                                  const CUstreamAttrValue *value)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_stream_ok(vcu_stream(hStream)))
-        return vcu_stream_error(vcu_stream(hStream));
-    if (value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpStreamSetAttribute(vcu_stream(hStream), attr, value, sizeof(*value));
-}
-
-CUresult vcu_cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
-                                  CUstreamAttrValue *value_out)
-{
-    uint8_t bytes[sizeof(*value_out)];
-    uint32_t n = sizeof(bytes);
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_stream_ok(vcu_stream(hStream)))
-        return vcu_stream_error(vcu_stream(hStream));
-    if (value_out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpStreamGetAttribute(vcu_stream(hStream), attr, bytes, &n);
-    if (res == CUDA_SUCCESS && n != sizeof(bytes))
-        res = CUDA_ERROR_UNKNOWN;
-    if (res == CUDA_SUCCESS)
-        memcpy(value_out, bytes, sizeof(bytes));
-    return res;
-}
 
 /* Managed memory is where both sides reach it at any time: attaching changes nothing. */
 CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
@@ -155,14 +99,4 @@ CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
         (length != 0 && length != p.size))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuStreamGetDevice(CUstream hStream, CUdevice *device)
-{
-    uint64_t context;
-    CUresult res = vcu_stream_context(hStream, &context);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    return vcu_cuCtxGetDevice_v2(device, (CUcontext)(uintptr_t)context);
 }

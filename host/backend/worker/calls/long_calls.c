@@ -6,82 +6,24 @@
  */
 #include "calls.h"
 
+#include <string.h>
 
-static CUresult start(struct wrk_call *c, wrk_wait_finish finish, const void *object, uint64_t value)
+static CUresult finish_long(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    struct wrk_wait *wait = wrk_wait_long(c, finish, NULL);
+    (void)w;
+    return r == CUDA_SUCCESS ? ((wrk_long_call)(uintptr_t)wait->arg[3])(wait->arg) : r;
+}
+
+CUresult wrk_long(struct wrk_call *c, wrk_long_call call, const void *object, const uint64_t args[3])
+{
+    struct wrk_wait *wait = wrk_wait_long(c, finish_long, NULL);
 
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->uses[2] = object;
-    wait->arg[0] = (uintptr_t)object;
-    wait->arg[1] = value;
+    memcpy(wait->arg, args, 3 * sizeof(*args));
+    wait->arg[3] = (uintptr_t)call;
     return wrk_wait_start(c, wait);
-}
-
-#define OBJECT(type, wait) ((type)(uintptr_t)(wait)->arg[0])
-
-static CUresult finish_array(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    return r == CUDA_SUCCESS ? wrk_provider.cuArrayDestroy(OBJECT(CUarray, wait)) : r;
-}
-
-CUresult wrk_do_cuArrayDestroy(struct wrk_call *c, const struct vgp_args_cuArrayDestroy *a)
-{
-    CUarray array;
-    CUresult r = wrk_handle_get(c, a->hArray, VGP_H_ARRAY, false, (void **)&array);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuArrayDestroy)
-        return wrk_missing(c, "cuArrayDestroy");
-    if (wrk_handles_find(&c->w->handles, a->hArray, VGP_H_ARRAY)->parent)
-        return CUDA_ERROR_INVALID_HANDLE; /* it goes with what it is part of */
-    if (wrk_name_keep_long(c, a->hArray, VGP_H_ARRAY))
-        return CUDA_SUCCESS;
-    wrk_handle_drop(c, a->hArray, VGP_H_ARRAY);
-    return start(c, finish_array, array, 0);
-}
-
-static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    return r == CUDA_SUCCESS ? wrk_provider.cuMipmappedArrayDestroy(OBJECT(CUmipmappedArray, wait)) : r;
-}
-
-CUresult wrk_do_cuMipmappedArrayDestroy(struct wrk_call *c,
-                                        const struct vgp_args_cuMipmappedArrayDestroy *a)
-{
-    CUmipmappedArray m;
-    CUresult r = wrk_handle_get(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY, false, (void **)&m);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuMipmappedArrayDestroy)
-        return wrk_missing(c, "cuMipmappedArrayDestroy");
-    if (wrk_name_keep_long(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
-        return CUDA_SUCCESS;
-    wrk_handle_drop(c, a->hMipmappedArray, VGP_H_MIPMAPPED_ARRAY);
-    return start(c, finish_mipmap, m, 0);
-}
-
-static CUresult finish_trim(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolTrimTo(OBJECT(CUmemoryPool, wait), wait->arg[1]) : r;
-}
-
-CUresult wrk_do_cuMemPoolTrimTo(struct wrk_call *c, const struct vgp_args_cuMemPoolTrimTo *a)
-{
-    CUmemoryPool pool;
-    CUresult r = wrk_handle_get(c, a->pool, VGP_H_MEM_POOL, false, (void **)&pool);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuMemPoolTrimTo)
-        return wrk_missing(c, "cuMemPoolTrimTo");
-    return start(c, finish_trim, pool, a->minBytesToKeep);
 }
 
 static CUresult pool_unused(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -94,7 +36,7 @@ static CUresult pool_unused(struct wrk_worker *w, struct wrk_wait *wait, CUresul
 static CUresult land_pool(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
-    return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolDestroy(OBJECT(CUmemoryPool, wait)) : r;
+    return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolDestroy((CUmemoryPool)(uintptr_t)wait->arg[0]) : r;
 }
 
 /* After the trims of it that are under way. */
@@ -115,19 +57,6 @@ CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMem
     wait->ends = pool;
     wait->arg[0] = (uintptr_t)pool;
     return wrk_wait_start(c, wait);
-}
-
-static CUresult finish_graph_trim(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    return r == CUDA_SUCCESS ? wrk_provider.cuDeviceGraphMemTrim((CUdevice)wait->arg[1]) : r;
-}
-
-CUresult wrk_do_cuDeviceGraphMemTrim(struct wrk_call *c, const struct vgp_args_cuDeviceGraphMemTrim *a)
-{
-    if (!wrk_provider.cuDeviceGraphMemTrim)
-        return wrk_missing(c, "cuDeviceGraphMemTrim");
-    return start(c, finish_graph_trim, NULL, (uint64_t)(int64_t)a->device);
 }
 
 /* ---- limits ---- */

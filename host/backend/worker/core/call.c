@@ -94,6 +94,26 @@ CUresult wrk_missing(struct wrk_call *c, const char *name)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult wrk_refuse(struct wrk_call *c, CUresult r, const char *why)
+{
+    wrk_notify_detail(c->w, why);
+    return r;
+}
+
+bool wrk_handle_is_part(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    const struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
+
+    return e && e->parent;
+}
+
+uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle)
+{
+    const struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_HANDLE_TYPE(handle));
+
+    return e ? e->parent : 0;
+}
+
 /* The stream that stands for CU_STREAM_PER_THREAD of one guest thread in one context. */
 static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t thread,
                               CUstream *out)

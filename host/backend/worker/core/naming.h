@@ -46,8 +46,6 @@ typedef void wrk_name_end(struct wrk_worker *w, void *object, CUcontext ctx);
 /* The client destroys the object of a handle. True: something names it, so the handle is dropped and `end` is
  * called with the last namer's end, unless its context ends before. False: it is not, the caller destroys it. */
 bool wrk_name_keep(struct wrk_call *c, uint64_t handle, unsigned type, wrk_name_end *end);
-/* The same for what finish (on a waiter) destroys; its arg[0] is the object. */
-bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type);
 /* The handle has been removed: unless it is kept, who names it is stale. */
 void wrk_name_removed(struct wrk_handle_entry *e);
 /* A context has ended, and all that was kept of it. */

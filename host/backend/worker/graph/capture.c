@@ -222,35 +222,3 @@ CUresult wrk_do_vgpStreamUpdateCaptureDependencies(
     free(deps);
     return r;
 }
-
-/* Asking whether a captured stream is done is what a capture does not survive. */
-CUresult wrk_do_vgpStreamInvalidateCapture(struct wrk_call *c,
-                                           const struct vgp_args_vgpStreamInvalidateCapture *a)
-{
-    CUstream stream;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-
-    if (r == CUDA_SUCCESS && wrk_stream_captured(stream))
-        wrk_provider.cuStreamQuery(stream);
-    return r;
-}
-
-CUresult wrk_do_vgpCaptureHostFunc(struct wrk_call *c, const struct vgp_args_vgpCaptureHostFunc *a)
-{
-    struct wrk_host_func *f;
-    CUgraphNode last;
-    CUstream stream;
-    CUgraph g;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuLaunchHostFunc)
-        return wrk_missing(c, "cuLaunchHostFunc");
-    if (!wrk_stream_captured(stream))
-        return CUDA_ERROR_ILLEGAL_STATE; /* the capture has ended meanwhile */
-    r = wrk_capture_front(stream, &g, &last);
-    if (r == CUDA_SUCCESS)
-        r = wrk_host_func_for(c->w, g, a->cookie, &f);
-    return r == CUDA_SUCCESS ? wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f) : r;
-}

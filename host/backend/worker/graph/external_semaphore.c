@@ -74,24 +74,6 @@ CUresult wrk_do_vgpGraphExtSemNode(struct wrk_call *c, const struct vgp_args_vgp
     return r;
 }
 
-CUresult wrk_do_vgpGraphExtSemNodeGet(struct wrk_call *c,
-                                      const struct vgp_args_vgpGraphExtSemNodeGet *a,
-                                      struct vgp_ret_vgpGraphExtSemNodeGet *ret)
-{
-    CUDA_HOST_NODE_PARAMS p = {0};
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!known(a->what) || wrk_host_node_semaphores(n->object) != a->what)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = wrk_provider.cuGraphHostNodeGetParams(n->object, &p);
-    if (r == CUDA_SUCCESS)
-        ret->cookie = wrk_host_func_cookie(p.userData);
-    return r;
-}
-
 /* ---- updates of executable graphs ---- */
 
 /* The host nodes of a graph and its children, in the provider's order. */

@@ -175,23 +175,6 @@ CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphDestroy(struct wrk_call *c, const struct vgp_args_vgpGraphDestroy *a)
-{
-    struct wrk_graph *g;
-    CUresult r = wrk_graph_get_any(c, a->graph, &g);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphDestroy)
-        return wrk_missing(c, "cuGraphDestroy");
-    if (!g->client)
-        return CUDA_ERROR_INVALID_VALUE; /* a capture or a node has it */
-    r = wrk_provider.cuGraphDestroy(g->object);
-    if (r == CUDA_SUCCESS)
-        wrk_graph_forget(c->w, g);
-    return r;
-}
-
 /* ---- lists ---- */
 
 struct list {

@@ -31,10 +31,14 @@ CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uin
     if (op == VGP_NODE_ADD) {
         r = wrk_graph_get(c, graph, &w->graph);
         if (r == CUDA_SUCCESS)
+            w->in = w->graph->object;
+        if (r == CUDA_SUCCESS)
             r = wrk_gnodes_get(c, w->graph, dependencies, n, true, &w->deps);
         w->ndeps = n;
     } else if (op != VGP_NODE_CAPTURE) {
         r = wrk_gnode_get(c, target, &w->target);
+        if (r == CUDA_SUCCESS)
+            w->at = w->target->object;
     }
     if (r == CUDA_SUCCESS && op == VGP_NODE_EXEC)
         r = wrk_handle_get(c, exec, VGP_H_GRAPH_EXEC, false, (void **)&w->exec);
@@ -122,24 +126,95 @@ uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
 
 /* ---- graphs ---- */
 
-CUresult wrk_do_vgpGraphCreate(struct wrk_call *c, const struct vgp_args_vgpGraphCreate *a,
-                               struct vgp_ret_vgpGraphCreate *ret)
+/* A graph that is the client's own; destroyed when there is no memory for its record. */
+CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle)
 {
-    CUgraph object = NULL;
-
-    if (!wrk_provider.cuGraphCreate || !wrk_provider.cuGraphDestroy)
-        return wrk_missing(c, "cuGraphCreate");
-    CUresult r = wrk_provider.cuGraphCreate(&object, a->flags);
-    if (r != CUDA_SUCCESS)
-        return r;
     struct wrk_graph *g = wrk_graph_of(c->w, object);
+
     if (!g) {
-        wrk_provider.cuGraphDestroy(object);
+        if (wrk_provider.cuGraphDestroy)
+            wrk_provider.cuGraphDestroy(object);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     g->client = true;
-    ret->graph = g->handle;
+    *handle = g->handle;
     return CUDA_SUCCESS;
+}
+
+bool wrk_graph_is_clients(struct wrk_call *c, uint64_t graph)
+{
+    struct wrk_graph *g;
+
+    return wrk_graph_get_any(c, graph, &g) == CUDA_SUCCESS && g->client;
+}
+
+void wrk_graph_gone(struct wrk_call *c, uint64_t graph)
+{
+    struct wrk_graph *g;
+
+    if (wrk_graph_get_any(c, graph, &g) == CUDA_SUCCESS)
+        wrk_graph_forget(c->w, g);
+}
+
+CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, uint64_t *handle)
+{
+    struct wrk_gnode *n = NULL;
+    struct wrk_graph *g;
+    CUresult r = wrk_graph_get(c, graph, &g);
+
+    if (r == CUDA_SUCCESS && (n = wrk_gnode_of(c->w, g, object)) == NULL)
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    *handle = n ? n->handle : 0;
+    return r;
+}
+
+/* The graph of a node: it is the node's from now on. */
+CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle)
+{
+    struct wrk_gnode *n;
+    struct wrk_graph *g;
+    CUresult r = wrk_gnode_get(c, node, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    g = wrk_graph_of(c->w, object);
+    if (!g)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_graph_adopt(n, g);
+    *handle = g->handle;
+    return CUDA_SUCCESS;
+}
+
+/* ---- what a node is for the client ---- */
+
+bool wrk_node_is_copy(struct wrk_call *c, uint64_t node)
+{
+    struct wrk_gnode *n;
+
+    return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS && n->cookie;
+}
+
+uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node)
+{
+    struct wrk_gnode *n;
+
+    return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS ? n->graph->handle : 0;
+}
+
+/* own: its type for the provider, which takes nodes for semaphores for host functions. */
+uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own)
+{
+    struct wrk_gnode *n;
+
+    if (wrk_gnode_get(c, node, &n) != CUDA_SUCCESS)
+        return own;
+    if (n->cookie)
+        return CU_GRAPH_NODE_TYPE_MEMCPY;
+    switch (own == CU_GRAPH_NODE_TYPE_HOST ? wrk_host_node_semaphores(n->object) : VGP_EXTSEM_NONE) {
+    case VGP_EXTSEM_SIGNAL: return CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+    case VGP_EXTSEM_WAIT: return CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
+    default: return own;
+    }
 }
 
 /* The copies of nodes that are two for the provider are two as well. */
@@ -190,29 +265,6 @@ CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraph
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphNodeFindInClone(struct wrk_call *c,
-                                        const struct vgp_args_vgpGraphNodeFindInClone *a,
-                                        struct vgp_ret_vgpGraphNodeFindInClone *ret)
-{
-    CUgraphNode object = NULL;
-    struct wrk_graph *g;
-    struct wrk_gnode *n;
-    CUresult r = wrk_graph_get(c, a->clone, &g);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_gnode_get(c, a->node, &n);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphNodeFindInClone)
-        return wrk_missing(c, "cuGraphNodeFindInClone");
-    r = wrk_provider.cuGraphNodeFindInClone(&object, n->object, g->object);
-    if (r != CUDA_SUCCESS)
-        return r;
-    n = wrk_gnode_of(c->w, g, object);
-    ret->found = n ? n->handle : 0;
-    return n ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c,
                                     const struct vgp_args_vgpGraphDestroyNode *a)
 {
@@ -259,52 +311,6 @@ CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraph
     free(f);
     free(t);
     return r;
-}
-
-CUresult wrk_do_vgpGraphNodeInfo(struct wrk_call *c, const struct vgp_args_vgpGraphNodeInfo *a,
-                                 struct vgp_ret_vgpGraphNodeInfo *ret)
-{
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphNodeGetType)
-        return wrk_missing(c, "cuGraphNodeGetType");
-    r = wrk_provider.cuGraphNodeGetType(n->object, &type);
-    switch (type == CU_GRAPH_NODE_TYPE_HOST ? wrk_host_node_semaphores(n->object)
-                                            : VGP_EXTSEM_NONE) {
-    case VGP_EXTSEM_SIGNAL: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL; break;
-    case VGP_EXTSEM_WAIT: type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT; break;
-    default: break;
-    }
-    ret->type = n->cookie ? CU_GRAPH_NODE_TYPE_MEMCPY : (uint32_t)type;
-    ret->graph = n->graph->handle;
-    return r;
-}
-
-CUresult wrk_do_vgpGraphChild(struct wrk_call *c, const struct vgp_args_vgpGraphChild *a,
-                              struct vgp_ret_vgpGraphChild *ret)
-{
-    CUgraph object = NULL;
-    struct wrk_graph *g;
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphChildGraphNodeGetGraph)
-        return wrk_missing(c, "cuGraphChildGraphNodeGetGraph");
-    r = wrk_provider.cuGraphChildGraphNodeGetGraph(n->object, &object);
-    if (r != CUDA_SUCCESS)
-        return r;
-    g = wrk_graph_of(c->w, object);
-    if (!g)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    wrk_graph_adopt(n, g);
-    ret->graph = g->handle;
-    return CUDA_SUCCESS;
 }
 
 /* Both halves: a host function cannot be switched off, but another be put in its place. */
@@ -367,26 +373,6 @@ CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c,
 }
 
 /* ---- nodes ---- */
-
-CUresult wrk_do_vgpGraphEmptyNode(struct wrk_call *c, const struct vgp_args_vgpGraphEmptyNode *a,
-                                  const uint64_t *dependencies, const void *edgeData,
-                                  struct vgp_ret_vgpGraphEmptyNode *ret)
-{
-    CUgraphNode node = NULL;
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
-        r = wrk_malformed(c, "an empty node has no parameters");
-    if (r == CUDA_SUCCESS && !wrk_provider.cuGraphAddEmptyNode)
-        r = wrk_missing(c, "cuGraphAddEmptyNode");
-    if (r == CUDA_SUCCESS) {
-        r = wrk_provider.cuGraphAddEmptyNode(&node, w.graph->object, w.deps, wrk_where_n(&w));
-        r = wrk_added(c, &w, r, node, &ret->node);
-    }
-    wrk_where_end(&w);
-    return r;
-}
 
 static bool has_joined(const struct wrk_graph *g)
 {
@@ -518,70 +504,6 @@ CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGr
         r = wrk_malformed(c, "host functions are captured by another call");
     if (r == CUDA_SUCCESS)
         r = wrk_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
-    wrk_where_end(&w);
-    return r;
-}
-
-CUresult wrk_do_vgpGraphHostNodeGet(struct wrk_call *c,
-                                    const struct vgp_args_vgpGraphHostNodeGet *a,
-                                    struct vgp_ret_vgpGraphHostNodeGet *ret)
-{
-    CUDA_HOST_NODE_PARAMS p = {0};
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (n->cookie || wrk_host_node_semaphores(n->object) != VGP_EXTSEM_NONE)
-        return CUDA_ERROR_INVALID_VALUE; /* it is a copy, or for semaphores */
-    if (!wrk_provider.cuGraphHostNodeGetParams)
-        return wrk_missing(c, "cuGraphHostNodeGetParams");
-    r = wrk_provider.cuGraphHostNodeGetParams(n->object, &p);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (p.fn != wrk_host_func_run || !p.userData)
-        return CUDA_ERROR_UNKNOWN;
-    ret->cookie = wrk_host_func_cookie(p.userData);
-    return CUDA_SUCCESS;
-}
-
-static CUresult event_node(struct wrk_call *c, struct wrk_where *w, CUevent event, bool wait,
-                           uint64_t *handle)
-{
-    CUresult (*add)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUevent) =
-        wait ? wrk_provider.cuGraphAddEventWaitNode : wrk_provider.cuGraphAddEventRecordNode;
-    CUresult (*set)(CUgraphNode, CUevent) = wait ? wrk_provider.cuGraphEventWaitNodeSetEvent
-                                                 : wrk_provider.cuGraphEventRecordNodeSetEvent;
-    CUresult (*exec)(CUgraphExec, CUgraphNode, CUevent) =
-        wait ? wrk_provider.cuGraphExecEventWaitNodeSetEvent
-             : wrk_provider.cuGraphExecEventRecordNodeSetEvent;
-    CUgraphNode node = NULL;
-    CUresult r;
-
-    if (!add || !set || !exec)
-        return wrk_missing(c, "cuGraphAddEventRecordNode and its kin");
-    if (w->op == VGP_NODE_SET)
-        return set(w->target->object, event);
-    if (w->op == VGP_NODE_EXEC)
-        return exec(w->exec, w->target->object, event);
-    if (w->op != VGP_NODE_ADD)
-        return wrk_malformed(c, "event nodes are captured by other calls");
-    r = add(&node, w->graph->object, w->deps, wrk_where_n(w), event);
-    return wrk_added(c, w, r, node, handle);
-}
-
-CUresult wrk_do_vgpGraphEventNode(struct wrk_call *c, const struct vgp_args_vgpGraphEventNode *a,
-                                  const uint64_t *dependencies, const void *edgeData,
-                                  struct vgp_ret_vgpGraphEventNode *ret)
-{
-    struct wrk_where w;
-    CUevent event;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
-    if (r == CUDA_SUCCESS)
-        r = event_node(c, &w, event, a->wait != 0, &ret->node);
     wrk_where_end(&w);
     return r;
 }

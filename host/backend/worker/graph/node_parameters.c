@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes with parameters: kernels, memsets, memory operations; copies are in copy_node.c. */
+/* Kernel nodes, and memory operations of streams as nodes have them; copies are in copy_node.c. */
 #include "node.h"
 
 #include <stdlib.h>
@@ -185,172 +185,46 @@ CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphKernelNodeAttribute(struct wrk_call *c,
-                                            const struct vgp_args_vgpGraphKernelNodeAttribute *a,
-                                            const void *value,
-                                            struct vgp_ret_vgpGraphKernelNodeAttribute *ret,
-                                            struct vgp_outs_vgpGraphKernelNodeAttribute *o)
-{
-    CUkernelNodeAttrValue v;
-    struct wrk_gnode *n, *source;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphKernelNodeGetAttribute ||
-        !wrk_provider.cuGraphKernelNodeSetAttribute ||
-        !wrk_provider.cuGraphKernelNodeCopyAttributes)
-        return wrk_missing(c, "cuGraphKernelNodeSetAttribute and its kin");
-    memset(&v, 0, sizeof(v));
-    switch (a->op) {
-    case 0:
-        r = wrk_provider.cuGraphKernelNodeGetAttribute(n->object, (CUkernelNodeAttrID)a->attribute,
-                                                       &v);
-        memcpy(o->result, &v, sizeof(o->result));
-        ret->result_len = sizeof(o->result);
-        return r;
-    case 1:
-        if (a->value_len != sizeof(v))
-            return wrk_malformed(c, "an attribute's value has %zu bytes", sizeof(v));
-        if (!wrk_plain_attribute(a->attribute)) {
-            wrk_notify_detail(c->w, "kernel node: an attribute that is not plain data");
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
-        memcpy(&v, value, sizeof(v));
-        return wrk_provider.cuGraphKernelNodeSetAttribute(n->object,
-                                                          (CUkernelNodeAttrID)a->attribute, &v);
-    case 2:
-        r = wrk_gnode_get(c, a->source, &source);
-        return r != CUDA_SUCCESS ? r : wrk_provider.cuGraphKernelNodeCopyAttributes(
-                                           n->object, source->object);
-    default:
-        return wrk_malformed(c, "no attribute operation number %u", a->op);
-    }
-}
-
-/* ---- memsets ---- */
-
-CUresult wrk_do_vgpGraphMemsetNode(struct wrk_call *c, const struct vgp_args_vgpGraphMemsetNode *a,
-                                   const uint64_t *dependencies, const void *edgeData,
-                                   struct vgp_ret_vgpGraphMemsetNode *ret)
-{
-    const CUDA_MEMSET_NODE_PARAMS p = {.dst = a->dst,
-                                       .pitch = a->pitch,
-                                       .value = a->value,
-                                       .elementSize = a->elementSize,
-                                       .width = a->width,
-                                       .height = a->height};
-    CUgraphNode node = NULL;
-    CUcontext ctx;
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_node_context(c, a->context, &ctx);
-    if (r == CUDA_SUCCESS && (!wrk_provider.cuGraphAddMemsetNode ||
-                              !wrk_provider.cuGraphMemsetNodeSetParams ||
-                              !wrk_provider.cuGraphExecMemsetNodeSetParams))
-        r = wrk_missing(c, "cuGraphAddMemsetNode and its kin");
-    if (r != CUDA_SUCCESS) {
-        wrk_where_end(&w);
-        return r;
-    }
-    switch (a->op) {
-    case VGP_NODE_SET:
-        r = wrk_provider.cuGraphMemsetNodeSetParams(w.target->object, &p);
-        break;
-    case VGP_NODE_EXEC:
-        r = wrk_provider.cuGraphExecMemsetNodeSetParams(w.exec, w.target->object, &p, ctx);
-        break;
-    case VGP_NODE_ADD:
-        r = wrk_provider.cuGraphAddMemsetNode(&node, w.graph->object, w.deps, wrk_where_n(&w), &p,
-                                              ctx);
-        r = wrk_added(c, &w, r, node, &ret->node);
-        break;
-    default:
-        r = wrk_malformed(c, "memsets are captured by other calls");
-        break;
-    }
-    wrk_where_end(&w);
-    return r;
-}
-
 /* ---- memory operations of streams ---- */
 
 #define OPERATION_WORDS 4u
 
-static void unpack(const uint64_t *words, uint32_t n, CUstreamBatchMemOpParams *out)
+/* The addresses are device addresses: the provider checks them against what this client has, or the
+ * GPU's page tables do. */
+CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address, uint64_t value)
 {
-    for (uint32_t i = 0; i < n; i++, words += OPERATION_WORDS) {
-        CUstreamBatchMemOpParams *p = &out[i];
+    CUstreamBatchMemOpParams p;
 
-        memset(p, 0, sizeof(*p));
-        p->operation = (CUstreamBatchMemOpType)words[0];
-        switch (p->operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            p->waitValue.flags = (unsigned)words[1];
-            p->waitValue.address = words[2];
-            p->waitValue.value64 = words[3];
-            break;
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            p->writeValue.flags = (unsigned)words[1];
-            p->writeValue.address = words[2];
-            p->writeValue.value64 = words[3];
-            break;
-        default: /* the others have flags only */
-            p->flushRemoteWrites.flags = (unsigned)words[1];
-            break;
-        }
+    memset(&p, 0, sizeof(p));
+    p.operation = (CUstreamBatchMemOpType)operation;
+    switch (p.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        p.waitValue.flags = flags;
+        p.waitValue.address = address;
+        p.waitValue.value64 = value;
+        break;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        p.writeValue.flags = flags;
+        p.writeValue.address = address;
+        p.writeValue.value64 = value;
+        break;
+    default: /* the others have flags only */
+        p.flushRemoteWrites.flags = flags;
+        break;
     }
+    return p;
 }
 
-CUresult wrk_do_vgpGraphBatchMemOpNode(struct wrk_call *c,
-                                       const struct vgp_args_vgpGraphBatchMemOpNode *a,
-                                       const uint64_t *dependencies, const void *edgeData,
-                                       const uint64_t *operations,
-                                       struct vgp_ret_vgpGraphBatchMemOpNode *ret)
+CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out, const uint64_t *words,
+                                      uint32_t nwords)
 {
-    CUstreamBatchMemOpParams list[256];
-    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.count = a->operations_len / OPERATION_WORDS,
-                                       .paramArray = list,
-                                       .flags = a->flags};
-    CUgraphNode node = NULL;
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS && a->operations_len % OPERATION_WORDS)
-        r = wrk_malformed(c, "half a memory operation");
-    if (r == CUDA_SUCCESS)
-        r = wrk_node_context(c, a->context, &p.ctx);
-    if (r == CUDA_SUCCESS && (!wrk_provider.cuGraphAddBatchMemOpNode ||
-                              !wrk_provider.cuGraphBatchMemOpNodeSetParams ||
-                              !wrk_provider.cuGraphExecBatchMemOpNodeSetParams))
-        r = wrk_missing(c, "cuGraphAddBatchMemOpNode and its kin");
-    if (r != CUDA_SUCCESS) {
-        wrk_where_end(&w);
-        return r;
-    }
-    unpack(operations, p.count, list);
-    switch (a->op) {
-    case VGP_NODE_SET:
-        r = wrk_provider.cuGraphBatchMemOpNodeSetParams(w.target->object, &p);
-        break;
-    case VGP_NODE_EXEC:
-        r = wrk_provider.cuGraphExecBatchMemOpNodeSetParams(w.exec, w.target->object, &p);
-        break;
-    case VGP_NODE_ADD:
-        r = wrk_provider.cuGraphAddBatchMemOpNode(&node, w.graph->object, w.deps, wrk_where_n(&w),
-                                                  &p);
-        r = wrk_added(c, &w, r, node, &ret->node);
-        break;
-    default:
-        r = wrk_malformed(c, "memory operations are captured by other calls");
-        break;
-    }
-    wrk_where_end(&w);
-    return r;
+    if (nwords % OPERATION_WORDS)
+        return wrk_malformed(c, "half a memory operation");
+    for (uint32_t i = 0; i < nwords; i += OPERATION_WORDS)
+        *out++ = wrk_memory_operation((uint32_t)words[i], (uint32_t)words[i + 1], words[i + 2], words[i + 3]);
+    return CUDA_SUCCESS;
 }
 
 CUresult wrk_do_vgpGraphBatchMemOpNodeGet(struct wrk_call *c,

@@ -109,6 +109,16 @@ CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **o
     return r == CUDA_SUCCESS && wrk_namer_stale(&(*out)->graph->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
 }
 
+CUresult wrk_graph_object_any(struct wrk_call *c, uint64_t handle, CUgraph *object)
+{
+    struct wrk_graph *g;
+    CUresult r = wrk_graph_get_any(c, handle, &g);
+
+    if (r == CUDA_SUCCESS)
+        *object = g->object;
+    return r;
+}
+
 CUresult wrk_graph_object(struct wrk_call *c, uint64_t handle, CUgraph *object)
 {
     struct wrk_graph *g;

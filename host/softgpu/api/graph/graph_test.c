@@ -212,7 +212,7 @@ static void test_explicit_graph(void **state)
     CUgraphExecUpdateResultInfo info;
     CUgraphNode set, fill, copy, func, child, found;
     CUgraphExec x;
-    CUgraph g, twin, outer;
+    CUgraph g, clone, outer;
     size_t n;
 
     (void)state;
@@ -245,11 +245,11 @@ static void test_explicit_graph(void **state)
     OK(cuGraphLaunch(x, NULL));
     OK(cuCtxSynchronize());
     assert_int_equal(host[15], 6);
-    OK(cuGraphClone(&twin, g));
-    OK(cuGraphNodeFindInClone(&found, fill, twin));
+    OK(cuGraphClone(&clone, g));
+    OK(cuGraphNodeFindInClone(&found, fill, clone));
     v = 7;
     OK(cuGraphKernelNodeSetParams_v2(found, &kp));
-    OK(cuGraphExecUpdate_v2(x, twin, &info));
+    OK(cuGraphExecUpdate_v2(x, clone, &info));
     assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
     OK(cuGraphLaunch(x, NULL));
     OK(cuCtxSynchronize());
@@ -278,8 +278,8 @@ static void test_explicit_graph(void **state)
     IS(cuGraphInstantiateWithFlags(&y, outer, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
        NOT_SUPPORTED);
     IS(cuGraphInstantiateWithFlags(&y, outer, 1u << 20), INVALID_VALUE);
-    IS(cuGraphAddEmptyNode(&found, twin, &child, 1), INVALID_VALUE); /* of another graph */
-    IS(cuGraphAddKernelNode_v2(&found, twin, NULL, 0, NULL), INVALID_VALUE);
+    IS(cuGraphAddEmptyNode(&found, clone, &child, 1), INVALID_VALUE); /* of another graph */
+    IS(cuGraphAddKernelNode_v2(&found, clone, NULL, 0, NULL), INVALID_VALUE);
     IS(cuGraphNodeGetType((CUgraphNode)outer, NULL), INVALID_VALUE);
     ctx_end(c);
 }

@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-/* Elements of a result. */
-#define ROOM(list) ((int)(sizeof(list) / sizeof((list)[0])))
-
 /* Every section with bytes in the file, and the header tables, lie inside the image. */
 static bool elf_ok(const uint8_t *p, uint64_t n)
 {
@@ -228,99 +224,39 @@ CUresult wrk_do_cuLibraryUnload(struct wrk_call *c, const struct vgp_args_cuLibr
     return wrk_wait_start(c, wait);
 }
 
+/* ---- what is told of a function with it; exactly one of f and k ---- */
+
+_Static_assert(VGP_MAX_vgpModuleGetFunction_attributes == VGP_MAX_vgpLibraryGetKernel_attributes &&
+                   VGP_MAX_vgpModuleGetFunction_paramLayout == VGP_MAX_vgpLibraryGetKernel_paramLayout,
+               "one form");
+
+uint32_t wrk_function_attributes(CUfunction f, CUkernel k, int device, int32_t *out)
+{
+    const uint32_t room = VGP_MAX_vgpModuleGetFunction_attributes;
+    uint32_t n = CU_FUNC_ATTRIBUTE_MAX < room ? CU_FUNC_ATTRIBUTE_MAX : room;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (k)
+            wrk_provider.cuKernelGetAttribute(&out[i], (CUfunction_attribute)i, k, device);
+        else
+            wrk_provider.cuFuncGetAttribute(&out[i], (CUfunction_attribute)i, f);
+    }
+    return n;
+}
+
 /* Parameter i -> offset << 16 | size, as long as the provider has one more. */
-static uint32_t param_layout(uint32_t *layout, uint32_t room, CUfunction f, CUkernel k)
+uint32_t wrk_param_layout(CUfunction f, CUkernel k, uint32_t *out)
 {
     uint32_t n = 0;
 
-    for (; n < room; n++) {
+    for (; n < VGP_MAX_vgpModuleGetFunction_paramLayout; n++) {
         size_t offset = 0, size = 0;
         CUresult r = k ? wrk_provider.cuKernelGetParamInfo(k, n, &offset, &size)
                        : wrk_provider.cuFuncGetParamInfo(f, n, &offset, &size);
 
         if (r != CUDA_SUCCESS || offset > 0xffff || size > 0xffff)
             break;
-        layout[n] = (uint32_t)offset << 16 | (uint32_t)size;
+        out[n] = (uint32_t)offset << 16 | (uint32_t)size;
     }
     return n;
-}
-
-CUresult wrk_do_vgpModuleGetFunction(struct wrk_call *c,
-                                     const struct vgp_args_vgpModuleGetFunction *a,
-                                     const char *name, struct vgp_ret_vgpModuleGetFunction *r,
-                                     struct vgp_outs_vgpModuleGetFunction *o)
-{
-    CUfunction f = NULL;
-    CUmodule module;
-    CUresult e = wrk_handle_get(c, a->module, VGP_H_MODULE, false, (void **)&module);
-
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!wrk_provider.cuModuleGetFunction || !wrk_provider.cuFuncGetParamInfo ||
-        !wrk_provider.cuFuncGetAttribute)
-        return wrk_missing(c, "cuFuncGetParamInfo");
-    e = wrk_provider.cuModuleGetFunction(&f, module, name);
-    if (e != CUDA_SUCCESS)
-        return e;
-    for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && i < ROOM(o->attributes); i++) {
-        wrk_provider.cuFuncGetAttribute(&o->attributes[i], (CUfunction_attribute)i, f);
-        r->attributes_len = (uint32_t)i + 1;
-    }
-    r->paramLayout_len = param_layout(o->paramLayout, ROOM(o->paramLayout), f, NULL);
-    wrk_handle_put(c, a->function, VGP_H_FUNCTION, f);
-    wrk_handle_parent(c, a->function, a->module);
-    return CUDA_SUCCESS;
-}
-
-CUresult wrk_do_vgpLibraryGetKernel(struct wrk_call *c,
-                                    const struct vgp_args_vgpLibraryGetKernel *a, const char *name,
-                                    struct vgp_ret_vgpLibraryGetKernel *r,
-                                    struct vgp_outs_vgpLibraryGetKernel *o)
-{
-    CUkernel k = NULL;
-    CUlibrary library;
-    CUresult e = wrk_handle_get(c, a->library, VGP_H_LIBRARY, false, (void **)&library);
-
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_reserve(c, a->kernel, VGP_H_KERNEL);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!wrk_provider.cuLibraryGetKernel || !wrk_provider.cuKernelGetParamInfo ||
-        !wrk_provider.cuKernelGetAttribute)
-        return wrk_missing(c, "cuKernelGetParamInfo");
-    e = wrk_provider.cuLibraryGetKernel(&k, library, name);
-    if (e != CUDA_SUCCESS)
-        return e;
-    for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && i < ROOM(o->attributes); i++) {
-        wrk_provider.cuKernelGetAttribute(&o->attributes[i], (CUfunction_attribute)i, k, a->device);
-        r->attributes_len = (uint32_t)i + 1;
-    }
-    r->paramLayout_len = param_layout(o->paramLayout, ROOM(o->paramLayout), NULL, k);
-    wrk_handle_put(c, a->kernel, VGP_H_KERNEL, k);
-    wrk_handle_parent(c, a->kernel, a->library);
-    return CUDA_SUCCESS;
-}
-
-CUresult wrk_do_vgpKernelGetFunction(struct wrk_call *c,
-                                     const struct vgp_args_vgpKernelGetFunction *a)
-{
-    CUfunction f = NULL;
-    CUkernel k;
-    CUresult e = wrk_handle_get(c, a->kernel, VGP_H_KERNEL, false, (void **)&k);
-
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_reserve(c, a->function, VGP_H_FUNCTION);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!wrk_provider.cuKernelGetFunction)
-        return wrk_missing(c, "cuKernelGetFunction");
-    uint64_t library = wrk_handles_find(&c->w->handles, a->kernel, VGP_H_KERNEL)->parent;
-    e = wrk_provider.cuKernelGetFunction(&f, k);
-    if (e != CUDA_SUCCESS)
-        return e;
-    wrk_handle_put(c, a->function, VGP_H_FUNCTION, f);
-    wrk_handle_parent(c, a->function, library);
-    return CUDA_SUCCESS;
 }

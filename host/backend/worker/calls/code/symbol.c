@@ -6,32 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* A name for the reply: what fits, with its NUL; the bytes that it takes. */
 static uint32_t put_name(char *to, size_t room, const char *name)
 {
     snprintf(to, room, "%s", name ? name : "");
     return (uint32_t)strlen(to) + 1;
-}
-
-/* cuLibraryGetGlobal and cuLibraryGetManaged: the same but for the provider's function. */
-static CUresult library_symbol(struct wrk_call *c, uint64_t handle, const char *name,
-                               const char *call, __typeof__(&cuLibraryGetGlobal) look_up,
-                               uint64_t *dptr, uint64_t *bytes)
-{
-    CUlibrary library;
-    CUdeviceptr p = 0;
-    size_t n = 0;
-    CUresult e = wrk_handle_get(c, handle, VGP_H_LIBRARY, false, (void **)&library);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!look_up)
-        return wrk_missing(c, call);
-    e = look_up(&p, &n, library, name);
-    *dptr = p;
-    *bytes = n;
-    return e;
 }
 
 CUresult wrk_do_vgpModuleFunctionName(struct wrk_call *c,

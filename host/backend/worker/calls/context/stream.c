@@ -1,64 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers of stream memory operations, and of two questions that take structures: clusters and
- * tensor maps. */
+/* Tensor maps, and which memory operations and attributes of streams are passed on. */
 #include "../calls.h"
 
 #include <string.h>
 
-
-/*
- * The addresses are device addresses: the provider checks them against what this client has, or the
- * GPU's page tables do. Only the operations known here pass: others could carry pointers.
- */
-static bool operation(CUstreamBatchMemOpParams *p, uint32_t op, uint64_t address, uint64_t value,
-                      uint32_t flags)
+/* Others could carry pointers. */
+CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n)
 {
-    memset(p, 0, sizeof(*p));
-    p->operation = (CUstreamBatchMemOpType)op;
-    switch (op) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        p->waitValue.address = address;
-        p->waitValue.value64 = value;
-        p->waitValue.flags = flags;
-        return true;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        p->writeValue.address = address;
-        p->writeValue.value64 = value;
-        p->writeValue.flags = flags;
-        return true;
-    case CU_STREAM_MEM_OP_BARRIER:
-        p->memoryBarrier.flags = flags;
-        return true;
-    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-        p->flushRemoteWrites.flags = flags;
-        return true;
-    default:
-        return false;
-    }
-}
-
-CUresult wrk_do_vgpStreamMemOps(struct wrk_call *c, const struct vgp_args_vgpStreamMemOps *a,
-                                const uint32_t *operations, const uint64_t *addresses,
-                                const uint64_t *values, const uint32_t *operationFlags)
-{
-    static CUstreamBatchMemOpParams list[256]; /* the dispatcher is one thread */
-    uint32_t n = a->operations_len;
-    CUstream stream;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (a->addresses_len != n || a->values_len != n || a->operationFlags_len != n)
-        return wrk_malformed(c, "memory operations of different lengths");
-    if (!wrk_provider.cuStreamBatchMemOp_v2)
-        return wrk_missing(c, "cuStreamBatchMemOp_v2");
     for (uint32_t i = 0; i < n; i++) {
-        if (!operation(&list[i], operations[i], addresses[i], values[i], operationFlags[i]))
+        switch (list[i].operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        case CU_STREAM_MEM_OP_BARRIER:
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+            break;
+        default:
             return CUDA_ERROR_INVALID_VALUE;
+        }
     }
-    return wrk_provider.cuStreamBatchMemOp_v2(stream, n, list, a->flags);
+    return CUDA_SUCCESS;
 }
 
 /* Attributes of streams whose value is plain data. */
@@ -68,46 +30,6 @@ bool wrk_stream_attribute(uint32_t id)
            id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
            id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
            id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
-}
-
-CUresult wrk_do_vgpOccupancyClusters(struct wrk_call *c,
-                                     const struct vgp_args_vgpOccupancyClusters *a,
-                                     const uint32_t *attributeIds, const void *attributeValues,
-                                     struct vgp_ret_vgpOccupancyClusters *r)
-{
-    CUlaunchAttribute attrs[WRK_LAUNCH_ATTRIBUTES_MAX];
-    CUlaunchConfig config;
-    CUfunction f;
-    CUstream stream;
-    CUresult e = wrk_func_get(c, a->func, &f);
-
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-    if (e == CUDA_SUCCESS)
-        e = wrk_launch_attributes(c, attrs, attributeIds, a->attributeIds_len, attributeValues,
-                                  a->attributeValues_len);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (a->what > 1)
-        return wrk_malformed(c, "unknown question about clusters");
-    memset(&config, 0, sizeof(config));
-    config.gridDimX = a->gridX;
-    config.gridDimY = a->gridY;
-    config.gridDimZ = a->gridZ;
-    config.blockDimX = a->blockX;
-    config.blockDimY = a->blockY;
-    config.blockDimZ = a->blockZ;
-    config.sharedMemBytes = a->sharedBytes;
-    config.hStream = stream;
-    config.attrs = attrs;
-    config.numAttrs = a->attributeIds_len;
-    if (a->what == 0)
-        return wrk_provider.cuOccupancyMaxActiveClusters
-                   ? wrk_provider.cuOccupancyMaxActiveClusters(&r->result, f, &config)
-                   : wrk_missing(c, "cuOccupancyMaxActiveClusters");
-    return wrk_provider.cuOccupancyMaxPotentialClusterSize
-               ? wrk_provider.cuOccupancyMaxPotentialClusterSize(&r->result, f, &config)
-               : wrk_missing(c, "cuOccupancyMaxPotentialClusterSize");
 }
 
 /* Calls one of the encoders; the arrays are long enough for `rank` (checked by the caller). */
@@ -187,38 +109,4 @@ CUresult wrk_do_vgpTensorMapEncode(struct wrk_call *c, const struct vgp_args_vgp
         r->map_len = sizeof(map);
     }
     return res;
-}
-
-/* ---- decompression ---- */
-
-CUresult wrk_do_vgpMemDecompress(struct wrk_call *c, const struct vgp_args_vgpMemDecompress *a,
-                                 const uint64_t *srcBytes, const uint64_t *dstBytes,
-                                 const uint64_t *actual, const uint64_t *src, const uint64_t *dst,
-                                 const uint32_t *algorithms, struct vgp_ret_vgpMemDecompress *r)
-{
-    static CUmemDecompressParams list[256]; /* the dispatcher is one thread */
-    uint32_t n = a->srcBytes_len;
-    size_t index = SIZE_MAX;
-    CUstream stream;
-    CUresult e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!n || a->dstBytes_len != n || a->actual_len != n || a->src_len != n || a->dst_len != n ||
-        a->algorithms_len != n)
-        return wrk_malformed(c, "decompressions of different lengths");
-    if (!wrk_provider.cuMemBatchDecompressAsync)
-        return wrk_missing(c, "cuMemBatchDecompressAsync");
-    memset(list, 0, n * sizeof(list[0]));
-    for (uint32_t i = 0; i < n; i++) { /* addresses of the device: the driver and the GPU look at them */
-        list[i].srcNumBytes = srcBytes[i];
-        list[i].dstNumBytes = dstBytes[i];
-        list[i].dstActBytes = (cuuint32_t *)(uintptr_t)actual[i];
-        list[i].src = (const void *)(uintptr_t)src[i];
-        list[i].dst = (void *)(uintptr_t)dst[i];
-        list[i].algo = (CUmemDecompressAlgorithm)algorithms[i];
-    }
-    r->status = wrk_provider.cuMemBatchDecompressAsync(list, n, 0, &index, stream);
-    r->errorIndex = index < n ? index : UINT64_MAX;
-    return CUDA_SUCCESS;
 }

@@ -208,12 +208,21 @@ static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags
     return e;
 }
 
+uint64_t wrk_allocation_size(CUdeviceptr p)
+{
+    CUdeviceptr base;
+    size_t size = 0;
+
+    if (!wrk_provider.cuMemGetAddressRange_v2 || wrk_provider.cuMemGetAddressRange_v2(&base, &size, p) != CUDA_SUCCESS)
+        return 0;
+    return size;
+}
+
 CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a,
                               const void *handle, struct vgp_ret_vgpIpcOpenMem *r)
 {
-    CUdeviceptr p = 0, base;
+    CUdeviceptr p = 0;
     CUipcMemHandle h;
-    size_t size = 0;
     CUresult e;
 
     if (a->handle_len != sizeof(h))
@@ -226,10 +235,8 @@ CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOp
     } else {
         e = open_kept(c, handle, a->flags, &p);
     }
-    if (e == CUDA_SUCCESS && wrk_provider.cuMemGetAddressRange_v2)
-        wrk_provider.cuMemGetAddressRange_v2(&base, &size, p);
     r->dptr = p;
-    r->size = size;
+    r->size = e == CUDA_SUCCESS ? wrk_allocation_size(p) : 0;
     return e;
 }
 

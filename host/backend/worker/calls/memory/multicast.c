@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* One bound range. A client may make as many as it has memory to bind, in pieces of a granularity. */
 struct wrk_binding {
     struct wrk_binding *next;
@@ -79,22 +78,19 @@ static CUresult object_get(struct wrk_call *c, uint64_t handle, struct wrk_alloc
     return r;
 }
 
-CUresult wrk_do_vgpMulticastAddDevice(struct wrk_call *c,
-                                      const struct vgp_args_vgpMulticastAddDevice *a)
+CUresult wrk_multicast_check(struct wrk_call *c, uint64_t handle)
 {
     struct wrk_allocation *al;
-    CUresult r = object_get(c, a->handle, &al);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (a->device < 0 || a->device >= 64)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!wrk_provider.cuMulticastAddDevice)
-        return wrk_missing(c, "cuMulticastAddDevice");
-    r = wrk_provider.cuMulticastAddDevice(al->handle, a->device);
-    if (r == CUDA_SUCCESS)
-        al->phys->added |= UINT64_C(1) << a->device;
-    return r;
+    return object_get(c, handle, &al);
+}
+
+void wrk_multicast_added(struct wrk_call *c, uint64_t handle, int32_t device)
+{
+    struct wrk_allocation *al;
+
+    if (wrk_allocation_get(c, handle, &al) == CUDA_SUCCESS)
+        al->phys->added |= UINT64_C(1) << device;
 }
 
 static CUresult bindable(struct wrk_call *c, uint64_t handle, struct wrk_allocation **out)
@@ -173,34 +169,22 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-static void unbound(struct wrk_worker *w, struct wrk_phys *object, int device, uint64_t offset,
-                    uint64_t size)
+void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset, uint64_t size)
 {
-    for (struct wrk_binding **p = &object->bindings, *b; (b = *p) != NULL;) {
+    struct wrk_allocation *al;
+
+    if (wrk_allocation_get(c, handle, &al) != CUDA_SUCCESS)
+        return;
+    for (struct wrk_binding **p = &al->phys->bindings, *b; (b = *p) != NULL;) {
         if ((b->device >= 0 && b->device != device) || b->offset < offset ||
             !vgp_range_ok(b->offset - offset, b->size, size)) {
             p = &b->next;
             continue;
         }
         *p = b->next;
-        wrk_phys_let_go(w, b->phys);
+        wrk_phys_let_go(c->w, b->phys);
         free(b);
     }
-}
-
-CUresult wrk_do_vgpMulticastUnbind(struct wrk_call *c, const struct vgp_args_vgpMulticastUnbind *a)
-{
-    struct wrk_allocation *al;
-    CUresult r = object_get(c, a->handle, &al);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuMulticastUnbind)
-        return wrk_missing(c, "cuMulticastUnbind");
-    r = wrk_provider.cuMulticastUnbind(al->handle, a->device, a->offset, a->size);
-    if (r == CUDA_SUCCESS)
-        unbound(c->w, al->phys, a->device, a->offset, a->size);
-    return r;
 }
 
 struct wrk_phys *wrk_bindings_take(struct wrk_binding **list)

@@ -130,29 +130,3 @@ CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMe
         wrk_share_drop(c->w, token);
     return r;
 }
-
-CUresult wrk_do_vgpMemPoolImportPointer(struct wrk_call *c,
-                                        const struct vgp_args_vgpMemPoolImportPointer *a,
-                                        const void *bytes,
-                                        struct vgp_ret_vgpMemPoolImportPointer *r)
-{
-    CUmemPoolPtrExportData data;
-    CUmemoryPool pool;
-    CUdeviceptr p = 0, base;
-    size_t size = 0;
-    CUresult e = pool_get(c, a->pool, &pool);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (a->data_len != sizeof(data))
-        return wrk_malformed(c, "an exported pointer has %u bytes", a->data_len);
-    if (!wrk_share_handle_types() || !wrk_provider.cuMemPoolImportPointer)
-        return wrk_missing(c, "cuMemPoolImportPointer");
-    memcpy(&data, bytes, sizeof(data));
-    e = wrk_provider.cuMemPoolImportPointer(&p, pool, &data);
-    if (e == CUDA_SUCCESS && wrk_provider.cuMemGetAddressRange_v2)
-        wrk_provider.cuMemGetAddressRange_v2(&base, &size, p);
-    r->dptr = p;
-    r->size = size;
-    return e;
-}

@@ -314,15 +314,13 @@ CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImp
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpMemHandleTypes(struct wrk_call *c, const struct vgp_args_vgpMemHandleTypes *a,
-                                  struct vgp_ret_vgpMemHandleTypes *r)
+uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle)
 {
     struct wrk_allocation *al;
-    CUresult e = wrk_allocation_get(c, a->handle, &al);
 
-    if (e == CUDA_SUCCESS && al->phys->shareable)
-        r->handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    return e;
+    return wrk_allocation_get(c, handle, &al) == CUDA_SUCCESS && al->phys->shareable
+               ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+               : 0;
 }
 
 /* ---- mappings ---- */
@@ -417,51 +415,4 @@ CUresult wrk_do_cuMemUnmap(struct wrk_call *c, const struct vgp_args_cuMemUnmap 
     if (!c->rec->context || wrk_wait_add_context(c, wait) != CUDA_SUCCESS)
         wait->blocking = true;
     return wrk_wait_start(c, wait);
-}
-
-CUresult wrk_access_descriptors(struct wrk_call *c, CUmemAccessDesc *out, const uint32_t *types,
-                                uint32_t ntypes, const int32_t *ids, uint32_t nids,
-                                const uint32_t *access, uint32_t naccess)
-{
-    if (nids != ntypes || naccess != ntypes)
-        return wrk_malformed(c, "access descriptors of different lengths");
-    memset(out, 0, ntypes * sizeof(*out));
-    for (uint32_t i = 0; i < ntypes; i++) {
-        out[i].location.type = (CUmemLocationType)types[i];
-        out[i].location.id = ids[i];
-        out[i].flags = (CUmemAccess_flags)access[i];
-    }
-    return CUDA_SUCCESS;
-}
-
-/* ---- memory pools: what is allocated from them is counted by the quota (memory_filter.c) ---- */
-
-CUresult wrk_do_vgpMemPoolCreate(struct wrk_call *c, const struct vgp_args_vgpMemPoolCreate *a)
-{
-    CUmemPoolProps props;
-    CUmemoryPool pool = NULL;
-    CUresult r = wrk_handle_reserve(c, a->pool, VGP_H_MEM_POOL);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_memory_prop_check(c, a->handleTypes, a->locationType);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuMemPoolCreate)
-        return wrk_missing(c, "cuMemPoolCreate");
-    if (a->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(&props, 0, sizeof(props));
-    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    props.location.type = (CUmemLocationType)a->locationType;
-    props.location.id = a->locationId;
-    props.maxSize = a->maxSize;
-    props.usage = a->usage;
-    props.handleTypes = (CUmemAllocationHandleType)a->handleTypes;
-    wrk_share_forget();
-    r = wrk_provider.cuMemPoolCreate(&pool, &props);
-    if (r == CUDA_SUCCESS && a->handleTypes)
-        wrk_share_note_pool(pool);
-    if (r == CUDA_SUCCESS)
-        wrk_handle_put(c, a->pool, VGP_H_MEM_POOL, pool);
-    return r;
 }

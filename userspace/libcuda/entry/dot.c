@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cuGraphDebugDotPrint: the file is the guest's, so it is written here, from queries. */
-#include "graph.h"
+#include "../graph/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
