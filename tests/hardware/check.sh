@@ -141,7 +141,7 @@ if [ -e /proc/driver/nvidia/version ]; then
     not_run "contact: NVIDIA's library" "this machine has a driver of its own"
 elif [ "$where" = here ]; then
     not_run "contact: NVIDIA's library" "the library makes device nodes, so it runs in a bare root only"
-elif ! bash "$here/../clients/get.sh" "$build" driver > "$work/get" 2>&1 || [ ! -e "$build/driver/$driver" ]; then
+elif ! bash "$here/../apps/clients/get.sh" "$build" driver > "$work/get" 2>&1 || [ ! -e "$build/driver/$driver" ]; then
     not_run "contact: NVIDIA's library" "$(tail -n 1 "$work/get")"
 else
     VGPU_BARE_MORE=$build/driver timeout 900 bash "$here/bare.sh" "$work/root" "$work/kit-elsewhere" "$cuda" \
