@@ -6,7 +6,7 @@
 #   licence   every file says its licence, the one of its folder
 #   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
-#   paths     what Markdown pages name is in the tree: lint_paths.py
+#   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
 #   words     no unfinished work, no paths of somebody's machine
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   shape     no file of more than 900 lines (generated ones aside), no more than 25 sources in a folder (tests counted

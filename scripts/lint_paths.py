@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""lint_paths.py [--top DIR] [PAGE...]: what Markdown pages name is in the tree.
+"""lint_paths.py [--top DIR] [FILE...]: what Markdown pages and shell scripts name is in the tree.
 
-Without PAGE: all pages that git knows. Checked are
+Without FILE: all pages and scripts that git knows. Checked are, in a script, $here/../PATH where here is its folder, and in a page
     links    [text](target) to something that is not a URL: the file or folder, and for #anchor the heading
     paths    `code` that begins with a folder of the top: a file, a folder, or a pattern that matches one
     files    `code` that ends like a source (.c, .h, .py, .sh, ...): relative to the page, or the end of some file's path
@@ -18,6 +18,8 @@ import sys
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 NAME = re.compile(r"[\w.+*?@-]+(/[\w.+*?@-]+)*/?")
+HERE = re.compile(r"\$\{?here\}?/(\.\./[\w./+-]*[\w])(?=[\"'\s;)]|$)")
+OWN_FOLDER = re.compile(r"^here=.*dirname", re.M)
 SOURCE = re.compile(r"\.(c|h|cu|S|py|sh|md|mk|def|map|awk|seccomp|defconfig)$")
 # What NVIDIA's packages, Kconfig and `make gpu` bring.
 FOREIGN = {"cuda.h", "cudaTypedefs.h", "nvml.h", "config.h", "docs/results/nvidia/"}
@@ -89,6 +91,17 @@ class Tree:
                 return "no file is called " + word
         return None
 
+    def script(self, script):
+        with open(os.path.join(self.top, script), encoding="utf-8") as f:
+            text = f.read()
+        if not OWN_FOLDER.search(text):
+            return
+        for number, line in enumerate(text.splitlines(), 1):
+            for path in HERE.findall(line):
+                path = os.path.normpath(os.path.join(os.path.dirname(script), path))
+                if not self.has(path):
+                    yield number, "there is no " + path
+
     def page(self, page):
         fenced = False
         with open(os.path.join(self.top, page), encoding="utf-8") as f:
@@ -110,9 +123,9 @@ def main(args):
         print(__doc__.split("\n", maxsplit=1)[0], file=sys.stderr)
         return 2
     tree, breaches = Tree(top), 0
-    for page in args or [f for f in tree.files if f.endswith(".md")]:
-        for number, what in tree.page(page):
-            print(f"{page}:{number}: paths: {what}")
+    for name in args or [f for f in tree.files if f.endswith((".md", ".sh"))]:
+        for number, what in tree.script(name) if name.endswith(".sh") else tree.page(name):
+            print(f"{name}:{number}: paths: {what}")
             breaches += 1
     return 1 if breaches else 0
 

@@ -299,6 +299,10 @@ page "a heading that is not there" '[a](../README.md#gone)' 1 "README.md has no 
 page "a path" 'see `part/gone.c`' 1 "docs/page.md:1: paths: there is no part/gone.c"
 page "a pattern" '`part/*.h`' 1 "there is no part/"
 page "a file in no folder" 'a `gone.py`' 1 "no file is called gone.py"
+printf 'here=$(dirname "$0")\n. "%s/../part/one.c"\nbash "%s/../gone/x.sh" "%s/../part/$1"\n' '$here' '$here' '$here' \
+    > "$work/pages/docs/run.sh"
+page "what a script calls beside its folder" '' 1 "^docs/run.sh:3: paths: there is no gone/x.sh$"
+rm "$work/pages/docs/run.sh"
 rm "$work/pages/part/two.c"
 page "a file that git knows and that is gone" '`two.c`' 1 "no file is called two.c"
 says "paths: wrong use" 2 "lint_paths.py" "$here/lint_paths.py" --fly
