@@ -39,6 +39,13 @@ void brk_loop_stop(void);
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
 
+/* Quotas of device memory, summed over the VMs of a host. */
+enum brk_memory {
+    BRK_MEMORY_ALONE,   /* nobody else is asked */
+    BRK_MEMORY_PROMISE, /* all of it is there: promises add up to what there is, at most */
+    BRK_MEMORY_CEILING, /* more may be promised than there is: it is refused when all is taken */
+};
+
 #define BRK_POOL_DEFAULT 2u
 #define BRK_POOL_MAX 16u
 
@@ -62,6 +69,9 @@ struct brk_options {
     struct vgb_limits limits;   /* of each client */
     uint32_t weight, cap;       /* of this VM among those of the host; cap in percent, 0: none */
     uint32_t client_weight, client_cap; /* of each client in this VM */
+    enum brk_memory memory;     /* what vram_quota means to the other VMs */
+    unsigned memory_wait_ms;    /* who asks when nothing is left waits so long */
+    uint64_t gpu_memory;        /* of the devices, as the first worker says */
     bool pace;                  /* shares are enforced, be they equal */
     const char *arbiter;        /* file that the brokers of the host share, NULL: none */
     const char *control;        /* path of the control socket, NULL: none */
@@ -148,6 +158,11 @@ const char *brk_arbiter_open(const char *path);
 void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns);
 /* The virtual time of the slowest other VM that wants processors, or BRK_FAIR_NONE. */
 uint64_t brk_arbiter_slowest(uint64_t now_ns);
+/* Takes `bytes` of the device memory that the VMs share, `total`, for this one, instead of what it had. False: the
+ * others have too much; nothing changed. */
+bool brk_arbiter_commit(uint64_t bytes, uint64_t total);
+/* The same without asking. */
+void brk_arbiter_commit_force(uint64_t bytes);
 void brk_arbiter_close(void);
 
 /* ---- limits.c: the limits that have a name, an option and a value that can be changed ---- */

@@ -28,7 +28,6 @@
 #define DRAIN_MAX 32u   /* messages of one worker at a time: others have their turn in between */
 #define LAST_WORDS_MAX 1024u /* of one that has ended: more than a socket holds */
 
-
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
 static struct brk_source log_pipe;
@@ -289,14 +288,16 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
         return;
     }
     if (!worked)
-        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
-                m->value == 1 ? "" : "s");
-    bool first = !worked;
+        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value, m->value == 1 ? "" : "s");
+    const char *wrong = !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset) : NULL;
 
+    if (wrong) {
+        vgb_log(VGB_ERROR, "%s", wrong);
+        broken = true;
+        return;
+    }
     worked = true;
     failures = 0;
-    if (first && users->provider)
-        users->provider(m->flags & VGB_READY_SOFT);
     p->state = BRK_PROC_READY;
     p->since_ns = vgb_now_ns();
     struct brk_client *c = users->waiting();
