@@ -71,6 +71,8 @@ const char *brk_arbiter_open(const char *path)
         return strerror(errno);
     if (fstat(file, &st) || !S_ISREG(st.st_mode))
         return "not a file";
+    if (st.st_uid != geteuid())
+        return "it belongs to another user";
     if (st.st_mode & 022)
         return "others may write to it";
     /* All brokers make it as long, so none can be cut short by another. */

@@ -121,6 +121,7 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
 #define BRK_FAIR_NONE UINT64_MAX          /* nobody wants any */
+#define BRK_FAIR_CALM 3u                  /* windows in which one wants little, until it wants none */
 #define BRK_FAIR_SLACK_NS 4000000u        /* lead, in own processor time, that is let pass */
 
 /* One that has a share: a client among those of its VM, or a VM among those of the host. */
@@ -131,6 +132,7 @@ struct brk_fair {
     uint64_t vtime;    /* what it used, divided by its weight */
     uint64_t window_ns; /* used in this window */
     int64_t credit_ns; /* of the cap */
+    unsigned calm;     /* windows since it did */
     bool wants;        /* it uses what it can get */
     bool ahead, over;  /* of its weight; of its cap */
     bool held;         /* either: it shall not run */
