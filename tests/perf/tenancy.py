@@ -196,6 +196,27 @@ class Bench:
         self.row("p99 beside a greedy client, no weights, of alone", beside / alone, "-", True)
         self.row("p99 beside a greedy client, weights 100:1, of alone", weighted / alone, "<= 2", weighted / alone <= 2)
 
+    def adversaries(self, folder):
+        """Equal weights: what one client keeps of its half of the processor time beside others that try to have more."""
+        for how, n in (("tiny", 1), ("copies", 1), ("greedy", 4)):
+            broker = Broker(self.build, folder, how, ["--pace"])
+            clients = [Client(broker) for _ in range(n + 1)]
+            for c in clients[1:]:
+                c.start(how, self.ms + 500)
+            clients[0].start("greedy", 500)
+            clients[0].answer()
+            before = broker.used()
+            clients[0].start("greedy", self.ms)
+            clients[0].answer()
+            used = [a - b for a, b in zip(broker.used(), before)]
+            for c in clients[1:]:
+                c.answer()
+            for c in clients:
+                c.stop()
+            broker.stop()
+            due = used[0] / max(0.01, sum(used)) * (n + 1)
+            self.row("equal weights, beside %d %s: share of what is due" % (n, how), due, ">= 0.95", due >= 0.95)
+
     def many(self, folder, n):
         for options, name in (([], "none"), (["--pace"], "--pace")):
             broker = Broker(self.build, folder, "vm" + name, options)
@@ -234,7 +255,7 @@ def main():
     b = Bench(os.path.abspath(o.build), o.quick)
     Client.program = os.path.join(os.path.abspath(o.bench or os.path.join(o.build, "tests/perf")), "tenant")
     rows = [(b.clients, [100, 100]), (b.clients, [10, 90]), (b.clients, [100] * 4), (b.clients, [10, 10, 90, 90]),
-            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.many, 8 if o.quick else 64), (b.memory,)]
+            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.adversaries,), (b.many, 8 if o.quick else 64), (b.memory,)]
     print("shares of the software GPU (%d processors)" % len(os.sched_getaffinity(0)))
     for r in rows:
         if not o.only or r[0].__name__ == o.only:

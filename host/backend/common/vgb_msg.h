@@ -13,7 +13,8 @@
 
 enum vgb_msg_type {
     /* worker -> broker */
-    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_* */
+    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_*,
+                        * offset = bytes of device memory */
     VGB_M_SERVING = 2, /* the window header is written, the ring is served */
     VGB_M_MAPPED = 3,  /* answer to the last MAP of a region: status (enum vgpu_status), va */
     VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */

@@ -119,6 +119,16 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice d)
     return CUDA_SUCCESS;
 }
 
+/* $VGPU_TEST_MEMORY MiB. */
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
+{
+    const char *mib = getenv("VGPU_TEST_MEMORY");
+
+    (void)d;
+    *bytes = mib ? (size_t)atoi(mib) << 20 : (size_t)1 << 30;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxSetCurrent(CUcontext c)
 {
     current = c;

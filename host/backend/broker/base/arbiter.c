@@ -19,6 +19,7 @@
 
 #define MAGIC UINT64_C(0x3172657469627261) /* "arbiter1" */
 #define ROWS 255u
+#define LOCK_TRIES 200u
 #define FRESH_NS 600000000u /* longer than between two looks of an idle broker */
 
 struct row {
@@ -26,7 +27,8 @@ struct row {
     uint64_t vtime;
     uint32_t wants;
     uint32_t pid;
-    uint64_t unused[5];
+    uint64_t committed; /* bytes of device memory, promised or in use; counts while the row is locked */
+    uint64_t unused[4];
 };
 struct table {
     uint64_t magic, unused[7];
@@ -38,13 +40,18 @@ static struct table *table;
 static struct row *own;
 static int file = -1;
 
+static bool lock_byte(off_t at, short type)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+
+    return !fcntl(file, F_OFD_SETLK, &l);
+}
+
 /* Takes a row that no living process has. */
 static bool take_row(void)
 {
     for (unsigned i = 0; i < ROWS; i++) {
-        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)i + 1, .l_len = 1};
-
-        if (!fcntl(file, F_OFD_SETLK, &l)) {
+        if (lock_byte((off_t)i + 1, F_WRLCK)) {
             own = &table->row[i];
             memset(own, 0, sizeof(*own));
             return true;
@@ -64,6 +71,8 @@ const char *brk_arbiter_open(const char *path)
         return strerror(errno);
     if (fstat(file, &st) || !S_ISREG(st.st_mode))
         return "not a file";
+    if (st.st_uid != geteuid())
+        return "it belongs to another user";
     if (st.st_mode & 022)
         return "others may write to it";
     /* All brokers make it as long, so none can be cut short by another. */
@@ -105,6 +114,52 @@ uint64_t brk_arbiter_slowest(uint64_t now_ns)
             slowest = vtime;
     }
     return slowest;
+}
+
+/* Byte 0 is the table's lock: held for microseconds. A broker that was stopped with it does not stop the others for long. */
+static bool lock_table(void)
+{
+    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+        if (lock_byte(0, F_WRLCK))
+            return true;
+        usleep(100);
+    }
+    return false;
+}
+
+static bool is_alive(unsigned i)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)i + 1, .l_len = 1};
+
+    return !fcntl(file, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+}
+
+void brk_arbiter_commit_force(uint64_t bytes)
+{
+    if (own)
+        __atomic_store_n(&own->committed, bytes, __ATOMIC_RELAXED);
+}
+
+bool brk_arbiter_commit(uint64_t bytes, uint64_t total)
+{
+    uint64_t others = 0;
+    bool ok;
+
+    if (!own)
+        return bytes <= total;
+    if (!lock_table())
+        return false;
+    for (unsigned i = 0; i < ROWS; i++) {
+        uint64_t n = __atomic_load_n(&table->row[i].committed, __ATOMIC_RELAXED);
+
+        if (n && &table->row[i] != own && is_alive(i) && __builtin_add_overflow(others, n, &others))
+            others = UINT64_MAX;
+    }
+    ok = vgp_range_ok(others, bytes, total);
+    if (ok)
+        brk_arbiter_commit_force(bytes);
+    lock_byte(0, F_UNLCK);
+    return ok;
 }
 
 void brk_arbiter_close(void)

@@ -45,6 +45,13 @@ int brk_accept(struct brk_source *s);
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
 
+/* Quotas of device memory, summed over the VMs of a host. */
+enum brk_memory {
+    BRK_MEMORY_ALONE,   /* nobody else is asked */
+    BRK_MEMORY_PROMISE, /* all of it is there: promises add up to what there is, at most */
+    BRK_MEMORY_CEILING, /* more may be promised than there is: it is refused when all is taken */
+};
+
 #define BRK_POOL_DEFAULT 2u
 #define BRK_POOL_MAX 16u
 
@@ -68,6 +75,9 @@ struct brk_options {
     struct vgb_limits limits;   /* of each client */
     uint32_t weight, cap;       /* of this VM among those of the host; cap in percent, 0: none */
     uint32_t client_weight, client_cap; /* of each client in this VM */
+    enum brk_memory memory;     /* what vram_quota means to the other VMs */
+    unsigned memory_wait_ms;    /* who asks when nothing is left waits so long */
+    uint64_t gpu_memory;        /* of the devices, as the first worker says */
     bool pace;                  /* shares are enforced, be they equal */
     const char *arbiter;        /* file that the brokers of the host share, NULL: none */
     const char *control;        /* path of the control socket, NULL: none */
@@ -120,6 +130,7 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
 #define BRK_FAIR_NONE UINT64_MAX          /* nobody wants any */
+#define BRK_FAIR_CALM 3u                  /* windows in which one wants little, until it wants none */
 #define BRK_FAIR_SLACK_NS 4000000u        /* lead, in own processor time, that is let pass */
 
 /* One that has a share: a client among those of its VM, or a VM among those of the host. */
@@ -130,6 +141,7 @@ struct brk_fair {
     uint64_t vtime;    /* what it used, divided by its weight */
     uint64_t window_ns; /* used in this window */
     int64_t credit_ns; /* of the cap */
+    unsigned calm;     /* windows since it did */
     bool wants;        /* it uses what it can get */
     bool ahead, over;  /* of its weight; of its cap */
     bool held;         /* either: it shall not run */
@@ -157,6 +169,11 @@ const char *brk_arbiter_open(const char *path);
 void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns);
 /* The virtual time of the slowest other VM that wants processors, or BRK_FAIR_NONE. */
 uint64_t brk_arbiter_slowest(uint64_t now_ns);
+/* Takes `bytes` of the device memory that the VMs share, `total`, for this one, instead of what it had. False: the
+ * others have too much; nothing changed. */
+bool brk_arbiter_commit(uint64_t bytes, uint64_t total);
+/* The same without asking. */
+void brk_arbiter_commit_force(uint64_t bytes);
 void brk_arbiter_close(void);
 
 /* ---- limits.c: the limits that have a name, an option and a value that can be changed ---- */

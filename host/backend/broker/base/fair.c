@@ -22,8 +22,11 @@ uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns)
 void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns, uint64_t floor)
 {
     /* One that was held could not show what it wants: nothing has changed. */
-    if (!f->was_held)
-        f->wants = f->window_ns + waited_ns >= window_ns / 4 * 3;
+    if (!f->was_held) {
+        /* A thread that waits is counted when its wait is over, which on a busy machine is windows later. */
+        f->calm = f->window_ns + waited_ns >= window_ns / 4 * 3 ? 0 : f->calm + 1;
+        f->wants = !f->calm || (f->wants && f->calm < BRK_FAIR_CALM);
+    }
     f->was_held = f->held;
     f->window_ns = 0;
     brk_fair_join(f, floor);

@@ -3,6 +3,12 @@
 
 struct brk_quota_pool brk_vram, brk_pins, brk_blobs;
 
+/* What is in use counts among the VMs of the host. */
+static bool shared(const struct brk_quota_pool *q)
+{
+    return q == &brk_vram && brk_opt.memory == BRK_MEMORY_CEILING;
+}
+
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 {
     uint64_t others = q->used - from; /* from is part of used: our own bookkeeping */
@@ -11,13 +17,19 @@ bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
         return false;
     if (to > UINT64_MAX - others)
         return false;
+    if (shared(q) && to > from && !brk_arbiter_commit(others + to, brk_opt.gpu_memory))
+        return false;
     q->used = others + to;
+    if (shared(q) && to <= from)
+        brk_arbiter_commit_force(q->used);
     return true;
 }
 
 void brk_quota_force(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 {
     q->used = q->used - from + to;
+    if (shared(q))
+        brk_arbiter_commit_force(q->used);
 }
 
 void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst)

@@ -102,6 +102,14 @@ static void change_vram(uint64_t value)
     }
 }
 
+const char *brk_adjust_promise(uint64_t bytes)
+{
+    return brk_arbiter_commit(bytes, brk_opt.gpu_memory)
+               ? NULL
+               : "the promises of the VMs on this host (--memory-policy promise, --vram-quota) would be more than the "
+                 "GPU's memory";
+}
+
 const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
 {
     bool shares = id >= BRK_L_WEIGHT;
@@ -120,6 +128,13 @@ const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
         if (!(id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) && id != BRK_L_CLIENT_WEIGHT && id != BRK_L_CLIENT_CAP)
             return "not a limit of one client";
         return adjust_client(c, id, value);
+    }
+    if (id == BRK_L_VRAM && brk_opt.memory != BRK_MEMORY_ALONE) {
+        const char *wrong = !value ? "a VM with a memory policy has a quota"
+                            : brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(value) : NULL;
+
+        if (wrong)
+            return wrong;
     }
     brk_limit_put(&brk_opt, id, value);
     switch (id) {

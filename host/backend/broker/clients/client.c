@@ -27,6 +27,7 @@ static unsigned nclients;
 static struct vgb_ratelimit limit;
 
 static void grant_waiting(void);
+static void reserve(struct brk_client *c, uint64_t share);
 
 /* Clients that are there for others: not those whose worker was killed and is not reaped yet. */
 static unsigned living(void)
@@ -264,6 +265,10 @@ bool brk_client_expire(uint64_t now_ns)
 
     for (struct brk_client *c = clients; c; c = next) {
         next = c->next;
+        if (c->wants && c->wants_until_ns && c->state == BRK_C_SERVING) {
+            reserve(c, c->wants);
+            wait |= c->wants != 0;
+        }
         if (c->state != BRK_C_WAITING)
             continue;
         if (now_ns <= c->patience_ns) {
@@ -524,6 +529,16 @@ static void reserve(struct brk_client *c, uint64_t share)
             return;
         }
     }
+    uint64_t now = vgb_now_ns();
+
+    if (!ok && share > c->vram && brk_opt.memory_wait_ms && !vgp_range_ok(0, brk_vram.limit, share - 1)) {
+        c->wants_until_ns = c->wants_until_ns ? c->wants_until_ns : now + VGB_MS_TO_NS(brk_opt.memory_wait_ms);
+        if (now < c->wants_until_ns) {
+            c->wants = share; /* brk_client_expire() asks again */
+            return;
+        }
+    }
+    c->wants_until_ns = 0;
     if (ok)
         c->vram = share;
     grant(c, ok ? VGPU_S_OK : VGPU_S_QUOTA);

@@ -61,6 +61,7 @@ struct brk_client {
     uint64_t vram, pinned;   /* shares of the quotas */
     uint64_t blobs;          /* share of the quota of images */
     uint64_t wants;          /* share of vram that its worker waits for, 0: none */
+    uint64_t wants_until_ns; /* 0: it waits for a client that ends */
     uint32_t holder;         /* number among holders of shared events, 0: none yet */
     struct vgb_limits limits; /* kept by its worker */
     struct brk_fair fair;    /* its share of the software GPU */
@@ -145,6 +146,8 @@ void brk_pace_stop(void);
 /* A new value for all, or for the client whose worker is `pid` (not 0). NULL, or what is wrong. What is in use
  * already stays: a limit below it refuses new work only. */
 const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid);
+/* Promises the VM so much device memory; NULL, or why not. */
+const char *brk_adjust_promise(uint64_t bytes);
 /* The client whose worker that is, or NULL. */
 struct brk_client *brk_adjust_find(pid_t pid);
 

@@ -49,6 +49,15 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     return true;
 }
 
+static const char *provider(bool soft, uint64_t memory)
+{
+    brk_opt.gpu_memory = memory;
+    brk_pace_provider(soft);
+    if (brk_opt.memory != BRK_MEMORY_ALONE && !memory)
+        return "--memory-policy: the provider does not say how much memory there is";
+    return brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(brk_opt.vram_quota) : NULL;
+}
+
 const struct brk_pool_users brk_client_users = {
     .waiting = brk_client_waiting,
     .expire = brk_client_expire,
@@ -57,5 +66,5 @@ const struct brk_pool_users brk_client_users = {
     .gone = brk_client_worker_gone,
     .silent = silent,
     .unreaped = unreaped,
-    .provider = brk_pace_provider,
+    .provider = provider,
 };

@@ -36,6 +36,11 @@ static const char usage[] =
     "  --provider PATH     load this CUDA driver library instead\n"
     "  --worker PATH       the vgpu-worker program (default: beside this one)\n"
     "  --vram-quota SIZE   device memory of all clients together (default: no limit)\n"
+    "  --memory-policy P   what that means to the VMs of the same --arbiter: promise: it is there, and\n"
+    "                      promises add up to what the GPU has at most, or this process does not start;\n"
+    "                      ceiling: more may be given out, and who asks when all is in use is refused\n"
+    "  --memory-wait S     who asks for device memory when none is left waits so long, 0 to 60 seconds\n"
+    "                      (default 0: it is refused at once)\n"
     "  --pin-quota SIZE    guest memory shared with workers, together (default: the host's memory)\n"
     "  --max-clients N     clients at the same time, 1 to 256 (default 64)\n"
     "  --start-rate N      workers started a second; all clients at once and again go beyond it, then\n"
@@ -91,8 +96,8 @@ static const char usage[] =
 static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
 
 enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_WINDOW, O_LONG, O_POOL, O_READY,
-       O_PACE, O_ARBITER, O_CONTROL, O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT, O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS,
-       O_HELP, O_VERSION,
+       O_PACE, O_ARBITER, O_CONTROL, O_MEMORY, O_WAIT, O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT,
+       O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS, O_HELP, O_VERSION,
        O_LIMITS /* and enum brk_limit_id */ };
 
 #define LIMIT(name, id) {name, 1, NULL, O_LIMITS + BRK_L_##id}
@@ -106,7 +111,8 @@ static const struct option longopts[] = {
     LIMIT("weight", WEIGHT),           LIMIT("cap", CAP),
     LIMIT("client-weight", CLIENT_WEIGHT), LIMIT("client-cap", CLIENT_CAP),
     {"pace", 0, NULL, O_PACE},         {"arbiter", 1, NULL, O_ARBITER},
-    {"control", 1, NULL, O_CONTROL},
+    {"control", 1, NULL, O_CONTROL},   {"memory-policy", 1, NULL, O_MEMORY},
+    {"memory-wait", 1, NULL, O_WAIT},
     {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
     {"fd", 1, NULL, O_FD},              {"gpu", 1, NULL, O_GPU},
     {"provider", 1, NULL, O_PROVIDER},  {"worker", 1, NULL, O_WORKER},
@@ -115,7 +121,7 @@ static const struct option longopts[] = {
     {"log", 1, NULL, O_LOG},            {"log-level", 1, NULL, O_LEVEL},
     {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"protocol-minor", 1, NULL, O_MINOR},
     {"sandbox", 1, NULL, O_SANDBOX},    {"allow-hmm", 0, NULL, O_HMM},
-    {"socket-path", 1, NULL, O_VHOST},  {"print-capabilities", 0, NULL},
+    {"socket-path", 1, NULL, O_VHOST},  {"print-capabilities", 0, NULL, 0},
     {"jit-cache", 1, NULL, O_JIT},      {"jit-cache-dir", 1, NULL, O_JITDIR},
     {"cgroup", 1, NULL, O_CGROUP},      {"cgroup-memory", 1, NULL, O_CGMEMORY},
     {"cgroup-pids", 1, NULL, O_CGPIDS}, {"help", 0, NULL, O_HELP},
@@ -212,6 +218,16 @@ static int take(struct brk_options *o, int ch, const char *arg)
             return bad("--long-call", arg, "0 to 3600 seconds");
         o->long_call_ms = (unsigned)n * 1000;
         return -1;
+    case O_MEMORY:
+        if (strcmp(arg, "promise") && strcmp(arg, "ceiling"))
+            return bad("--memory-policy", arg, "promise or ceiling");
+        o->memory = *arg == 'p' ? BRK_MEMORY_PROMISE : BRK_MEMORY_CEILING;
+        return -1;
+    case O_WAIT:
+        if (!parse_number(arg, 0, 60, &n))
+            return bad("--memory-wait", arg, "0 to 60 seconds");
+        o->memory_wait_ms = (unsigned)n * 1000;
+        return -1;
     case O_PACE: o->pace = true; return -1;
     case O_ARBITER: o->arbiter = arg; o->pace = true; return -1;
     case O_CONTROL: o->control = arg; return -1;
@@ -292,6 +308,8 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
         return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
         return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+    if (o->memory != BRK_MEMORY_ALONE && !o->vram_quota)
+        return bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
     if (!o->worker[0]) {
         if (!vgb_exe_dir(dir, sizeof(dir)))
             return bad("--worker", "", "the program's own directory is unknown: give the path");

@@ -250,14 +250,16 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
         return;
     }
     if (!worked)
-        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
-                m->value == 1 ? "" : "s");
-    bool first = !worked;
+        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value, m->value == 1 ? "" : "s");
+    const char *wrong = !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset) : NULL;
 
+    if (wrong) {
+        vgb_log(VGB_ERROR, "%s", wrong);
+        broken = true;
+        return;
+    }
     worked = true;
     failures = 0;
-    if (first && users->provider)
-        users->provider(m->flags & VGB_READY_SOFT);
     p->state = BRK_PROC_READY;
     p->since_ns = vgb_now_ns();
     struct brk_client *c = users->waiting();

@@ -186,5 +186,12 @@ int wrk_provider_open(const char *path, bool private_shm, char *err, size_t err_
         return failed(path, "cuDeviceGetCount", r, err, err_size);
     if (c->device_count > 0 && wrk_provider.cuDeviceGet(&dev, 0) == CUDA_SUCCESS)
         wrk_provider.cuDeviceGetName(c->device_name, (int)sizeof(c->device_name) - 1, dev);
+    for (int i = 0; i < c->device_count && wrk_provider.cuDeviceTotalMem_v2; i++) {
+        size_t bytes;
+
+        if (wrk_provider.cuDeviceGet(&dev, i) == CUDA_SUCCESS &&
+            wrk_provider.cuDeviceTotalMem_v2(&bytes, dev) == CUDA_SUCCESS)
+            c->memory += bytes;
+    }
     return 0;
 }

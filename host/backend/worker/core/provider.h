@@ -26,6 +26,7 @@ struct wrk_capabilities {
     int driver_version;    /* of cuDriverGetVersion() */
     int device_count;
     char device_name[128]; /* of device 0 */
+    uint64_t memory;       /* bytes of all devices */
     bool software_policy;  /* which sandbox policy its library needs: worker-soft, else worker-nvidia */
     bool private_memory;   /* device memory is this process's alone, and cuMemGetInfo() says to the byte what it holds */
     bool host_nvml;        /* the host's NVML knows its devices */

@@ -145,6 +145,7 @@ static int refuse(struct wrk_worker *w, const char *text)
 static int announce(struct wrk_worker *w)
 {
     struct vgb_msg m = {.type = VGB_M_READY, .value = (uint64_t)wrk_capabilities.device_count,
+                        .offset = wrk_capabilities.memory,
                         .flags = wrk_capabilities.software_policy ? VGB_READY_SOFT : 0};
 
     snprintf(m.text, sizeof(m.text), "%s", wrk_capabilities.device_name);
