@@ -8,9 +8,10 @@ CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 pass=0 fail=0
 ok() { if [ "$2" = 0 ]; then echo "ok   $1"; pass=$((pass + 1)); else echo "FAIL $1"; fail=$((fail + 1)); fi; }
 
-mkdir -p "$O/fresh/docs"
-"$PYTHON" "$here/gen/emit.py" "$O/fresh" "$O/fresh/docs" &&
+mkdir -p "$O/fresh/docs" "$O/fresh/softgpu"
+"$PYTHON" "$here/gen/emit.py" "$O/fresh" "$O/fresh/docs" "$O/fresh/softgpu" &&
     for f in "$here"/generated/*; do cmp "$f" "$O/fresh/$(basename "$f")" || exit 1; done &&
+    for f in "$here"/../host/softgpu/api/generated/*; do cmp "$f" "$O/fresh/softgpu/$(basename "$f")" || exit 1; done &&
     cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md"
 ok "committed generated code is what the description gives" $?
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes the generated files: parser -> policy -> templates.
 
-emit.py OUTDIR DOCDIR      the committed files
+emit.py OUTDIR DOCDIR [SOFTGPUDIR]   the committed files; those of the software GPU, too
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
 emit.py --golden FILE      the cases of vgp_golden_test.c
 --def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, fields, golden, guest, page, provider, roundtrip, worker  # noqa: E402
+from templates import calls_h, entry, fields, golden, guest, page, provider, roundtrip, softgpu, worker  # noqa: E402
 
 
 def main(argv):
@@ -22,8 +22,8 @@ def main(argv):
     if len(argv) > 2 and argv[1] == '--def':
         description = argv[2]
         argv = argv[:1] + argv[3:]
-    if len(argv) != 3:
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR | --roundtrip FILE | --golden FILE', file=sys.stderr)
+    if len(argv) not in (3, 4):
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
@@ -46,12 +46,17 @@ def main(argv):
         'vgp_unsupported.c': entry.render_unsupported(d),
         'vgp_procaddr.c': entry.render_procaddr(d, rows),
         'vgp_exports.map': entry.render_map(d),
+        'vgp_newer.h': softgpu.render_newer(d),
         'vgp_provider.h': provider.render_h(d), 'vgp_provider.c': provider.render_c(d),
         'vgp_worker.h': worker.render_h(d), 'vgp_worker.c': worker.render_c(d),
     }
     for name, text in files.items():
         with open(os.path.join(argv[1], name), 'w', encoding='utf-8') as f:
             f.write(text)
+    if len(argv) == 4:
+        for name, text in {'newer.h': softgpu.render_newer(d), 'aliases.c': softgpu.render_aliases(d)}.items():
+            with open(os.path.join(argv[3], name), 'w', encoding='utf-8') as f:
+                f.write(text)
     with open(os.path.join(argv[2], 'calls.md'), 'w', encoding='utf-8') as f:
         f.write(page.render(d))
     return 0

@@ -141,6 +141,7 @@ def apply(d):
             raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
         c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
+        c.added = c.opts.pop('added', None)
         fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
         c.fills = [p for p in c.params if fills and (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
         if c.opts:
@@ -164,6 +165,7 @@ def apply(d):
             raise PolicyError(f'reason {reason}: no call is refused for it')
     for x in d.locals + d.unsupported:
         x.per_thread = x.opts.pop('per_thread', None)
+        x.added = x.opts.pop('added', None) if x in d.locals else None
         x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')

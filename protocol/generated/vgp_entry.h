@@ -8,6 +8,7 @@
 #define VGP_ENTRY_H
 
 #include "vgp_guest_rt.h"
+#include "vgp_newer.h"
 
 /* What the entry points do, by hand or generated; same parameters as in cuda.h. The exports, which trace,
  * call these. A per-thread variant does so with vcu_per_thread set. */

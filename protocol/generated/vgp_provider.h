@@ -10,6 +10,7 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 
+#include "vgp_newer.h"
 #include "vgp_provider_ext.h"
 
 /* The provider: every function of the driver API that the worker calls, and the extensions of

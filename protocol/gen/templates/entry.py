@@ -208,7 +208,7 @@ def exports(d):
 
 
 def render_h(d):
-    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include "vgp_guest_rt.h"', '',
+    o = [BANNER, '#ifndef VGP_ENTRY_H', '#define VGP_ENTRY_H', '', '#include "vgp_guest_rt.h"', '#include "vgp_newer.h"', '',
          '/* What the entry points do, by hand or generated; same parameters as in cuda.h. The exports, which trace,',
          ' * call these. A per-thread variant does so with vcu_per_thread set. */']
     o += [f'CUresult vcu_{name}({plist(params)});' for name, params, _, _ in exports(d)]
@@ -271,6 +271,10 @@ def all_symbols(d):
 def render_procaddr(d, rows):
     syms = all_symbols(d)
     table, variants = {}, {}
+    for name, _, per_thread, x in exports(d):  # of a later CUDA than the table is of
+        if x.added:
+            base = re.sub(r'_v\d+$', '', name)
+            rows = rows + [(base, x.added, s, name + s) for s in [''] + ([f'_{per_thread}'] if per_thread else [])]
     for base, version, suffix, sym in rows:
         if sym not in syms:
             continue

@@ -12,7 +12,7 @@ def names(d):
 
 def render_h(d):
     o = [BANNER, '#ifndef VGP_PROVIDER_H', '#define VGP_PROVIDER_H', '', '#include <cuda.h>',
-         '#include <cudaProfiler.h>', '', '#include "vgp_provider_ext.h"', '',
+         '#include <cudaProfiler.h>', '', '#include "vgp_newer.h"', '#include "vgp_provider_ext.h"', '',
          '/* The provider: every function of the driver API that the worker calls, and the extensions of',
          ' * vgp_provider_ext.h, by name; NULL where the provider lacks it. */', 'struct vgp_provider {']
     o += [f'    __typeof__(&{n}) {n};' for n in names(d)]

@@ -51,16 +51,6 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
                              : r;
 }
 
-CUresult CUDAAPI cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
-{
-    return cuParamSetv(hfunc, offset, &value, sizeof(value));
-}
-
-CUresult CUDAAPI cuParamSetf(CUfunction hfunc, int offset, float value)
-{
-    return cuParamSetv(hfunc, offset, &value, sizeof(value));
-}
-
 /* One launch with what was set. */
 static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
 {

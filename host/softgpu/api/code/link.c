@@ -333,22 +333,3 @@ CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
 
     return l && sg_obj_unregister(&l->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
-
-CUresult CUDAAPI cuLinkCreate(unsigned int numOptions, CUjit_option *options, void **optionValues,
-                              CUlinkState *stateOut)
-{
-    return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
-}
-
-CUresult CUDAAPI cuLinkAddData(CUlinkState state, CUjitInputType type, void *data, size_t size,
-                               const char *name, unsigned int numOptions, CUjit_option *options,
-                               void **optionValues)
-{
-    return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
-}
-
-CUresult CUDAAPI cuLinkAddFile(CUlinkState state, CUjitInputType type, const char *path,
-                               unsigned int numOptions, CUjit_option *options, void **optionValues)
-{
-    return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
-}

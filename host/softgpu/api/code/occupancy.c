@@ -105,15 +105,6 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                  size_t dynamicSMemSize, int blockSizeLimit)
-{
-    return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
-                                                     blockSizeToDynamicSMemSize, dynamicSMemSize,
-                                                     blockSizeLimit, 0);
-}
-
 /* The checks of a configuration for the two calls below. *s gets a reference. */
 static CUresult check_config(struct sg_ctx *ctx, const int *out, const CUlaunchConfig *config,
                              struct sg_stream **s)

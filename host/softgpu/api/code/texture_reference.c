@@ -203,12 +203,6 @@ CUresult CUDAAPI cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESC
     return r;
 }
 
-CUresult CUDAAPI cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
-                                         CUdeviceptr dptr, size_t Pitch)
-{
-    return cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
-}
-
 CUresult CUDAAPI cuTexRefGetAddress_v2(CUdeviceptr *pdptr, CUtexref hTexRef)
 {
     CUdeviceptr address;

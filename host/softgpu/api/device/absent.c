@@ -97,13 +97,6 @@ CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, s
     return no("cuMemBatchDecompressAsync", "no hardware decompression (device attribute 136 is 0)");
 }
 
-CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count,
-                                                unsigned int flags, size_t *errorIndex,
-                                                CUstream stream)
-{
-    return cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, SG_PTSZ(stream));
-}
-
 /* ---- multicast: no object was ever made, so no handle is one ---- */
 
 static CUresult check_multicast(const void *out, const CUmulticastObjectProp *prop)

@@ -237,22 +237,6 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
     return cuCtxDestroy_v2(ctx);
 }
 
-/* The versions of CUDA 2 and 3 differ in nothing that this implementation does. */
-CUresult CUDAAPI cuCtxDestroy(CUcontext ctx)
-{
-    return cuCtxDestroy_v2(ctx);
-}
-
-CUresult CUDAAPI cuCtxPushCurrent(CUcontext ctx)
-{
-    return cuCtxPushCurrent_v2(ctx);
-}
-
-CUresult CUDAAPI cuCtxPopCurrent(CUcontext *pctx)
-{
-    return cuCtxPopCurrent_v2(pctx);
-}
-
 /* ---- properties ---- */
 
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
@@ -268,11 +252,6 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return CUDA_ERROR_INVALID_VALUE;
     *device = c->device;
     return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
-{
-    return cuCtxGetDevice_v2(device, NULL);
 }
 
 CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
@@ -549,19 +528,4 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
     *active = sg_devices[dev].primary_refs != 0;
     pthread_mutex_unlock(&sg_devices[dev].lock);
     return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-    return cuDevicePrimaryCtxRelease_v2(dev);
-}
-
-CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev)
-{
-    return cuDevicePrimaryCtxReset_v2(dev);
-}
-
-CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
-{
-    return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }

@@ -66,12 +66,6 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
     return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
-                                  cuuint64_t flags)
-{
-    return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
-}
-
 /* There is no profiler: control of one has nothing to switch, and succeeds as it does natively
  * without a tool attached. */
 CUresult CUDAAPI cuProfilerStart(void)

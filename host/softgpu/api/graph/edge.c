@@ -91,12 +91,6 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     return finish(&l, numEdges);
 }
 
-CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-                                 size_t *numEdges)
-{
-    return cuGraphGetEdges_v2(hGraph, from, to, NULL, numEdges);
-}
-
 CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
                                                CUgraphEdgeData *edgeData, size_t *numDependencies)
 {

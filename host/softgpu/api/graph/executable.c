@@ -194,11 +194,6 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
     return sg_graph_exec_launch(x, s);
 }
 
-CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
-{
-    return cuGraphLaunch(hGraph, SG_PTSZ(hStream));
-}
-
 /* There is nowhere to bring it: the first launch is as fast as the others. */
 CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
@@ -213,9 +208,4 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
     else
         sg_graph_exec_uploaded(x);
     return r;
-}
-
-CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
-{
-    return cuGraphUpload(hGraph, SG_PTSZ(hStream));
 }

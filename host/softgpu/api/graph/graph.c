@@ -65,25 +65,6 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
                                        CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
 }
 
-static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-    CUDA_KERNEL_NODE_PARAMS out = {0};
-
-    memcpy(&out, p, sizeof(*p)); /* the second version appends two fields */
-    return out;
-}
-
-CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode *dependencies, size_t numDependencies,
-                                      const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    if (!nodeParams)
-        return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, NULL);
-    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
-
-    return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
-}
-
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                       const CUgraphNode *dependencies, size_t numDependencies,
                                       const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
@@ -403,17 +384,6 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
     return r;
 }
 
-CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode hNode,
-                                            CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-    CUresult r = cuGraphKernelNodeGetParams_v2(hNode, nodeParams ? &p : NULL);
-
-    if (r == CUDA_SUCCESS)
-        memcpy(nodeParams, &p, sizeof(*nodeParams));
-    return r;
-}
-
 CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
@@ -433,16 +403,6 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
         pthread_mutex_unlock(&sg_graph_lock);
     }
     return r;
-}
-
-CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode hNode,
-                                            const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    if (!nodeParams)
-        return cuGraphKernelNodeSetParams_v2(hNode, NULL);
-    CUDA_KERNEL_NODE_PARAMS p = widen(nodeParams);
-
-    return cuGraphKernelNodeSetParams_v2(hNode, &p);
 }
 
 static CUresult check_params(const struct sg_node *n, CUgraphNodeType type, const void *out)

@@ -187,17 +187,6 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
                              : r;
 }
 
-CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-    CUDA_KERNEL_NODE_PARAMS p = {0};
-
-    if (!nodeParams)
-        return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, NULL);
-    memcpy(&p, nodeParams, sizeof(*nodeParams)); /* the second version appends two fields */
-    return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);
-}
-
 static bool same_sides(struct sg_op *a, struct sg_op *b)
 {
     CUDA_MEMCPY3D p, q;

@@ -70,16 +70,6 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise a
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
 }
 
-CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-                             CUdevice device)
-{
-    CUmemLocation loc = {.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
-                                                         : CU_MEM_LOCATION_TYPE_DEVICE,
-                         .id = device == CU_DEVICE_CPU ? 0 : device};
-
-    return cuMemAdvise_v2(devPtr, count, advice, loc);
-}
-
 CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                        unsigned int flags, CUstream hStream)
 {
@@ -97,29 +87,6 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLo
     if (r == CUDA_SUCCESS)
         r = sg_stream_get(ctx, hStream, &s);
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, CUA_PREFETCHED, at, alive) : r;
-}
-
-CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
-                                            CUmemLocation location, unsigned int flags,
-                                            CUstream hStream)
-{
-    return cuMemPrefetchAsync_v2(devPtr, count, location, flags, SG_PTSZ(hStream));
-}
-
-CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-                                    CUstream hStream)
-{
-    CUmemLocation loc = {.type = dstDevice == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
-                                                            : CU_MEM_LOCATION_TYPE_DEVICE,
-                         .id = dstDevice == CU_DEVICE_CPU ? 0 : dstDevice};
-
-    return cuMemPrefetchAsync_v2(devPtr, count, loc, 0, hStream);
-}
-
-CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
-                                         CUstream hStream)
-{
-    return cuMemPrefetchAsync(devPtr, count, dstDevice, SG_PTSZ(hStream));
 }
 
 /* Checks a batch of n ranges, with or without locations (nlocs 0). */
@@ -162,15 +129,6 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size
     return r;
 }
 
-CUresult CUDAAPI cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                              CUmemLocation *prefetchLocs,
-                                              size_t *prefetchLocIdxs, size_t numPrefetchLocs,
-                                              unsigned long long flags, CUstream hStream)
-{
-    return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                   numPrefetchLocs, flags, SG_PTSZ(hStream));
-}
-
 /* Discarded memory has undefined contents: here it reads zero, in stream order. */
 CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
                                         unsigned long long flags, CUstream hStream)
@@ -185,12 +143,6 @@ CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_
     return r;
 }
 
-CUresult CUDAAPI cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                             unsigned long long flags, CUstream hStream)
-{
-    return cuMemDiscardBatchAsync(dptrs, sizes, count, flags, SG_PTSZ(hStream));
-}
-
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
                                                    CUmemLocation *prefetchLocs,
                                                    size_t *prefetchLocIdxs, size_t numPrefetchLocs,
@@ -200,16 +152,6 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *s
                                          numPrefetchLocs, flags, hStream);
 
     return r == CUDA_SUCCESS ? cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream) : r;
-}
-
-CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
-                                                        size_t count, CUmemLocation *prefetchLocs,
-                                                        size_t *prefetchLocIdxs,
-                                                        size_t numPrefetchLocs,
-                                                        unsigned long long flags, CUstream hStream)
-{
-    return cuMemDiscardAndPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                             numPrefetchLocs, flags, SG_PTSZ(hStream));
 }
 
 CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize,

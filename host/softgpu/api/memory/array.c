@@ -325,9 +325,3 @@ CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int co
     r = sg_stream_get(ctx, hStream, &s);
     return r == CUDA_SUCCESS ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "no sparse arrays") : r;
 }
-
-CUresult CUDAAPI cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count,
-                                         CUstream hStream)
-{
-    return cuMemMapArrayAsync(mapInfoList, count, SG_PTSZ(hStream));
-}

@@ -63,29 +63,14 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *h, size_t n, CU
     return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, stream, true);
 }
 
-CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr d, const void *h, size_t n, CUstream stream)
-{
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_PTSZ(stream), true);
-}
-
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *h, CUdeviceptr d, size_t n, CUstream stream)
 {
     return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, stream, true);
 }
 
-CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(void *h, CUdeviceptr d, size_t n, CUstream stream)
-{
-    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_PTSZ(stream), true);
-}
-
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
     return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
-{
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_PTSZ(stream), true);
 }
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n)
@@ -101,11 +86,6 @@ CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
     return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpyAsync_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
-{
-    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_PTSZ(stream), true);
 }
 
 /* ---- between contexts: each side is reached by the device of its own ---- */
@@ -141,10 +121,4 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, C
                                    size_t n, CUstream stream)
 {
     return peer(d, dc, s, sc, n, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
-                                        size_t n, CUstream stream)
-{
-    return peer(d, dc, s, sc, n, SG_PTSZ(stream), true);
 }

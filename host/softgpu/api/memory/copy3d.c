@@ -73,11 +73,6 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream stream)
     return copy2d(p, true, stream, true);
 }
 
-CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return copy2d(p, true, SG_PTSZ(stream), true);
-}
-
 static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 {
     struct sg_copy_side dst, src;
@@ -103,11 +98,6 @@ CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p)
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
 {
     return copy3d(p, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream stream)
-{
-    return copy3d(p, SG_PTSZ(stream), true);
 }
 
 static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool async)
@@ -145,9 +135,4 @@ CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *p)
 CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
 {
     return copy3d_peer(p, stream, true);
-}
-
-CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy3d_peer(p, SG_PTSZ(stream), true);
 }

@@ -186,13 +186,6 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *d, CUdeviceptr *s, size_t *n
     return batch(d, s, n, count, attrs, idx, nattrs, &failed, h);
 }
 
-CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *d, CUdeviceptr *s, size_t *n,
-                                            size_t count, CUmemcpyAttributes *attrs, size_t *idx,
-                                            size_t nattrs, CUstream h)
-{
-    return cuMemcpyBatchAsync_v2(d, s, n, count, attrs, idx, nattrs, SG_PTSZ(h));
-}
-
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count,
                                     CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs,
                                     size_t *failIdx, CUstream h)
@@ -205,25 +198,12 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, s
     return r;
 }
 
-CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count,
-                                         CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs,
-                                         size_t *failIdx, CUstream h)
-{
-    return cuMemcpyBatchAsync(d, s, n, count, attrs, idx, nattrs, failIdx, SG_PTSZ(h));
-}
-
 CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t n, CUDA_MEMCPY3D_BATCH_OP *list,
                                          unsigned long long flags, CUstream h)
 {
     size_t failed;
 
     return batch_3d(n, list, &failed, flags, h);
-}
-
-CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t n, CUDA_MEMCPY3D_BATCH_OP *list,
-                                              unsigned long long flags, CUstream h)
-{
-    return cuMemcpy3DBatchAsync_v2(n, list, flags, SG_PTSZ(h));
 }
 
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t n, CUDA_MEMCPY3D_BATCH_OP *list, size_t *failIdx,
@@ -235,10 +215,4 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t n, CUDA_MEMCPY3D_BATCH_OP *list, si
     if (failIdx)
         *failIdx = failed;
     return r;
-}
-
-CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t n, CUDA_MEMCPY3D_BATCH_OP *list,
-                                           size_t *failIdx, unsigned long long flags, CUstream h)
-{
-    return cuMemcpy3DBatchAsync(n, list, failIdx, flags, SG_PTSZ(h));
 }

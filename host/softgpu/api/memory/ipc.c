@@ -60,11 +60,6 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
     return r;
 }
 
-CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-    return cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-}
-
 CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     struct sg_mem_info info;

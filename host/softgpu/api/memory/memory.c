@@ -171,11 +171,6 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAllocHost_v2(void **pp, size_t bytesize)
-{
-    return cuMemHostAlloc(pp, bytesize, 0);
-}
-
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     struct sg_mem_info info;
@@ -204,11 +199,6 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
         return CUDA_ERROR_INVALID_VALUE;
     return sg_mem_add_host(ctx, SG_MEM_REGISTERED, p, bytesize, Flags,
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));
-}
-
-CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
-{
-    return cuMemHostRegister_v2(p, bytesize, Flags);
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void *p)

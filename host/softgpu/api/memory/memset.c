@@ -12,7 +12,7 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
     return width && height ? sg_set_issue(ctx, stream, &p, async) : CUDA_SUCCESS;
 }
 
-/* The five variants of each width: sync, its per-thread variant, and the same for Async and 2D. */
+/* Of each width: sync, its per-thread variant, Async; the same in two dimensions. */
 #define SG_MEMSET(BITS, TYPE)                                                                      \
     CUresult CUDAAPI cuMemsetD##BITS##_v2(CUdeviceptr d, TYPE v, size_t n)                         \
     {                                                                                              \
@@ -25,10 +25,6 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
     CUresult CUDAAPI cuMemsetD##BITS##Async(CUdeviceptr d, TYPE v, size_t n, CUstream s)           \
     {                                                                                              \
         return set(d, 0, BITS / 8, v, n, 1, s, true);                                              \
-    }                                                                                              \
-    CUresult CUDAAPI cuMemsetD##BITS##Async_ptsz(CUdeviceptr d, TYPE v, size_t n, CUstream s)      \
-    {                                                                                              \
-        return set(d, 0, BITS / 8, v, n, 1, SG_PTSZ(s), true);                                     \
     }                                                                                              \
     CUresult CUDAAPI cuMemsetD2D##BITS##_v2(CUdeviceptr d, size_t p, TYPE v, size_t w, size_t h)   \
     {                                                                                              \
@@ -43,11 +39,6 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
                                               CUstream s)                                          \
     {                                                                                              \
         return set(d, p, BITS / 8, v, w, h, s, true);                                              \
-    }                                                                                              \
-    CUresult CUDAAPI cuMemsetD2D##BITS##Async_ptsz(CUdeviceptr d, size_t p, TYPE v, size_t w,      \
-                                                   size_t h, CUstream s)                           \
-    {                                                                                              \
-        return set(d, p, BITS / 8, v, w, h, SG_PTSZ(s), true);                                     \
     }
 
 SG_MEMSET(8, unsigned char)

@@ -165,21 +165,10 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
     return pool_alloc(dptr, bytesize, current_handle(ctx->device), hStream);
 }
 
-CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    return cuMemAllocAsync(dptr, bytesize, SG_PTSZ(hStream));
-}
-
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
                                          CUstream hStream)
 {
     return pool_alloc(dptr, bytesize, (uint64_t)(uintptr_t)pool, hStream);
-}
-
-CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-                                              CUmemoryPool pool, CUstream hStream)
-{
-    return cuMemAllocFromPoolAsync(dptr, bytesize, pool, SG_PTSZ(hStream));
 }
 
 struct free_op {
@@ -243,11 +232,6 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     o->pool = info.pool;
     o->size = (int64_t)info.size;
     return sg_issue(s, &o->op, SG_ISSUE_INLINE);
-}
-
-CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
-{
-    return cuMemFreeAsync(dptr, SG_PTSZ(hStream));
 }
 
 /* ---- pools ---- */

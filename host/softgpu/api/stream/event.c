@@ -24,11 +24,6 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     return sg_obj_unregister(&e->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
-{
-    return cuEventDestroy_v2(hEvent);
-}
-
 /* ---- recording ---- */
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -61,16 +56,6 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     return cuEventRecordWithFlags(hEvent, hStream, 0);
-}
-
-CUresult CUDAAPI cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
-{
-    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), 0);
-}
-
-CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
-{
-    return cuEventRecordWithFlags(hEvent, SG_PTSZ(hStream), flags);
 }
 
 /* ---- asking and waiting ---- */
@@ -168,11 +153,6 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
         return r;
     return sg_event_wait(s, e);
-}
-
-CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
-{
-    return cuStreamWaitEvent(SG_PTSZ(hStream), hEvent, Flags);
 }
 
 /* ---- all streams of a context ---- */

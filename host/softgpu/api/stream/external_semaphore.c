@@ -192,21 +192,6 @@ CUresult CUDAAPI cuWaitExternalSemaphoresAsync(
     return issue(true, extSemArray, paramsArray, numExtSems, stream);
 }
 
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync_ptsz(
-    const CUexternalSemaphore *extSemArray,
-    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
-    CUstream stream)
-{
-    return issue(false, extSemArray, paramsArray, numExtSems, SG_PTSZ(stream));
-}
-
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(
-    const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-    unsigned int numExtSems, CUstream stream)
-{
-    return issue(true, extSemArray, paramsArray, numExtSems, SG_PTSZ(stream));
-}
-
 /* ---- nodes ---- */
 
 static CUgraphNodeType type_of(bool wait)

@@ -239,24 +239,12 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
     return r;
 }
 
-/* ---- entry points: the first ABI and _v2 differ in flags that are refused anyway ---- */
+/* ---- entry points ---- */
 
 #define SG_MEMOP(NAME, WAIT, WIDE, TYPE)                                                           \
     CUresult CUDAAPI NAME##_v2(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags)       \
     {                                                                                              \
         return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1);                       \
-    }                                                                                              \
-    CUresult CUDAAPI NAME##_v2_ptsz(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags)  \
-    {                                                                                              \
-        return issue(SG_PTSZ(s), &(struct memop){WAIT, WIDE, addr, value, flags}, 1);              \
-    }                                                                                              \
-    CUresult CUDAAPI NAME(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags)            \
-    {                                                                                              \
-        return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1);                       \
-    }                                                                                              \
-    CUresult CUDAAPI NAME##_ptsz(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags)     \
-    {                                                                                              \
-        return issue(SG_PTSZ(s), &(struct memop){WAIT, WIDE, addr, value, flags}, 1);              \
     }
 
 SG_MEMOP(cuStreamWaitValue32, true, false, cuuint32_t)
@@ -268,23 +256,4 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream s, unsigned int count,
                                        CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
     return batch(s, count, paramArray, flags);
-}
-
-CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(CUstream s, unsigned int count,
-                                            CUstreamBatchMemOpParams *paramArray,
-                                            unsigned int flags)
-{
-    return batch(SG_PTSZ(s), count, paramArray, flags);
-}
-
-CUresult CUDAAPI cuStreamBatchMemOp(CUstream s, unsigned int count,
-                                    CUstreamBatchMemOpParams *paramArray, unsigned int flags)
-{
-    return batch(s, count, paramArray, flags);
-}
-
-CUresult CUDAAPI cuStreamBatchMemOp_ptsz(CUstream s, unsigned int count,
-                                         CUstreamBatchMemOpParams *paramArray, unsigned int flags)
-{
-    return batch(SG_PTSZ(s), count, paramArray, flags);
 }

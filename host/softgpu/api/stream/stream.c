@@ -70,11 +70,6 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
-{
-    return cuStreamDestroy_v2(hStream);
-}
-
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
     CUresult r;
@@ -358,76 +353,3 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
 }
 
 /* ---- the same with the per-thread default stream in place of 0 ---- */
-
-CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream h)
-{
-    return cuStreamSynchronize(SG_PTSZ(h));
-}
-
-CUresult CUDAAPI cuStreamQuery_ptsz(CUstream h)
-{
-    return cuStreamQuery(SG_PTSZ(h));
-}
-
-CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream h, int *priority)
-{
-    return cuStreamGetPriority(SG_PTSZ(h), priority);
-}
-
-CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream h, unsigned int *flags)
-{
-    return cuStreamGetFlags(SG_PTSZ(h), flags);
-}
-
-CUresult CUDAAPI cuStreamGetId_ptsz(CUstream h, unsigned long long *streamId)
-{
-    return cuStreamGetId(SG_PTSZ(h), streamId);
-}
-
-CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream h, CUdevice *device)
-{
-    return cuStreamGetDevice(SG_PTSZ(h), device);
-}
-
-CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream h, CUcontext *pctx)
-{
-    return cuStreamGetCtx(SG_PTSZ(h), pctx);
-}
-
-CUresult CUDAAPI cuStreamGetCtx_v2_ptsz(CUstream h, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
-{
-    return cuStreamGetCtx_v2(SG_PTSZ(h), pCtx, pGreenCtx);
-}
-
-CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream h, CUdeviceptr dptr, size_t length,
-                                             unsigned int flags)
-{
-    return cuStreamAttachMemAsync(SG_PTSZ(h), dptr, length, flags);
-}
-
-CUresult CUDAAPI cuStreamGetAttribute_ptsz(CUstream h, CUstreamAttrID attr, CUstreamAttrValue *v)
-{
-    return cuStreamGetAttribute(SG_PTSZ(h), attr, v);
-}
-
-CUresult CUDAAPI cuStreamSetAttribute_ptsz(CUstream h, CUstreamAttrID attr,
-                                           const CUstreamAttrValue *v)
-{
-    return cuStreamSetAttribute(SG_PTSZ(h), attr, v);
-}
-
-CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
-{
-    return cuStreamCopyAttributes(SG_PTSZ(dst), SG_PTSZ(src));
-}
-
-CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream h, CUhostFn fn, void *userData)
-{
-    return cuLaunchHostFunc(SG_PTSZ(h), fn, userData);
-}
-
-CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream h, CUstreamCallback callback, void *userData,
-                                          unsigned int flags)
-{
-    return cuStreamAddCallback(SG_PTSZ(h), callback, userData, flags);
-}

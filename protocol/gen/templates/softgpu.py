@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""What the software GPU takes from the description: entry points that are another one by another name (aliases.c), and
+the declarations of calls that the toolkit's cuda.h does not have yet (newer.h, which libcuda and the worker use as well)."""
+import re
+from templates.common import BANNER, plist
+from templates.entry import exports
+
+
+def newer(d):
+    """(version, name, params, per_thread) of the calls that a later CUDA has brought."""
+    return [(int(x.added), name, params, per_thread) for name, params, per_thread, x in exports(d) if x.added]
+
+
+def render_newer(d):
+    o = [BANNER, '/* Calls that a later CUDA has brought than the one whose headers this is built with. */',
+         '#ifndef VGP_NEWER_H', '#define VGP_NEWER_H', '', '#include <cuda.h>', '']
+    for version, name, params, per_thread in sorted(newer(d)):
+        o.append(f'#if CUDA_VERSION < {version}')
+        base = re.sub(r'_v\d+$', '', name)
+        for suffix in [''] + ([f'_{per_thread}'] if per_thread else []):
+            o += [f'CUresult CUDAAPI {name}{suffix}({plist(params)});',
+                  f'typedef CUresult (CUDAAPI *PFN_{base}_v{version}{suffix})({plist(params)});']
+        o += ['#endif', '']
+    return '\n'.join(o + ['#endif', ''])
+
+
+def pure(x):
+    """Are the steps about nothing but other entry points and their conversions?"""
+    text = ' '.join(s.text for s in getattr(x, 'steps', []))
+    called = re.findall(r'\b(v[cg][up]_\w+)\(', text)
+    return bool(called) and all(re.match(r'vcu_cu[A-Z]|vcu_refuse$', n) for n in called) and \
+        all(s.kind in ('let', 'answer', 'then', 'give') for s in x.steps) and '&why' not in text and \
+        re.search(r'\bvcu_cu', text)
+
+
+def translated(text, name):
+    text = re.sub(r'\bvcu_refuse\(CALL, (\w+), (\w+)\)', rf'sg_fail(\1, "{name}: %s", \2)', text)
+    return re.sub(r'\bvcu_(cu[A-Z]\w*)\(', r'\1(', text)
+
+
+def alias(x, params):
+    name = re.sub(r'_v\d+$', '', x.name)
+    o = [f'WEAK CUresult CUDAAPI {x.name}({plist(params)})', '{']
+    said = ' '.join(s.text for s in x.steps)
+    o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', said)]
+    if len(x.steps) == 1:
+        return o + [f'    return {translated(x.steps[0].text, name)};', '}', '']
+    o.append('    CUresult r;')
+    o += [f'    {s.text};' for s in x.steps if s.kind == 'let']
+    for s in x.steps:
+        if s.kind in ('answer', 'then'):
+            o += [f'    r = {translated(s.text, name)};', '    if (r != CUDA_SUCCESS)', '        return r;']
+        elif s.kind == 'give':
+            what, _, unless = s.text.partition(' unless ')
+            o += [f'    if (!({unless}))', f'        {what};'] if unless else [f'    {what};']
+    return o + ['    return CUDA_SUCCESS;', '}', '']
+
+
+def render_aliases(d):
+    o = [BANNER, '/* Entry points that are another one by another name: older versions, and the variants for the per-thread',
+         ' * default stream of calls that are given their stream. A definition by hand takes the place of one here. */',
+         '#include "api/api.h"', '#include "api/generated/newer.h"', '', '#include "lib/cudaapi/cudaapi.h"', '',
+         '#define WEAK __attribute__((weak))', '']
+    for name, params, per_thread, x in exports(d):
+        if pure(x):
+            o += alias(x, params)
+        if per_thread == 'ptsz' and any(t == 'CUstream' for t, _ in params):
+            args = ', '.join(f'SG_PTSZ({n})' if t == 'CUstream' else n for t, n in params)
+            o += [f'WEAK CUresult CUDAAPI {name}_ptsz({plist(params)})', '{', f'    return {name}({args});', '}', '']
+    return '\n'.join(o)
