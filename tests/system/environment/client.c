@@ -9,6 +9,7 @@
  *   loading   cuModuleGetLoadingMode
  *   pinned    64 KiB and 9 MiB of pinned memory, allocated and registered: results, copies, what is said about it
  *   tokens    as a language model decodes: small inputs, each waited for, a kernel, its result; ROUNDS times
+ *   ggml-tokens  the same with the inputs in the thread's default stream, as ggml has them
  *   steps     as a training step: a batch copied, kernels, one value read back; ROUNDS times
  *   others    inputs that are waited for and then used in another stream; ROUNDS times
  *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
@@ -16,6 +17,7 @@
  */
 #include <cuda.h>
 #include <stdint.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -318,24 +320,37 @@ static void work_check(const struct work *w, CUstream s, unsigned want)
     }
 }
 
-static void tokens(void)
+/* Inputs in one stream, kernels in another. */
+static void decode(bool per_thread)
 {
     struct work w;
     unsigned sum = 0, data[64];
+    CUstream inputs;
 
     work_begin(&w);
+    inputs = per_thread ? CU_STREAM_PER_THREAD : w.s;
     for (unsigned i = 0; i < w.rounds; i++) {
         for (unsigned k = 0; k < INPUTS; k++) {
             data[0] = i * 100 + k;
             sum += data[0];
-            need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(w.in[k], data, sizeof(data), w.s));
-            need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+            need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(w.in[k], data, sizeof(data), inputs));
+            need("cuStreamSynchronize", cuStreamSynchronize(inputs));
         }
         for (int k = 0; k < INPUTS; k++)
             work_add(&w, k, w.s);
         work_check(&w, w.s, sum);
     }
     printf("right\n");
+}
+
+static void tokens(void)
+{
+    decode(false);
+}
+
+static void ggml_tokens(void)
+{
+    decode(true);
 }
 
 static void steps(void)
@@ -398,7 +413,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } all[] = { { "devices", devices },   { "uuids", uuids },     { "hidden", hidden },
                 { "blocking", blocking }, { "version", version }, { "loading", loading },
-                { "pinned", pinned },     { "tokens", tokens },   { "steps", steps },
+                { "pinned", pinned },     { "tokens", tokens },   { "ggml-tokens", ggml_tokens }, { "steps", steps },
                 { "others", others },     { "unified", unified } };
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
@@ -407,6 +422,6 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    fprintf(stderr, "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|steps|others|unified\n");
+    fprintf(stderr, "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified\n");
     return 2;
 }

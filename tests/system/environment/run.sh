@@ -82,6 +82,8 @@ counts()
     if [ $((n[1] - n[0])) -eq $((10 * want)) ]; then ok "$name"; else bad "$name" "$key: ${n[*]}"; fi
 }
 counts "a token waits once" tokens round_trips 1 env
+counts "a token of ggml waits twice: for its inputs, which are in another stream, and for the result" \
+    ggml-tokens round_trips 2 env
 counts "VGPU_OWE_WAITS=0: once for each input, twice for the result" \
     tokens round_trips 15 env VGPU_OWE_WAITS=0
 counts "a training step waits once, for the value" steps round_trips 1 env

@@ -40,14 +40,18 @@ static inline uint64_t waits_of(uint64_t s)
     return s >> 26;
 }
 
-/* Streams by the index of their handle; 0 is the legacy stream. */
+/* Streams by the index of their handle; 0 is the legacy stream; behind them those of threads, by their number. */
+#define OWNER_THREADS (VGP_HANDLE_INDEX_MAX + 2)
 static uint32_t owner_id(uint64_t stream)
 {
-    if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
-        return OWNER_MANY;
-    return stream <= (uintptr_t)CU_STREAM_LEGACY ? 0 : VGP_HANDLE_INDEX(stream) + 1;
+    uint32_t thread;
+
+    if (stream != (uintptr_t)CU_STREAM_PER_THREAD)
+        return stream <= (uintptr_t)CU_STREAM_LEGACY ? 0 : VGP_HANDLE_INDEX(stream) + 1;
+    thread = vcu_thread()->number;
+    return thread < OWNER_MANY - OWNER_THREADS ? OWNER_THREADS + thread : OWNER_MANY;
 }
-_Static_assert(VGP_HANDLE_INDEX_MAX + 1 < OWNER_MANY, "an index has a number");
+_Static_assert(OWNER_THREADS < OWNER_MANY, "an index has a number");
 
 static bool off;
 static _Atomic bool two_contexts;
@@ -58,6 +62,7 @@ static pthread_mutex_t owe_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint64_t stream;
     uint32_t owner;
+    uint32_t thread; /* whose per-thread stream it is, if it is one */
     bool recorded; /* `event` stands for it: other work has been put behind it */
     CUevent event; /* of the_context; kept for the next time */
 } owed;
@@ -245,14 +250,35 @@ void vcu_wait_done(uint64_t token)
 
 /* ---- what is owed --------------------------------------------------------------------------- */
 
+/*
+ * Another thread may have to make the wait, or to mark it: what it sends for that is sent in the name of the thread
+ * that owes it, as a record names the per-thread stream by the thread's number. One that has ended since may have
+ * given its number to a new thread; the worker's stream is the same.
+ */
+static uint32_t act_for(uint32_t thread)
+{
+    struct vcu_thread *t = vcu_thread();
+    uint32_t own = t->number;
+
+    t->settling = true;
+    t->number = thread;
+    return own;
+}
+
+static void act_for_self(uint32_t own)
+{
+    vcu_thread()->number = own;
+    vcu_thread()->settling = false;
+}
+
 /* Ends the wait that is owed. Its error belongs to the next wait, as that of any work that came before. */
 static void settle_locked(void)
 {
     CUresult r;
     bool borrowed;
     int none = 0;
+    uint32_t own = act_for(owed.thread);
 
-    vcu_thread()->settling = true;
     r = vcu_context_borrow(the_context, &borrowed);
     if (r == CUDA_SUCCESS) {
         if (owed.recorded) {
@@ -263,7 +289,7 @@ static void settle_locked(void)
         }
         vcu_context_return(borrowed);
     }
-    vcu_thread()->settling = false;
+    act_for_self(own);
     if (r != CUDA_SUCCESS)
         atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
     atomic_fetch_add_explicit(&vcu_waits_owed, 1, memory_order_relaxed);
@@ -274,15 +300,15 @@ static void settle_locked(void)
 static bool record_locked(void)
 {
     CUresult r = CUDA_SUCCESS;
+    uint32_t own = act_for(owed.thread);
 
-    vcu_thread()->settling = true;
     if (owed.event == NULL)
         r = vgp_call_cuEventCreate(&owed.event, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS)
         r = vgp_call_cuEventRecord(owed.event, (CUstream)(uintptr_t)owed.stream);
     else
         owed.event = NULL;
-    vcu_thread()->settling = false;
+    act_for_self(own);
     owed.recorded = r == CUDA_SUCCESS;
     return owed.recorded;
 }
@@ -339,6 +365,7 @@ bool vcu_wait_owe(CUstream stream)
     if (kind_of(s) == QUIET && owner_of(s) == owner && owner != OWNER_MANY) {
         owed.stream = (uintptr_t)stream;
         owed.owner = owner;
+        owed.thread = vcu_thread()->number;
         owed.recorded = false;
         atomic_store(&vcu_wait_owed, true);
         yes = true;

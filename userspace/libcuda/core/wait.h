@@ -14,7 +14,7 @@
  * stream, a query, a free, a context call. Work in the same stream keeps its order anyway; an event that
  * is recorded before it lets the wait that is owed end before that work does.
  *
- * Work in the per-thread default stream counts as busy. Off in a process that uses a second context, while a
+ * A per-thread default stream is a stream of its own for each thread. Off in a process that uses a second context, while a
  * stream captures, while managed memory is watched, and with VGPU_OWE_WAITS=0.
  */
 #ifndef VCU_WAIT_H

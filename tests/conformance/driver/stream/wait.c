@@ -135,6 +135,49 @@ CASE(wait_other_thread, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(add_to));
 }
 
+static void *upload_thread(void *count)
+{
+    CUcontext ctx = NULL;
+
+    add_result = cuDevicePrimaryCtxRetain(&ctx, 0);
+    if (add_result == CUDA_SUCCESS)
+        add_result = cuCtxSetCurrent(ctx);
+    if (add_result == CUDA_SUCCESS)
+        add_result = upload(add_to, *(unsigned *)count, CU_STREAM_PER_THREAD);
+    cuDevicePrimaryCtxRelease(0);
+    return NULL;
+}
+
+/* The wait for a thread's own default stream holds for the others too, also when that thread is no more. */
+CASE(wait_per_thread, CF_ALONE | CF_CTX)
+{
+    CUstream b = NULL;
+    unsigned wrong = 0, failed = 0, pieces;
+    pthread_t t;
+
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&add_to, sizeof(words)));
+    cf_func("k_add");
+    for (unsigned i = 0; i < ROUNDS / 2; i++) {
+        count_up(i);
+        pieces = 1u << i % 4;
+        if (pthread_create(&t, NULL, upload_thread, &pieces) == 0)
+            pthread_join(t, NULL);
+        failed += add_result != CUDA_SUCCESS;
+        failed += add_in(add_to, WORDS, 7, b) != CUDA_SUCCESS;
+        wrong += !are(add_to, i + 7, b);
+        /* This thread's own, and behind a copy that has not been waited for. */
+        failed += upload(add_to, pieces, CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+        failed += cuMemcpyHtoDAsync(add_to, words, 4096, CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+        failed += add_in(add_to, WORDS, 9, b) != CUDA_SUCCESS;
+        wrong += !are(add_to, i + 9, b);
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("free", cuMemFree(add_to));
+}
+
 /* Queries after a wait say complete, whatever the wait was answered by. */
 CASE(wait_then_query, CF_ALONE | CF_CTX)
 {
