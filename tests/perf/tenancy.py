@@ -15,6 +15,9 @@ import sys
 import tempfile
 
 
+RUNNING = []  # processes that were started
+
+
 class Broker:
     """One vgpu-backend with the software GPU, which stands for one VM."""
 
@@ -27,6 +30,7 @@ class Broker:
             [os.path.join(build, "host/backend/vgpu-backend"), "--listen", self.path, "--gpu", "soft", "--provider",
              os.path.join(build, "host/softgpu/libcuda-soft.so.1"), "--log-level", "error", "--ready-fd", str(write),
              "--control", self.control] + options, pass_fds=[write])
+        RUNNING.append(self.process)
         os.close(write)
         with os.fdopen(read) as ready:
             if ready.readline() != "ready\n":
@@ -76,6 +80,7 @@ class Client:
                    LD_LIBRARY_PATH=os.path.join(broker.build, "userspace/libcuda"))
         self.process = subprocess.Popen([self.program], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        RUNNING.append(self.process)
         self.answer()
 
     def answer(self):
@@ -119,6 +124,12 @@ class Bench:
         except (RuntimeError, OSError, ValueError) as e:
             self.failed += 1
             print("  %s: %s" % (what.__name__, e))
+        finally:
+            for p in RUNNING:
+                if p.poll() is None:
+                    p.kill()
+                    p.wait()
+            RUNNING.clear()
 
     def clients(self, folder, weights):
         """Clients of one VM: what the heavy ones get for each weight of the light ones, and what pacing costs."""
