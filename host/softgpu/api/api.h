@@ -5,6 +5,8 @@
 
 #include "graph/graph.h"
 
+#include "generated/newer.h"
+
 /* A reserved address (api/memory/vmm.c): the reservation, and the mapping in it; map_size 0: none. */
 struct sg_vmm_info {
     uint64_t base, size, map_base, map_size;

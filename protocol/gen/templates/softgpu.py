@@ -59,7 +59,7 @@ def alias(x, params):
 def render_aliases(d):
     o = [BANNER, '/* Entry points that are another one by another name: older versions, and the variants for the per-thread',
          ' * default stream of calls that are given their stream. A definition by hand takes the place of one here. */',
-         '#include "api/api.h"', '#include "api/generated/newer.h"', '', '#include "lib/cudaapi/cudaapi.h"', '',
+         '#include "api/api.h"', '', '#include "lib/cudaapi/cudaapi.h"', '',
          '#define WEAK __attribute__((weak))', '']
     for name, params, per_thread, x in exports(d):
         if pure(x):

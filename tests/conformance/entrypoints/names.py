@@ -198,8 +198,9 @@ def main():
     r.check('functions of cuda.h that are described', len(declared),
             [f'{n} is not in cuda_calls.def' for n in sorted(declared - set(known))])
     display = display_names(include)
+    newer = {n for x in d.calls + d.locals if 'added' in x.opts for n in (x.name, f'{x.name}_{x.opts.get("per_thread")}')}
     r.check('names of the display APIs\' headers are the described ones beyond cuda.h', len(display),
-            difference(display, set(known) - declared, 'not described', 'described, in no header'))
+            difference(display, set(known) - declared - newer, 'not described', 'described, in no header'))
     r.check('exports and description are the same names', len(exports | set(known)),
             difference(exports, set(known), 'exported, not described', 'described, not exported'))
     with open(os.path.join(top, 'docs/calls.md'), encoding='utf-8') as f:

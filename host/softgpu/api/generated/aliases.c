@@ -7,7 +7,6 @@
 /* Entry points that are another one by another name: older versions, and the variants for the per-thread
  * default stream of calls that are given their stream. A definition by hand takes the place of one here. */
 #include "api/api.h"
-#include "api/generated/newer.h"
 
 #include "lib/cudaapi/cudaapi.h"
 
@@ -506,6 +505,11 @@ WEAK CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, c
 WEAK CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
 {
     return cuEventDestroy_v2(hEvent);
+}
+
+WEAK CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }
 
 WEAK CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
