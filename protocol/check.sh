@@ -16,7 +16,7 @@ mkdir -p "$O/fresh/docs" "$O/fresh/softgpu"
 ok "committed generated code is what the description gives" $?
 
 # What is written by hand does not come back: raise the numbers when more is generated.
-"$PYTHON" "$here/gen/share.py" 166 354
+"$PYTHON" "$here/gen/share.py" 167 355
 ok "the share of generated handlers and entry points has not fallen" $?
 
 # Each broken description must be refused, with the file's line or the call's name.

@@ -276,8 +276,9 @@ enum vgp_call {
     VGP_vgpPointerDecompress = 0x0a41,
     VGP_vgpCopyPeer = 0x0a70,
     VGP_vgpStreamThrottle = 0x0a71,
+    VGP_cuFuncGetParamCount = 0x0a72,
 };
-#define VGP_CALL_LIMIT 0x0a72u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a73u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4487,5 +4488,18 @@ struct vgp_args_vgpStreamThrottle {
 };
 _Static_assert(sizeof(struct vgp_args_vgpStreamThrottle) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamThrottle, stream) == 0, "wire layout");
+
+/* cuFuncGetParamCount: sync */
+struct vgp_args_cuFuncGetParamCount {
+    uint64_t func;
+};
+_Static_assert(sizeof(struct vgp_args_cuFuncGetParamCount) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_cuFuncGetParamCount, func) == 0, "wire layout");
+
+struct vgp_ret_cuFuncGetParamCount {
+    uint64_t paramCount;
+};
+_Static_assert(sizeof(struct vgp_ret_cuFuncGetParamCount) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_cuFuncGetParamCount, paramCount) == 0, "wire layout");
 
 #endif

@@ -2993,6 +2993,31 @@ CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
     return r;
 }
 
+CUresult vcu_cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!paramCount)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!vcu_func_ok(func))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return vgp_call_cuFuncGetParamCount(func, paramCount);
+}
+
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuFuncGetParamCount(func, paramCount);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuFuncGetParamCount", r, t0, "func=%p *paramCount=%#llx",
+                       (void *)(uintptr_t)func,
+                       r == CUDA_SUCCESS && paramCount ? (unsigned long long)*paramCount : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuFuncGetParamCount", r);
+    return r;
+}
+
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;

@@ -130,6 +130,7 @@ CUresult vcu_cuTexRefGetFlags(unsigned int *pFlags, CUtexref hTexRef);
 CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr);
 CUresult vcu_cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent);
 CUresult vcu_cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent);
+CUresult vcu_cuFuncGetParamCount(CUfunction func, size_t *paramCount);
 CUresult vcu_cuInit(unsigned int Flags);
 CUresult vcu_cuDriverGetVersion(int *driverVersion);
 CUresult vcu_cuGetErrorString(CUresult error, const char **pStr);

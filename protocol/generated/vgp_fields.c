@@ -1793,6 +1793,12 @@ static const struct vgp_field in_vgpCopyPeer[] = {
 static const struct vgp_field in_vgpStreamThrottle[] = {
     {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
 };
+static const struct vgp_field in_cuFuncGetParamCount[] = {
+    {"func", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+};
+static const struct vgp_field out_cuFuncGetParamCount[] = {
+    {"paramCount", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2060,6 +2066,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a41, "vgpPointerDecompress", in_vgpPointerDecompress, 1, out_vgpPointerDecompress, 1, 8, 8},
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
     {0x0a71, "vgpStreamThrottle", in_vgpStreamThrottle, 1, NULL, 0, 8, 0},
+    {0x0a72, "cuFuncGetParamCount", in_cuFuncGetParamCount, 1, out_cuFuncGetParamCount, 1, 8, 8},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -7874,3 +7874,28 @@ CUresult vgp_call_vgpStreamThrottle(CUstream stream)
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_cuFuncGetParamCount, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_cuFuncGetParamCount *a = s->args;
+    a->func = (uint64_t)(uintptr_t)func;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_cuFuncGetParamCount *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && paramCount)
+            *paramCount = (size_t)ret->paramCount;
+    }
+    vgp_submit_end(s);
+    return r;
+}

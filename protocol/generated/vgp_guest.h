@@ -285,5 +285,6 @@ CUresult vgp_call_vgpMemDecompress(CUstream stream, const uint64_t *srcBytes, ui
 CUresult vgp_call_vgpPointerDecompress(uint64_t address, uint32_t *capable);
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
 CUresult vgp_call_vgpStreamThrottle(CUstream stream);
+CUresult vgp_call_cuFuncGetParamCount(CUfunction func, size_t *paramCount);
 
 #endif

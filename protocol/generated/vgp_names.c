@@ -279,6 +279,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpPointerDecompress: return "vgpPointerDecompress";
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
     case VGP_vgpStreamThrottle: return "vgpStreamThrottle";
+    case VGP_cuFuncGetParamCount: return "cuFuncGetParamCount";
     default: return NULL;
     }
 }
@@ -450,6 +451,7 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpPointerDecompress] = 2,
         [VGP_vgpCopyPeer] = 2,
         [VGP_vgpStreamThrottle] = 2,
+        [VGP_cuFuncGetParamCount] = 2,
         [VGP_CALL_LIMIT] = 0,
     };
 
@@ -722,5 +724,6 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a41, "vgpPointerDecompress", "sync", 8, 8, 8, 8},
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0x0a71, "vgpStreamThrottle", "wait", 8, 8, 0, 0},
+    {0x0a72, "cuFuncGetParamCount", "sync", 8, 8, 8, 8},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

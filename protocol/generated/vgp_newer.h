@@ -10,4 +10,9 @@
 
 #include <cuda.h>
 
+#if CUDA_VERSION < 13020
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount);
+typedef CUresult (CUDAAPI *PFN_cuFuncGetParamCount_v13020)(CUfunction func, size_t *paramCount);
+#endif
+
 #endif

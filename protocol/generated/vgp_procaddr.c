@@ -136,6 +136,7 @@ extern void cuFlushGPUDirectRDMAWrites(void);
 extern void cuFuncGetAttribute(void);
 extern void cuFuncGetModule(void);
 extern void cuFuncGetName(void);
+extern void cuFuncGetParamCount(void);
 extern void cuFuncGetParamInfo(void);
 extern void cuFuncIsLoaded(void);
 extern void cuFuncLoad(void);
@@ -820,6 +821,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuFuncGetAttribute", 2020, (void *)cuFuncGetAttribute, NULL, "cuFuncGetAttribute", true},
     {"cuFuncGetModule", 11000, (void *)cuFuncGetModule, NULL, "cuFuncGetModule", true},
     {"cuFuncGetName", 12030, (void *)cuFuncGetName, NULL, "cuFuncGetName", true},
+    {"cuFuncGetParamCount", 13020, (void *)cuFuncGetParamCount, NULL, "cuFuncGetParamCount", true},
     {"cuFuncGetParamInfo", 12040, (void *)cuFuncGetParamInfo, NULL, "cuFuncGetParamInfo", true},
     {"cuFuncIsLoaded", 12040, (void *)cuFuncIsLoaded, NULL, "cuFuncIsLoaded", true},
     {"cuFuncLoad", 12040, (void *)cuFuncLoad, NULL, "cuFuncLoad", true},
@@ -1268,4 +1270,4 @@ const struct vgp_proc vgp_procs[] = {
     {"cuVDPAUGetDevice", 3010, (void *)cuVDPAUGetDevice, NULL, "cuVDPAUGetDevice", false},
     {"cuWaitExternalSemaphoresAsync", 10000, (void *)cuWaitExternalSemaphoresAsync, (void *)cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", true},
 };
-const unsigned vgp_proc_count = 573;
+const unsigned vgp_proc_count = 574;

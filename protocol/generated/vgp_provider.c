@@ -67,6 +67,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuEventSynchronize = (__typeof__(p->cuEventSynchronize))find(ctx, "cuEventSynchronize")) != NULL;
     n += (p->cuFuncGetAttribute = (__typeof__(p->cuFuncGetAttribute))find(ctx, "cuFuncGetAttribute")) != NULL;
     n += (p->cuFuncGetName = (__typeof__(p->cuFuncGetName))find(ctx, "cuFuncGetName")) != NULL;
+    n += (p->cuFuncGetParamCount = (__typeof__(p->cuFuncGetParamCount))find(ctx, "cuFuncGetParamCount")) != NULL;
     n += (p->cuFuncGetParamInfo = (__typeof__(p->cuFuncGetParamInfo))find(ctx, "cuFuncGetParamInfo")) != NULL;
     n += (p->cuFuncSetAttribute = (__typeof__(p->cuFuncSetAttribute))find(ctx, "cuFuncSetAttribute")) != NULL;
     n += (p->cuFuncSetCacheConfig = (__typeof__(p->cuFuncSetCacheConfig))find(ctx, "cuFuncSetCacheConfig")) != NULL;

@@ -74,6 +74,7 @@ struct vgp_provider {
     __typeof__(&cuEventSynchronize) cuEventSynchronize;
     __typeof__(&cuFuncGetAttribute) cuFuncGetAttribute;
     __typeof__(&cuFuncGetName) cuFuncGetName;
+    __typeof__(&cuFuncGetParamCount) cuFuncGetParamCount;
     __typeof__(&cuFuncGetParamInfo) cuFuncGetParamInfo;
     __typeof__(&cuFuncSetAttribute) cuFuncSetAttribute;
     __typeof__(&cuFuncSetCacheConfig) cuFuncSetCacheConfig;

@@ -6261,6 +6261,29 @@ static CUresult handle_vgpStreamThrottle(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_cuFuncGetParamCount(struct wrk_call *c)
+{
+    const struct vgp_args_cuFuncGetParamCount *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(8))
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    (void)a;
+    if (!wrk_provider.cuFuncGetParamCount)
+        return wrk_missing(c, "cuFuncGetParamCount");
+    CUresult r;
+    struct vgp_ret_cuFuncGetParamCount ret = {0};
+    CUfunction func = NULL;
+    r = wrk_func_get(c, a->func, &func);
+    if (r != CUDA_SUCCESS)
+        return r;
+    size_t paramCount = 0;
+    r = wrk_provider.cuFuncGetParamCount(func, &paramCount);
+    ret.paramCount = (uint64_t)paramCount;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -6527,6 +6550,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpPointerDecompress] = {"vgpPointerDecompress", handle_vgpPointerDecompress, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpStreamThrottle] = {"vgpStreamThrottle", handle_vgpStreamThrottle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 2},
+    [VGP_cuFuncGetParamCount] = {"cuFuncGetParamCount", handle_cuFuncGetParamCount, 8, 8, VGP_F_REPLY, 2},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

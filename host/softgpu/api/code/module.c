@@ -268,6 +268,24 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
     return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+    struct sg_ctx *ctx = NULL;
+
+    SG_INIT();
+    if (!paramCount)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_AUTO struct sg_kern *k = SG_LOOKUP(func, SG_T_KERN);
+
+    if (k) {
+        *paramCount = sg_kern_info(k)->nparams;
+        return CUDA_SUCCESS;
+    }
+    SG_FUNC(f, func);
+    *paramCount = f->info.nparams;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     SG_CTX(ctx);

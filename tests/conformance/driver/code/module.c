@@ -305,6 +305,36 @@ CASE(library, CF_CTX)
     OK("free", cuMemFree(out));
 }
 
+/* Newer than the toolkit's cuda.h: programs get it by name, from CUDA 13.2 on. */
+CASE(function_param_count, CF_CTX)
+{
+    CUresult (*count)(CUfunction, size_t *) = NULL;
+    CUdriverProcAddressQueryResult found;
+    CUfunction f = cf_func("k_reduce");
+    CUlibrary lib = NULL;
+    CUkernel k = NULL;
+    void *p = NULL;
+    size_t n = 99;
+
+    RC("older", cuGetProcAddress("cuFuncGetParamCount", &p, 13000, 0, &found), CUDA_ERROR_NOT_FOUND);
+    cf_true("older_why", found == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    NEED(cuGetProcAddress("cuFuncGetParamCount", &p, 13020, 0, &found));
+    memcpy(&count, &p, sizeof(count));
+    OK("function", count(f, &n));
+    cf_u64("function_value", n, 3);
+    NEED(cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
+    NEED(cuLibraryGetKernel(&k, lib, "k_reduce"));
+    n = 99;
+    OK("kernel", count((CUfunction)(void *)k, &n));
+    cf_u64("kernel_value", n, 3);
+    RC("null", count(f, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("no_function", count(NULL, &n), CUDA_ERROR_INVALID_HANDLE);
+    OK("no_context", cuCtxSetCurrent(NULL));
+    OK("without_context", count(f, &n));
+    NEED(cuLibraryUnload(lib));
+    RC("dead_kernel", count((CUfunction)(void *)k, &n), CUDA_ERROR_INVALID_HANDLE);
+}
+
 CASE(function_attributes, CF_CTX)
 {
     CUfunction f = cf_func("k_reduce");
