@@ -296,6 +296,27 @@ CUresult cua_advice_attributes(const struct cua_range *r, uint64_t from, uint64_
     return res;
 }
 
+CUresult cua_advice_place(const CUmemLocation *loc, struct cua_place *at)
+{
+    switch (loc->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_DEVICE, loc->id };
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
+        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST, 0 };
+        return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        if (loc->id != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        /* fall through */
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 };
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 CUmemLocation cua_location_of(CUdevice device)
 {
     return device == CU_DEVICE_CPU ? (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST }

@@ -36,6 +36,8 @@ CUresult cua_advice_attribute(const struct cua_range *r, uint64_t from, uint64_t
 CUresult cua_advice_attributes(const struct cua_range *r, uint64_t from, uint64_t count, void **data,
                                size_t *bytes, CUmem_range_attribute *attributes, size_t n);
 
+/* A location as it is kept: a device, which is the caller's to check, or a host without NUMA, which has one node. */
+CUresult cua_advice_place(const CUmemLocation *loc, struct cua_place *at);
 /* What the calls of CUDA 8 mean by a device, or by CU_DEVICE_CPU. */
 CUmemLocation cua_location_of(CUdevice device);
 

@@ -34,25 +34,9 @@ static CUresult no_migration(const char *call)
                       "managed memory does not migrate (device attribute 89 is 0)");
 }
 
-/* As for a host without NUMA: one node. */
 static CUresult check_location(const char *call, const CUmemLocation *loc, struct cua_place *at)
 {
-    switch (loc->type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE:
-        return no_migration(call);
-    case CU_MEM_LOCATION_TYPE_HOST:
-        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST, 0 };
-        return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-        if (loc->id != 0)
-            return CUDA_ERROR_INVALID_VALUE;
-        /* fall through */
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 };
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    return loc->type == CU_MEM_LOCATION_TYPE_DEVICE ? no_migration(call) : cua_advice_place(loc, at);
 }
 
 CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,

@@ -29,25 +29,9 @@ static CUresult check_managed(CUdeviceptr ptr, size_t count, struct cua_range *g
 /* The host has one node: no NUMA (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID is -1). */
 static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
 {
-    switch (loc->type) {
-    case CU_MEM_LOCATION_TYPE_DEVICE:
-        if ((unsigned)loc->id >= sg_config.ndevices)
-            return CUDA_ERROR_INVALID_DEVICE;
-        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_DEVICE, loc->id};
-        return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST:
-        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST, 0};
-        return CUDA_SUCCESS;
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-        if (loc->id != 0)
-            return CUDA_ERROR_INVALID_VALUE;
-        /* fall through */
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (loc->type == CU_MEM_LOCATION_TYPE_DEVICE && (unsigned)loc->id >= sg_config.ndevices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return cua_advice_place(loc, at);
 }
 
 CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
