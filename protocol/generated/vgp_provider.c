@@ -267,6 +267,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuStreamGetAttribute = (__typeof__(p->cuStreamGetAttribute))find(ctx, "cuStreamGetAttribute")) != NULL;
     n += (p->cuStreamGetCaptureInfo_v2 = (__typeof__(p->cuStreamGetCaptureInfo_v2))find(ctx, "cuStreamGetCaptureInfo_v2")) != NULL;
     n += (p->cuStreamGetCaptureInfo_v3 = (__typeof__(p->cuStreamGetCaptureInfo_v3))find(ctx, "cuStreamGetCaptureInfo_v3")) != NULL;
+    n += (p->cuStreamGetCtx = (__typeof__(p->cuStreamGetCtx))find(ctx, "cuStreamGetCtx")) != NULL;
     n += (p->cuStreamGetFlags = (__typeof__(p->cuStreamGetFlags))find(ctx, "cuStreamGetFlags")) != NULL;
     n += (p->cuStreamGetId = (__typeof__(p->cuStreamGetId))find(ctx, "cuStreamGetId")) != NULL;
     n += (p->cuStreamGetPriority = (__typeof__(p->cuStreamGetPriority))find(ctx, "cuStreamGetPriority")) != NULL;

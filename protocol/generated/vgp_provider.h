@@ -274,6 +274,7 @@ struct vgp_provider {
     __typeof__(&cuStreamGetAttribute) cuStreamGetAttribute;
     __typeof__(&cuStreamGetCaptureInfo_v2) cuStreamGetCaptureInfo_v2;
     __typeof__(&cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3;
+    __typeof__(&cuStreamGetCtx) cuStreamGetCtx;
     __typeof__(&cuStreamGetFlags) cuStreamGetFlags;
     __typeof__(&cuStreamGetId) cuStreamGetId;
     __typeof__(&cuStreamGetPriority) cuStreamGetPriority;

@@ -105,6 +105,10 @@ struct wrk_wait *wrk_wait_new(struct wrk_call *c);
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream);
 /* Adds every stream of the calling context, so that the wait is for all of it. */
 CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait);
+/* What finish does if that has made it blocking: cuCtxSynchronize(), on the waiter. */
+CUresult wrk_wait_context_whole(struct wrk_wait *wait);
+/* A filter: streams that are destroyed with work in flight, which a wait for their context has to know. */
+void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* Starts it: complete already -> replied and freed at once. The call is deferred from here on;
  * returns CUDA_SUCCESS for the handler to return. */
 CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait);

@@ -2,6 +2,91 @@
 /* Waiting for all streams of a context. */
 #include "core.h"
 
+#include <pthread.h>
+#include <string.h>
+
+/*
+ * A stream that is destroyed finishes its work, and no stream is left that could be asked for it. From then on its
+ * context is waited for as a whole, on a waiter, until such a wait has ended that began later.
+ */
+#define ORPHANS 16u
+static struct {
+    pthread_mutex_t lock; /* waiters end waits; innermost */
+    struct {
+        CUcontext ctx;
+        uint64_t number; /* of the latest such stream; 0: none */
+    } of[ORPHANS];
+    uint64_t number;
+    bool many; /* more contexts than there is room for: for good */
+} orphans = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static const struct vgp_provider *below;
+
+static CUresult destroy(CUstream stream)
+{
+    CUresult r = below->cuStreamQuery ? below->cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
+    CUcontext ctx = NULL;
+    unsigned at = 0;
+
+    if (r == CUDA_SUCCESS)
+        return below->cuStreamDestroy_v2(stream);
+    if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
+        ctx = NULL;
+    pthread_mutex_lock(&orphans.lock);
+    for (unsigned i = 0; i < ORPHANS; i++) {
+        if (orphans.of[i].number && orphans.of[i].ctx == ctx)
+            at = i + 1;
+    }
+    for (unsigned i = 0; !at && i < ORPHANS; i++) {
+        if (!orphans.of[i].number)
+            at = i + 1;
+    }
+    if (at && ctx) {
+        orphans.of[at - 1].ctx = ctx;
+        orphans.of[at - 1].number = ++orphans.number;
+    } else {
+        orphans.many = true;
+    }
+    pthread_mutex_unlock(&orphans.lock);
+    return below->cuStreamDestroy_v2(stream);
+}
+
+void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *next)
+{
+    (void)w;
+    below = next;
+    if (next->cuStreamDestroy_v2)
+        table->cuStreamDestroy_v2 = destroy;
+}
+
+/* The latest destroyed stream whose work may still run in the context; 0: there is none. */
+static uint64_t orphaned(CUcontext ctx)
+{
+    uint64_t number;
+
+    pthread_mutex_lock(&orphans.lock);
+    number = orphans.many ? UINT64_MAX : 0;
+    for (unsigned i = 0; i < ORPHANS; i++) {
+        if (orphans.of[i].number && orphans.of[i].ctx == ctx)
+            number = orphans.of[i].number;
+    }
+    pthread_mutex_unlock(&orphans.lock);
+    return number;
+}
+
+CUresult wrk_wait_context_whole(struct wrk_wait *wait)
+{
+    uint64_t number = orphaned(wait->ctx);
+    CUresult r = wrk_provider.cuCtxSynchronize();
+
+    pthread_mutex_lock(&orphans.lock);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < ORPHANS; i++) {
+        if (orphans.of[i].ctx == wait->ctx && orphans.of[i].number <= number)
+            orphans.of[i].number = 0;
+    }
+    pthread_mutex_unlock(&orphans.lock);
+    return r;
+}
+
 struct collect {
     struct wrk_call *c;
     struct wrk_wait *wait;
@@ -33,9 +118,9 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait)
     struct collect k = {.c = c, .wait = wait, .r = CUDA_SUCCESS};
     struct wrk_worker *w = c->w;
 
-    if (wrk_captures || wrk_context_divided(w, c->rec->context)) {
-        /* The legacy stream cannot be asked now, nor the default streams of green contexts; a waiter does
-         * what the call itself would do. */
+    if (wrk_captures || wrk_context_divided(w, c->rec->context) || orphaned(wait->ctx)) {
+        /* The legacy stream cannot be asked now, nor the default streams of green contexts, nor what is
+         * destroyed; a waiter does what the call itself would do. */
         wait->blocking = true;
         return CUDA_SUCCESS;
     }

@@ -7,11 +7,12 @@
  * the same function. The order matters where one calls what another replaces:
  * - memory is next to the library: what it asks of cuMemGetInfo() is what the library says.
  * - graphs destroys events of its own, so it is below ipc, which looks for events that are shared.
- * - ipc, limits and pools call nothing but what they replace; they stay above what counts memory.
+ * - ipc, limits, pools and streams call nothing but what they replace; they stay above what counts memory.
  */
 const struct wrk_filter wrk_filters[] = {
     {"memory", wrk_memory_filter}, {"graphs", wrk_exec_filter}, {"ipc", wrk_ipc_filter},
     {"limits", wrk_limits_filter}, {"pools", wrk_pool_filter},
+    {"streams", wrk_streams_filter},
 };
 const unsigned wrk_filters_count = sizeof(wrk_filters) / sizeof(wrk_filters[0]);
 _Static_assert(sizeof(wrk_filters) / sizeof(wrk_filters[0]) <= WRK_FILTERS_MAX, "room for all");

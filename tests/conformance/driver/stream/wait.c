@@ -178,6 +178,70 @@ CASE(wait_per_thread, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(add_to));
 }
 
+/* A copy out of pinned memory reads what the work before it has written there, and none of what the host writes after
+   the wait. */
+CASE(wait_pinned, CF_ALONE | CF_CTX)
+{
+    unsigned wrong_order = 0, wrong_late = 0, failed = 0, got[1024];
+    CUdeviceptr p = 0, q = 0;
+    unsigned *host = NULL;
+    CUstream s = NULL;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAlloc(&q, 4096));
+    NEED(cuMemHostAlloc((void **)&host, 4096, 0));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        CUstream own = i % 2 ? s : CU_STREAM_PER_THREAD;
+
+        host[0] = host[1023] = i;
+        failed += cuMemcpyHtoDAsync(p, host, 4096, own) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(own) != CUDA_SUCCESS;
+        host[0] = host[1023] = ~i; /* the copy is complete: it must not see that */
+        failed += cuMemcpyDtoHAsync(host, p, 4096, s) != CUDA_SUCCESS;
+        failed += cuMemcpyHtoDAsync(q, host, 4096, s) != CUDA_SUCCESS;
+        failed += cuMemcpyDtoHAsync(got, q, 4096, s) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
+        wrong_late += host[0] != i || host[1023] != i;
+        wrong_order += got[0] != i || got[1023] != i;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong_order", wrong_order, 0);
+    cf_u64("wrong_late", wrong_late, 0);
+    OK("free_host", cuMemFreeHost(host));
+    OK("free", cuMemFree(p));
+}
+
+/* Streams that are destroyed with work in flight: whoever waits for everything waits for that work, too. */
+CASE(wait_destroyed_stream, CF_ALONE | CF_CTX)
+{
+    CUdeviceptr p = 0;
+    unsigned wrong = 0, failed = 0, got = 0;
+
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    cf_func("k_add");
+    for (unsigned i = 0; i < ROUNDS / 2; i++) {
+        CUstream a = NULL, b = NULL;
+
+        count_up(i);
+        failed += cuStreamCreate(&a, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+        failed += upload(p, 1, a) != CUDA_SUCCESS;
+        for (unsigned k = 0; k < 10; k++)
+            failed += add_in(p, WORDS, 1, a) != CUDA_SUCCESS;
+        failed += cuStreamDestroy(a) != CUDA_SUCCESS;
+        failed += cuStreamCreate(&b, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(b) != CUDA_SUCCESS;
+        failed += cuCtxSynchronize() != CUDA_SUCCESS;
+        failed += cuMemcpyDtoHAsync(&got, p, 4, b) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(b) != CUDA_SUCCESS;
+        wrong += got != i + 10;
+        failed += cuStreamDestroy(b) != CUDA_SUCCESS;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("free", cuMemFree(p));
+}
+
 /* Queries after a wait say complete, whatever the wait was answered by. */
 CASE(wait_then_query, CF_ALONE | CF_CTX)
 {

@@ -96,7 +96,7 @@ static bool any_captured(struct wrk_call *c)
 static CUresult finish_context(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
-    return wait->blocking && r == CUDA_SUCCESS ? wrk_provider.cuCtxSynchronize() : r;
+    return wait->blocking && r == CUDA_SUCCESS ? wrk_wait_context_whole(wait) : r;
 }
 
 CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a)
