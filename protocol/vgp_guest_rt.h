@@ -18,7 +18,7 @@
 struct vgp_submit {
     void *args;       /* where the arguments go, `bytes` long; the first 512 bytes and the padding up
                        * to a multiple of 16 are zeroed */
-    uint64_t priv[7]; /* the ring client's own */
+    uint64_t priv[8]; /* the ring client's own */
 };
 
 /*

@@ -11,7 +11,7 @@
 /* The library's part of struct vgp_submit. */
 struct submit {
     struct lnk_call call;
-    uint64_t waits; /* for vcu_wait_done(); 0: this is no wait for everything */
+    struct vcu_wait_token wait;
     uint16_t number;
     bool answered; /* asynchronous, and yet with a reply: see vgp_submit_begin */
 };
@@ -147,7 +147,9 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     context = vcu_thread_context(t);
     res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes,
                          want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, context, t->number);
-    p->waits = res == CUDA_SUCCESS ? vcu_wait_note(call, &in, context) : 0;
+    p->wait.is_wait = false;
+    if (res == CUDA_SUCCESS)
+        p->wait = vcu_wait_note(call, &in, context);
     s->args = p->call.args;
     return res;
 }
@@ -227,8 +229,8 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         res = lnk_ring_take_async_error(&vcu.ring);
     if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
         vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
-    if (p->waits != 0 && res == CUDA_SUCCESS)
-        vcu_wait_done(p->waits);
+    if (p->wait.is_wait && res == CUDA_SUCCESS)
+        vcu_wait_done(&p->wait);
     if (vcu_units_watch() && res == CUDA_SUCCESS && tells_completion(p->number))
         vcu_units_after_wait(p->number == VGP_vgpCtxSynchronize);
     if (__builtin_expect(res != CUDA_SUCCESS, 0))

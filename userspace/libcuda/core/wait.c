@@ -12,33 +12,19 @@ _Atomic bool vcu_wait_owed;
 _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
 
 /*
- * What is outstanding, in one word, so that a wait that ends finds out whether anything was sent behind
- * it: what, the stream, and how many waits have begun. Written under the ring's lock; a wait that ends
- * without it compares and swaps.
+ * What is outstanding, under the ring's lock: for each of a few streams the number of the latest work that was
+ * put into it. A wait that ends makes a stream idle unless something has come behind the wait.
  */
-enum kind { IDLE, QUIET, BUSY, WAITED /* all before is being waited for, nothing came behind */ };
-#define OWNER_MANY 0xffffffu
-static _Atomic uint64_t state;
-
-static inline enum kind kind_of(uint64_t s)
-{
-    return (enum kind)(s & 3);
-}
-
-static inline uint32_t owner_of(uint64_t s)
-{
-    return (uint32_t)(s >> 2) & OWNER_MANY;
-}
-
-static inline uint64_t pack(enum kind k, uint32_t owner, uint64_t waits)
-{
-    return k | (uint64_t)owner << 2 | waits << 26;
-}
-
-static inline uint64_t waits_of(uint64_t s)
-{
-    return s >> 26;
-}
+enum kind { IDLE, QUIET, BUSY };
+#define OWNER_MANY 0xffffffu /* any stream, or one of which nothing is kept */
+#define STREAMS 4u
+static struct {
+    uint32_t owner;
+    enum kind kind;
+    uint64_t latest;
+} streams[STREAMS];
+static uint64_t work;       /* numbers given out */
+static uint64_t elsewhere; /* the latest work that is in none of them; 0: all of it is complete */
 
 /* Streams by the index of their handle; 0 is the legacy stream; behind them those of threads, by their number. */
 #define OWNER_THREADS (VGP_HANDLE_INDEX_MAX + 2)
@@ -174,6 +160,44 @@ static bool leaves_nothing(uint16_t call)
     case VGP_vgpGraphKernelNodeGet:
     case VGP_vgpTexObjectCreate:
     case VGP_vgpTexObjectDestroy:
+    case VGP_vgpPointerManaged:
+    case VGP_cuMemGetAccess:
+    case VGP_vgpMemAllocationProp:
+    case VGP_vgpMemHandleTypes:
+    case VGP_vgpMemPoolCreate:
+    case VGP_cuMemPoolGetAccess:
+    case VGP_vgpOccupancyClusters:
+    case VGP_vgpTensorMapEncode:
+    case VGP_vgpLinkCreate:
+    case VGP_vgpLinkAdd:
+    case VGP_vgpLinkComplete:
+    case VGP_vgpLinkRead:
+    case VGP_vgpLinkLog:
+    case VGP_cuLinkDestroy:
+    case VGP_vgpJitLogRead:
+    case VGP_vgpJitLogDrop:
+    case VGP_cuDevicePrimaryCtxGetState:
+    case VGP_cuCtxGetSharedMemConfig:
+    case VGP_cuDeviceCanAccessPeer:
+    case VGP_cuDeviceGetP2PAttribute:
+    case VGP_vgpDeviceAtomicCapabilities:
+    case VGP_cuGraphExecGetFlags:
+    case VGP_vgpGraphNodeFindInClone:
+    case VGP_vgpGraphChild:
+    case VGP_vgpGraphNodeEnabled:
+    case VGP_vgpGraphHostNode:
+    case VGP_vgpGraphChildNode:
+    case VGP_vgpGraphEventNode:
+    case VGP_vgpGraphCopyNodeGet:
+    case VGP_vgpGraphMemsetNodeGet:
+    case VGP_vgpGraphHostNodeGet:
+    case VGP_vgpGraphEventNodeGet:
+    case VGP_vgpGraphKernelNodeAttribute:
+    case VGP_vgpGraphMemNodeGet:
+    case VGP_vgpStreamGetAttribute:
+    case VGP_vgpStreamSetAttribute:
+    case VGP_cuFuncSetSharedMemConfig:
+    case VGP_cuArray3DGetDescriptor_v2:
     case VGP_vgpNvmlInfo:
     case VGP_vgpNvmlUsage:
     case VGP_vgpNvmlGet:
@@ -199,53 +223,98 @@ static void note_context(uint16_t call, uint64_t context)
         atomic_store(&two_contexts, true);
 }
 
+/* The stream's place; -1: it is idle. */
+static int place_of(uint32_t owner)
+{
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (streams[i].kind != IDLE && streams[i].owner == owner)
+            return (int)i;
+    }
+    return -1;
+}
+
+static enum kind kind_of(uint32_t owner)
+{
+    int at = place_of(owner);
+
+    return elsewhere != 0 || owner == OWNER_MANY ? BUSY : at < 0 ? IDLE : streams[at].kind;
+}
+
+/* Nothing is outstanding, but for what is in the stream. */
+static bool others_idle(uint32_t owner)
+{
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (streams[i].kind != IDLE && streams[i].owner != owner)
+            return false;
+    }
+    return elsewhere == 0;
+}
+
 static void note_work(const struct vcu_intent *in)
 {
-    uint64_t s = atomic_load_explicit(&state, memory_order_relaxed), next;
     uint32_t owner = in->streamed ? owner_id(in->stream) : OWNER_MANY;
-    enum kind k = BUSY;
+    int at = place_of(owner);
 
-    if (kind_of(s) != IDLE && owner != owner_of(s))
-        owner = OWNER_MANY;
-    if (in->effect == VCU_EFFECT_QUIET && owner != OWNER_MANY &&
-        (kind_of(s) == IDLE || kind_of(s) == QUIET))
-        k = QUIET;
-    next = pack(k, owner, waits_of(s));
-    if (next != s) /* a launch behind a launch writes nothing */
-        atomic_store(&state, next);
+    work++;
+    for (unsigned i = 0; at < 0 && i < STREAMS && owner != OWNER_MANY; i++) {
+        if (streams[i].kind == IDLE)
+            at = (int)i;
+    }
+    if (at < 0) {
+        elsewhere = work;
+        return;
+    }
+    if (in->effect != VCU_EFFECT_QUIET)
+        streams[at].kind = BUSY;
+    else if (streams[at].kind == IDLE)
+        streams[at].kind = QUIET;
+    streams[at].owner = owner;
+    streams[at].latest = work;
 }
 
-uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context)
+/* What a destroyed stream still does is found by no stream: the next one may have the same number. */
+static void note_destroyed(void)
 {
-    uint64_t s = atomic_load_explicit(&state, memory_order_relaxed);
-    bool everything = call == VGP_vgpCtxSynchronize;
+    if (!others_idle(OWNER_MANY))
+        elsewhere = ++work;
+}
+
+struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context)
+{
+    const struct vcu_wait_token none = { 0 };
 
     if (harmless(call) || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
-        return 0;
+        return none;
     note_context(call, context);
-    if (everything || (in->effect == VCU_EFFECT_WAITS && in->streamed)) {
-        uint32_t owner = everything ? owner_of(s) : owner_id(in->stream);
-
-        if (everything || (owner != OWNER_MANY && (kind_of(s) == IDLE || owner == owner_of(s)))) {
-            s = pack(WAITED, owner, waits_of(s) + 1);
-            atomic_store(&state, s);
-            return s;
-        }
-    }
-    if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))
+    if (call == VGP_vgpCtxSynchronize)
+        return (struct vcu_wait_token){ .is_wait = true, .everything = true, .work = work };
+    if (in->effect == VCU_EFFECT_WAITS && in->streamed)
+        return (struct vcu_wait_token){ .is_wait = true, .owner = owner_id(in->stream), .work = work };
+    if (call == VGP_cuStreamDestroy_v2)
+        note_destroyed();
+    else if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))
         note_work(in);
-    return 0;
+    return none;
 }
 
-void vcu_wait_done(uint64_t token)
+void vcu_wait_done(const struct vcu_wait_token *token)
 {
-    if (!atomic_compare_exchange_strong(&state, &token, pack(IDLE, 0, waits_of(token))) ||
-        vcu_thread()->settling || !atomic_load(&vcu_wait_owed))
-        return;
-    pthread_mutex_lock(&owe_lock);
-    if (kind_of(atomic_load(&state)) == IDLE) /* else another thread may owe one by now */
+    bool owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
+
+    if (owe)
+        pthread_mutex_lock(&owe_lock);
+    pthread_mutex_lock(&vcu.ring.lock);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (streams[i].latest <= token->work && (token->everything || streams[i].owner == token->owner))
+            streams[i].kind = IDLE;
+    }
+    if (token->everything && elsewhere <= token->work)
+        elsewhere = 0;
+    if (owe && kind_of(owed.owner) == IDLE)
         atomic_store(&vcu_wait_owed, false);
-    pthread_mutex_unlock(&owe_lock);
+    pthread_mutex_unlock(&vcu.ring.lock);
+    if (owe)
+        pthread_mutex_unlock(&owe_lock);
 }
 
 /* ---- what is owed --------------------------------------------------------------------------- */
@@ -341,45 +410,56 @@ static bool may_answer(void)
 
 bool vcu_wait_idle(void)
 {
-    return kind_of(atomic_load(&state)) == IDLE && may_answer();
+    bool idle;
+
+    if (!may_answer())
+        return false;
+    pthread_mutex_lock(&vcu.ring.lock);
+    idle = others_idle(OWNER_MANY);
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return idle;
 }
 
 bool vcu_wait_may_owe(CUstream stream)
 {
-    uint64_t s = atomic_load(&state);
     uint32_t owner = owner_id((uintptr_t)stream);
+    bool may;
 
-    return owner != OWNER_MANY && may_answer() &&
-           (kind_of(s) == IDLE || (kind_of(s) == QUIET && owner_of(s) == owner));
+    if (!may_answer())
+        return false;
+    pthread_mutex_lock(&vcu.ring.lock);
+    may = kind_of(owner) != BUSY && others_idle(owner);
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return may;
 }
 
+/* The default stream waits for others and others for it: it is left to itself only while these are idle, and so is
+   every stream, as which ones do is not kept. */
 bool vcu_wait_owe(CUstream stream)
 {
     uint32_t owner = owner_id((uintptr_t)stream);
-    bool yes = false;
+    enum kind kind;
+    bool yes;
 
     pthread_mutex_lock(&owe_lock);
     pthread_mutex_lock(&vcu.ring.lock);
-    uint64_t s = atomic_load(&state);
-
-    if (kind_of(s) == QUIET && owner_of(s) == owner && owner != OWNER_MANY) {
+    kind = kind_of(owner);
+    yes = kind == QUIET && others_idle(owner);
+    if (yes) {
         owed.stream = (uintptr_t)stream;
         owed.owner = owner;
         owed.thread = vcu_thread()->number;
         owed.recorded = false;
         atomic_store(&vcu_wait_owed, true);
-        yes = true;
     }
     pthread_mutex_unlock(&vcu.ring.lock);
     pthread_mutex_unlock(&owe_lock);
-    return yes || kind_of(s) == IDLE;
+    return yes || kind == IDLE;
 }
 
 bool vcu_wait_answered(CUstream stream, bool everything)
 {
-    if (!may_answer())
-        return false;
-    if (kind_of(atomic_load(&state)) != IDLE && (everything || !vcu_wait_owe(stream)))
+    if (!may_answer() || !(everything ? vcu_wait_idle() : vcu_wait_owe(stream)))
         return false;
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);

@@ -2,12 +2,13 @@
 /*
  * Waits that need no answer of the worker. A program that copies a few inputs to the device and waits
  * after each of them would sleep once for each; yet nothing that it can see depends on when these copies
- * end. So the library keeps, for the one stream that was used since everything was last complete, whether
- * what was put into it is visible to the host:
+ * end. So the library keeps, for each of a few streams, whether what was put into it since it was last
+ * complete is visible to the host:
  *
  *   idle     nothing is outstanding: a wait returns at once
  *   quiet    outstanding are only copies of staged bytes to device memory that nobody but this process
- *            can reach: a wait of that stream returns at once, and the library owes the wait
+ *            can reach: while all other streams are idle, a wait of that stream returns at once, and the
+ *            library owes the wait
  *   busy     anything else: a wait goes to the worker
  *
  * A wait that is owed is made up for before anything could tell the difference: before work in another
@@ -48,10 +49,16 @@ void vcu_wait_intend(CUstream stream, enum vcu_effect effect);
 extern _Atomic bool vcu_wait_owed;
 /* Before a record is begun while a wait is owed. */
 void vcu_wait_before(uint16_t call, const struct vcu_intent *in);
-/* Under the ring's lock, for every record in its order. What is returned goes to vcu_wait_done(). */
-uint64_t vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context);
-/* The reply of a record with VCU_EFFECT_WAITS has come, with success. */
-void vcu_wait_done(uint64_t token);
+/* What a wait that is being made will have waited for. */
+struct vcu_wait_token {
+    uint64_t work;  /* the latest that was sent before the wait */
+    uint32_t owner; /* the stream */
+    bool is_wait, everything;
+};
+/* Under the ring's lock, for every record in its order. A token that is of a wait goes to vcu_wait_done(). */
+struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context);
+/* The reply to a wait has come, with success. Takes the ring's lock. */
+void vcu_wait_done(const struct vcu_wait_token *token);
 
 /* ---- entry points ask ----------------------------------------------------------------------- */
 

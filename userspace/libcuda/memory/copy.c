@@ -285,6 +285,14 @@ static CUresult try_ends(const struct vcu_copy *c, uint64_t src_extent, uint64_t
     return upload_inline(&one, 1, VGP_WHEN_ISSUED);
 }
 
+/* A copy out of pinned memory reads it in its stream's order. With nothing outstanding that is now: the bytes may go
+   with the record, and a wait for the copy can be owed like one behind pageable memory. */
+static bool upload_now(const struct vcu_copy *c, uint64_t bytes)
+{
+    return c->async && bytes <= INLINE_ASYNC && c->height == 1 && c->depth == 1 && is_quiet(c) &&
+           vcu_wait_may_owe(c->stream);
+}
+
 /* A synchronous copy whose bytes are taken over by the record: it is left to complete by itself where
    nothing has to be waited for before it. False: it must be waited for. */
 static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
@@ -312,7 +320,7 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
 
     if (!c->async && known && upload_owed(c, bytes, &res))
         return res;
-    if (vcu_memory_in_place(c->src.addr, src_extent))
+    if (vcu_memory_in_place(c->src.addr, src_extent) && !(known && upload_now(c, bytes)))
         return send_whole(c, vcu_copy_wire_kind(&c->dst), VGP_COPY_HOST, when);
     if (bytes <= INLINE_SYNC ||
         (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
