@@ -267,63 +267,73 @@ stage_3()
     stage_frameworks
 }
 
-# workers_of BACKEND LABEL: the processes that serve clients of that name; empty: that serve a client.
-workers_of()
+# children_of PID NAME: the processes that PID has started whose names begin so.
+children_of()
 {
-    local status
-
-    for status in /proc/[0-9]*/status; do
-        awk -v parent="$1" -v name="vgpu-worker:$2" '$1 == "Name:" { is = $2 } $1 == "PPid:" { of = $2 } $1 == "Pid:" { pid = $2 }
-            END { if (of == parent && (length(name) > 12 ? is == substr(name, 1, 15) : index(is, name) == 1)) print pid }' "$status" 2> /dev/null
-    done
+    cat /proc/[0-9]*/status 2> /dev/null |
+        awk -v parent="$1" -v name="$2" '$1 == "Name:" { is = $2 } $1 == "Pid:" { pid = $2 } $1 == "PPid:" && $2 == parent && index(is, name) == 1 { print pid }'
 }
 
-# backend_of PID: the backend that `vgpu vm run`, which is that process, has started.
-backend_of()
+# running FILE: the program that writes it has answered some steps, and not all.
+running() { [ "$(results_of "$1" | wc -l)" -ge 3 ] && ! grep -qs '^firstcall: .* steps' "$1"; }
+
+# killed_once DIR BACKEND: two programs; the worker of one is killed while both are at work: they are stopped meanwhile,
+# so that neither ends. BACKEND: the one of both; none: each in a guest of its own. Status 2: one was too quick.
+killed_once()
 {
-    local status
+    local dir=$1 backend=$2 survivor victim worker='' i ours=$build/userspace/libcuda/libcuda.so.1
 
-    for status in /proc/[0-9]*/status; do
-        awk -v parent="$1" '$1 == "Name:" { is = $2 } $1 == "PPid:" { of = $2 } $1 == "Pid:" { pid = $2 }
-            END { if (of == parent && is == "vgpu-backend") print pid }' "$status" 2> /dev/null
-    done
-}
-
-# Two programs, on one backend or (killed guests) each in a guest of its own: the worker of one is killed while the other
-# computes, which must not notice.
-killed()
-{
-    local dir backend= survivor victim worker= label=vic of i ours=$build/userspace/libcuda/libcuda.so.1 rc=1
-
-    dir=$(mktemp -d) || return
-    cp "$firstcall" "$dir/vic"
-    if [ "${1:-}" = guests ]; then
-        label=
+    set -m # a process group each
+    if [ -z "$backend" ]; then
         "$vgpu" vm run --gpu "$gpu" "$firstcall" > "$dir/survivor.out" 2>&1 &
         survivor=$!
         "$vgpu" vm run --gpu "$gpu" "$dir/vic" > "$dir/victim.out" 2>&1 &
-        victim=$!
     else
+        VGPU_SOCKET=$dir/s "$firstcall" --libcuda "$ours" > "$dir/survivor.out" 2>&1 &
+        survivor=$!
+        VGPU_SOCKET=$dir/s "$dir/vic" --libcuda "$ours" > "$dir/victim.out" 2>&1 &
+    fi
+    victim=$!
+    set +m
+    # shellcheck disable=SC2064
+    trap "kill -CONT -- -$survivor -$victim; kill -- -$survivor -$victim; exit 1" TERM
+    for ((i = 0; i < 6000; i++)); do
+        running "$dir/survivor.out" && running "$dir/victim.out" && break
+        kill -0 $survivor 2> /dev/null && kill -0 $victim 2> /dev/null || break
+        sleep 0.05
+    done
+    kill -STOP -- -$survivor -$victim 2> /dev/null
+    if running "$dir/survivor.out" && running "$dir/victim.out"; then
+        # In a guest the worker's name is the program's there, and the guest has no other.
+        worker=$(children_of "${backend:-$(children_of $victim vgpu-backend)}" "vgpu-worker:${backend:+vic}")
+        # shellcheck disable=SC2086
+        [ -z "$worker" ] || kill -9 $worker
+    fi
+    kill -CONT -- -$survivor -$victim 2> /dev/null
+    wait $survivor
+    wait $victim
+    trap - TERM
+    [ -n "$worker" ] || return 2
+    [ "$(tail -n 1 "$dir/victim.out")" != "$(tail -n 1 "$dir/survivor.out")" ] && grep -q ', 1 refused, 0 died' "$dir/survivor.out"
+}
+
+# killed [guests]: until they have been met at work.
+killed()
+{
+    local dir backend='' rc=2 i
+
+    dir=$(mktemp -d) || return
+    cp "$firstcall" "$dir/vic"
+    if [ "${1:-}" != guests ]; then
         mkfifo "$dir/ready"
         "$build/host/backend/vgpu-backend" --listen "$dir/s" --gpu "$gpu" --ready-fd 9 9> "$dir/ready" &
         backend=$!
         read -r _ < "$dir/ready"
-        VGPU_SOCKET=$dir/s "$firstcall" --libcuda "$ours" > "$dir/survivor.out" 2>&1 &
-        survivor=$!
-        VGPU_SOCKET=$dir/s "$dir/vic" --libcuda "$ours" > "$dir/victim.out" 2>&1 &
-        victim=$!
     fi
-    for ((i = 0; i < 3000; i++)); do
-        of=${backend:-$(backend_of $victim)}
-        worker=$([ -z "$of" ] || workers_of "$of" "$label")
-        [ -n "$worker" ] && [ "$(results_of "$dir/survivor.out" | wc -l)" -ge 3 ] && [ "$(results_of "$dir/victim.out" | wc -l)" -ge 3 ] && break
-        kill -0 $survivor 2> /dev/null || break
-        sleep 0.1
+    for ((i = 0; i < 20 && rc == 2; i++)); do
+        killed_once "$dir" "$backend"
+        rc=$?
     done
-    # shellcheck disable=SC2086
-    [ -z "$worker" ] || kill -9 $worker
-    wait $survivor
-    wait $victim
     if [ -n "$backend" ]; then
         kill "$backend"
         wait "$backend"
@@ -331,16 +341,11 @@ killed()
     cat "$dir/victim.out"
     echo "the survivor:"
     cat "$dir/survivor.out"
-    if [ -z "$worker" ]; then
-        echo "killed: no worker was found"
-    elif [ "$(tail -n 1 "$dir/victim.out")" = "$(tail -n 1 "$dir/survivor.out")" ]; then
-        echo "killed: both ended alike: it came too late"
-    elif grep -q ', 1 refused, 0 died' "$dir/survivor.out"; then
-        echo "killed: the other program did not notice ($(grep '^firstcall: .* steps' "$dir/survivor.out"))"
-        rc=0
-    else
-        echo "killed: the other program: $(tail -n 1 "$dir/survivor.out")"
-    fi
+    case $rc in
+    0) echo "killed: the other program did not notice ($(grep '^firstcall: .* steps' "$dir/survivor.out"))" ;;
+    2) echo "killed: no worker was met at work" ;;
+    *) echo "killed: the other program: $(tail -n 1 "$dir/survivor.out")" ;;
+    esac
     rm -r "$dir"
     return $rc
 }
@@ -363,7 +368,7 @@ both()
 
 stage_4()
 {
-    export -f killed workers_of backend_of results_of both
+    export -f killed killed_once children_of running results_of both
     export build gpu firstcall vgpu
     step 4-killed 100 bash -c killed
     if [ ! -x "$build/qemu/bin/qemu-system-x86_64" ]; then
