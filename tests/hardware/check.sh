@@ -62,12 +62,19 @@ for part in conformance/driver perf; do
 done
 make -s --no-print-directory -C "$here/../apps/llm" O="$top_build/tests/apps/llm" all > "$work/make" 2>&1 ||
     not_run "ggml" "npm's packages cannot be had: $(tail -n 1 "$work/make")"
-if bash "$here/kit.sh" "$build" "$top_build" "$cuda" > "$work/kit" 2>&1; then
+# With a guest where that is built; a packed kit with all of it is what must not be too large.
+vm=1
+[ -z "${VGPU_TEST_NO_GUEST:-}" ] || vm=0
+for part in qemu/bin/qemu-system-x86_64 guest/initrd.cpio kernel/vgpu_drv.ko; do
+    [ -e "$top_build/$part" ] || vm=0
+done
+if VGPU_KIT_VM=$vm bash "$here/kit.sh" "$build" "$top_build" "$cuda" > "$work/kit" 2>&1; then
     ok "$(tail -n 1 "$work/kit" | sed "s|$build/||")"
 else
     bad "kit" "$(tail -n 3 "$work/kit" | tr '\n' ' ')"
 fi
 
+libraries=
 # contact OUT OPTIONS...: contact.sh of the kit, in a folder of its own, so that nothing of the build tree is found by
 # chance. Its time limits are wide: this machine may have other things to do.
 cp -a "$build/kit" "$work/kit-elsewhere"
@@ -76,7 +83,7 @@ contact()
     local out=$1
 
     shift
-    (cd "$work" && env -u LD_LIBRARY_PATH -u CUDA_HOME -u VGPU_BUILD timeout 900 bash "$work/kit-elsewhere/contact.sh" \
+    (cd "$work" && env -u LD_LIBRARY_PATH -u CUDA_HOME -u VGPU_BUILD ${libraries:+LD_LIBRARY_PATH="$libraries"} timeout 900 bash "$work/kit-elsewhere/contact.sh" \
         --patience 4 --out "$out" "$@" > "$work/contact" 2>&1)
 }
 # What is wrong in a summary: the lines that match, at most five, on one line.
@@ -121,10 +128,24 @@ else
     bad "contact: stage 3 $where: ggml" "$(lines "$out" '^3-ggml')"
 fi
 contact "$work/out4" --gpu soft 4
+wrong_4=$(awk '$1 ~ /^4-/ && $2 != 0 { print }' "$work/out4/summary.txt" 2> /dev/null | head -n 5 | tr '\n' ';')
+if [ $vm = 0 ]; then
+    not_run "contact: stage 4: in a guest" "no guest is built, or none is wanted"
+elif [ -z "$wrong_4" ] && [ "$(grep -cE '^4-(first  *0 .* 1 refused, 0 died|two-.*: 2 of 2 passed|killed-guests .* did not notice|demo-.*: PASS)' "$work/out4/summary.txt")" = 5 ]; then
+    ok "contact: stage 4: a guest, two programs in it, two guests, a worker killed in one"
+else
+    bad "contact: stage 4: in a guest" "$wrong_4 $(lines "$work/out4" '^4-')"
+fi
 if grep -q '^4-killed  *0 .*did not notice' "$work/out4/summary.txt"; then
     ok "contact: stage 4: a worker is killed while another computes"
 else
     bad "contact: stage 4" "$(lines "$work/out4" '^4-')"
+fi
+# What comes back from a lent machine: at most 8 files of 16 MB; the summary stands last.
+if [ "$(find "$out" "$work/out4" -name logs.tar.gz -size -16384k | wc -l)" = 2 ] && [ "$(tail -n 1 "$work/contact")" = "$(tail -n 1 "$work/out4/summary.txt")" ]; then
+    ok "contact: the packed logs are small, the summary is printed last"
+else
+    bad "contact: the packed logs" "$(ls -l "$out" "$work/out4" | grep tar) $(tail -n 1 "$work/contact")"
 fi
 [ -s "$out/logs.tar.gz" ] && tar -tzf "$out/logs.tar.gz" | grep -q 1-native.log
 if [ $? = 0 ]; then ok "contact: the logs are packed"; else bad "contact: the logs are packed" "$(ls "$out")"; fi
@@ -133,6 +154,44 @@ if grep -q 'ladder: natively init 100' "$work/none.d/summary.txt" && grep -q '^1
     ok "contact: a driver without a device: a full summary"
 else
     bad "contact: a driver without a device" "$(tr '\n' ';' < "$work/none.d/summary.txt")"
+fi
+
+# The frameworks: none, and those that tests/apps/python has fetched; results that differ are named.
+python3 -I -S "$here/frameworks.py" > "$work/none" 2>&1
+if [ "$(sort "$work/none" | tr '\n' ';')" = "$(printf 'not run: %s: not installed;' cupy jax numba torch triton)" ]; then
+    ok "frameworks: none installed: a line each"
+else
+    bad "frameworks: none installed" "$(head -n 5 "$work/none")"
+fi
+printf '# a line\ncupy.x 2 1.5\ncupy.y failed\ncupy.z 1 7\n' > "$work/a"
+printf 'cupy.x 3 1.5\ncupy.y 1 1\ncupy.z 1 8\ntorch.w 1 1\n' > "$work/b"
+printf '%s\n' 'cupy.x: native 2 ms, through us 3 ms, 1.50 times; same result' 'cupy.y: native failed; through us 1 1' \
+    'cupy.z: native 1 ms, through us 1 ms, 1.00 times; DIFFERS: 7.0 and 8.0' 'torch.w: native missing; through us 1 1' > "$work/want"
+if python3 "$here/frameworks.py" --compare "$work/a" "$work/b" 2>&1 | diff "$work/want" - > "$work/diff"; then
+    ok "frameworks: two runs beside each other"
+else
+    bad "frameworks: two runs beside each other" "$(tr '\n' ';' < "$work/diff")"
+fi
+if place=$(bash "$here/../apps/python/environment.sh" path 2> /dev/null); then
+    # CuPy wants the toolkit's libraries; with its libnvJitLink Numba would make machine code.
+    libraries=$cuda/lib64 contact "$work/cupy" --gpu soft --python "$place/bin/python" frameworks
+    contact "$work/numba" --gpu soft --python "$place/bin/python" frameworks
+    if [ "$(grep -cE '^  cupy\.(elementwise: .* 5329\.17|matmul: .* 16\.0755|raw_kernel: .* 2048)$' "$work/cupy/summary.txt")" = 3 ] &&
+        grep -qE '^  numba\.kernel: .* 8190$' "$work/numba/summary.txt" && grep -q '^not run: torch: not installed$' "$work/cupy/summary.txt"; then
+        ok "contact: stage 3: CuPy and Numba"
+    else
+        bad "contact: stage 3: frameworks" "$(cat "$work/cupy/summary.txt" "$work/numba/summary.txt" | grep -E '^  |^not' | tr '\n' ';')"
+    fi
+else
+    not_run "contact: stage 3: frameworks" "tests/apps/python has not fetched any"
+fi
+
+# A driver that hangs takes no more than the stage's time: what is left out is said, and the summary is whole.
+VGPU_KIT_STAGE=3 FAKE_CUINIT=hang contact "$work/late.d" --gpu nvidia --libcuda "$build/libcuda-fake.so" 1
+if [ $? = 0 ] && grep -q 'diagnosis: ' "$work/late.d/summary.txt" && grep -q '^not run: 1-enforce: the time of this stage is over' "$work/late.d/summary.txt"; then
+    ok "contact: a driver that hangs: the stage ends in time"
+else
+    bad "contact: a driver that hangs" "$(tr '\n' ';' < "$work/late.d/summary.txt")"
 fi
 
 # NVIDIA's own library: it loads, natively and in the sandboxed worker, and finds no device.

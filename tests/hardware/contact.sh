@@ -8,6 +8,7 @@
 #               the first rung that answers differently is the diagnosis
 #   2 conform   the conformance suite and the demo programs, natively and through us
 #   3 figures   the bench, a language model on ggml and the Python frameworks that are installed, natively and through us
+#   frameworks  that part of 3 alone
 #   4 vm        a worker killed while another computes; first calls and demo programs in a guest, two guest
 #               processes and two guests at once
 #
@@ -15,6 +16,7 @@
 # --libcuda PATH      the driver library; default: looked for in LD_LIBRARY_PATH, the linker's cache, and where
 #                     container runtimes put it
 # --out DIR           default ./contact: summary.txt, a log a step, and logs.tar.gz (each log's last 2 MB)
+# --python PATH       the interpreter that has the frameworks (default: python3)
 # --patience N        multiplies all time limits, for slow machines (default 1)
 #
 # Each step has a time limit, each stage one of 530 s; each step adds one line to the summary, which is printed last.
@@ -22,7 +24,7 @@
 #
 # ggml: its CUDA library comes in the kit, with PTX for compute capability 9.0, and needs the machine's libcublas.so.13.
 # Where the kit was made without it, a machine with nvcc, CMake and git builds it: in a clone of llama/gitRelease.bundle
-# of npm's node-llama-cpp: cmake -B b -DGGML_CUDA=ON -DGGML_BACKEND_DL=ON -DBUILD_SHARED_LIBS=ON
+# of npm's node-llama-cpp: cmake -B b -DGGML_CUDA=ON -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON
 # -DCMAKE_CUDA_ARCHITECTURES=90; cmake --build b -j --target ggml-cuda; b/bin/libggml-cuda.so into build/llama/bin.
 set -u
 kit=$(cd "$(dirname "$0")" && pwd)
@@ -32,15 +34,17 @@ libcuda=
 out=$PWD/contact
 stages=
 patience=1
+python=python3
 
-usage() { sed -n '4,24s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '4,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
     --gpu) gpu=${2:?}; shift ;;
     --libcuda) libcuda=${2:?}; shift ;;
     --out) out=${2:?}; shift ;;
+    --python) python=${2:?}; shift ;;
     --patience) patience=${2:?}; shift ;;
-    [1-4]) stages="$stages $1" ;;
+    [1-4] | frameworks) stages="$stages $1" ;;
     *) usage ;;
     esac
     shift
@@ -111,7 +115,7 @@ backend()
     echo "$out/backend-$1"
 }
 
-results_of() { awk '$2 ~ /^-?[0-9]+$/ && $3 ~ /^[0-9.]+$/ { print $1, $2 }' "$1"; }
+results_of() { awk '$2 ~ /^-?[0-9]+$/ && $3 ~ /^[0-9.]+$/ { print $1, $2 }' "$1" 2> /dev/null; }
 
 # rung NAME: where its answers differ from those of the native run.
 rung()
@@ -120,14 +124,14 @@ rung()
 
     different=$(diff <(results_of "$out/1-native.log") <(results_of "$out/$1.log") | grep '^[<>]' | tr '\n' ' ')
     if [ -z "$(results_of "$out/$1.log")" ]; then
-        tell "  ladder: $1: no step answered: $(grep -h ' gave ' "$out/$1.log" | head -n 1 | grep -o '[^ ]* gave .*' | cut -c1-150)"
+        tell "  ladder: $1: no step answered: $(grep -hs ' gave ' "$out/$1.log" | head -n 1 | grep -o '[^ ]* gave .*' | cut -c1-150)"
     elif [ -n "$different" ]; then
         tell "  ladder: $1: differs from native (<): $different"
     else
         tell "  ladder: $1: as native"
         return 0
     fi
-    grep -hoE '(denied|forbidden|not allowed)[^,;]*' "$out/$1.log" | sort | uniq -c | sort -rn | head -n 10 |
+    grep -hsoE '(denied|forbidden|not allowed)[^,;]*' "$out/$1.log" | sort | uniq -c | sort -rn | head -n 10 |
         while read -r line; do tell "    $line"; done
     return 1
 }
@@ -165,7 +169,7 @@ stage_1()
         return
     fi
     step 1-native 150 "$firstcall" --libcuda "$libcuda"
-    grep -q '^init *0 ' "$out/1-native.log" || tell "  ladder: natively $(grep '^init' "$out/1-native.log" | tr -s ' ')"
+    grep -qs '^init *0 ' "$out/1-native.log" || tell "  ladder: natively $(grep -s '^init' "$out/1-native.log" | tr -s ' ')"
     if [ -x "$kit/bin/strace" ]; then
         step 1-strace 150 "$kit/bin/strace" -f -qq -o "$out/1-strace-calls.log" "$firstcall" --libcuda "$libcuda"
         sed -nE 's/^[0-9]+ +([a-z0-9_]+)\(.*/\1/p' "$out/1-strace-calls.log" 2> /dev/null | sort | uniq -c | sort -rn > "$out/1-calls.log"
@@ -229,97 +233,161 @@ ggml()
     rm -f "$model" "$out/model.tokens"
 }
 
+# The Python frameworks that are installed, each natively and through us.
+stage_frameworks()
+{
+    local name small=
+
+    if ! command -v "$python" > /dev/null; then
+        tell "not run: frameworks: no $python"
+        return
+    fi
+    [ "$gpu" = nvidia ] || small=--small
+    for name in torch cupy jax triton numba; do
+        if ! "$python" "$kit/frameworks.py" --list 2> /dev/null | grep -qw $name; then
+            tell "not run: $name: not installed"
+            continue
+        fi
+        : > "$out/3-$name-native.log"
+        # The software GPU serves CUDA's runtime through our libcuda only.
+        # shellcheck disable=SC2086
+        [ "$gpu" != nvidia ] || step 3-$name-native 60 "$python" "$kit/frameworks.py" $small $name
+        # shellcheck disable=SC2086
+        step 3-$name-vgpu 60 "$vgpu" run --gpu "$gpu" "$python" "$kit/frameworks.py" $small $name
+        "$python" "$kit/frameworks.py" --compare "$out/3-$name-native.log" "$out/3-$name-vgpu.log" |
+            while read -r line; do tell "  $line"; done
+    done
+}
+
 stage_3()
 {
     step 3-bench 160 sh "$kit/tests/perf/run.sh" --quick --gpu "$gpu" --top-build "$build" --build "$build/tests/perf" \
         --provider "$libcuda" --json "$out/bench.json"
     ggml
-    if command -v python3 > /dev/null && [ "$gpu" = nvidia ]; then
-        step 3-python-native 110 python3 "$kit/frameworks.py"
-        step 3-python-vgpu 110 "$vgpu" run --gpu "$gpu" python3 "$kit/frameworks.py"
-        python3 "$kit/frameworks.py" --compare "$out/3-python-native.log" "$out/3-python-vgpu.log" |
-            while read -r line; do tell "  $line"; done
+    stage_frameworks
+}
+
+# children_of PID NAME: the processes that PID has started whose names begin so.
+children_of()
+{
+    cat /proc/[0-9]*/status 2> /dev/null |
+        awk -v parent="$1" -v name="$2" '$1 == "Name:" { is = $2 } $1 == "Pid:" { pid = $2 } $1 == "PPid:" && $2 == parent && index(is, name) == 1 { print pid }'
+}
+
+# running FILE: the program that writes it has answered some steps, and not all.
+running() { [ "$(results_of "$1" | wc -l)" -ge 3 ] && ! grep -qs '^firstcall: .* steps' "$1"; }
+
+# killed_once DIR BACKEND: two programs; the worker of one is killed while both are at work: they are stopped meanwhile,
+# so that neither ends. BACKEND: the one of both; none: each in a guest of its own. Status 2: one was too quick.
+killed_once()
+{
+    local dir=$1 backend=$2 survivor victim worker='' i ours=$build/userspace/libcuda/libcuda.so.1
+
+    set -m # a process group each
+    if [ -z "$backend" ]; then
+        "$vgpu" vm run --gpu "$gpu" "$firstcall" > "$dir/survivor.out" 2>&1 &
+        survivor=$!
+        "$vgpu" vm run --gpu "$gpu" "$dir/vic" > "$dir/victim.out" 2>&1 &
     else
-        tell "not run: frameworks: $([ "$gpu" = soft ] && echo "the software GPU is not what they are timed on" || echo "no python3")"
+        VGPU_SOCKET=$dir/s "$firstcall" --libcuda "$ours" > "$dir/survivor.out" 2>&1 &
+        survivor=$!
+        VGPU_SOCKET=$dir/s "$dir/vic" --libcuda "$ours" > "$dir/victim.out" 2>&1 &
     fi
-}
-
-# workers_of BACKEND LABEL: the processes that serve clients of that name.
-workers_of()
-{
-    local status
-
-    for status in /proc/[0-9]*/status; do
-        awk -v parent="$1" -v name="vgpu-worker:$2" '$1 == "Name:" { is = $2 } $1 == "PPid:" { of = $2 } $1 == "Pid:" { pid = $2 }
-            END { if (of == parent && is == substr(name, 1, 15)) print pid }' "$status" 2> /dev/null
-    done
-}
-
-# Two programs on one backend; the worker of one is killed while the other computes, which must not notice.
-killed()
-{
-    local dir backend survivor victim worker i ours=$build/userspace/libcuda/libcuda.so.1 rc=1
-
-    dir=$(mktemp -d) || return
-    mkfifo "$dir/ready"
-    "$build/host/backend/vgpu-backend" --listen "$dir/s" --gpu "$gpu" --ready-fd 9 9> "$dir/ready" &
-    backend=$!
-    read -r _ < "$dir/ready"
-    cp "$firstcall" "$dir/vic"
-    VGPU_SOCKET=$dir/s "$firstcall" --libcuda "$ours" > "$dir/survivor.out" 2>&1 &
-    survivor=$!
-    VGPU_SOCKET=$dir/s "$dir/vic" --libcuda "$ours" > "$dir/victim.out" 2>&1 &
     victim=$!
-    for ((i = 0; i < 600; i++)); do
-        worker=$(workers_of $backend vic)
-        [ -n "$worker" ] && [ "$(results_of "$dir/survivor.out" | wc -l)" -ge 3 ] && [ "$(results_of "$dir/victim.out" | wc -l)" -ge 3 ] && break
-        sleep 0.1
+    set +m
+    # shellcheck disable=SC2064
+    trap "kill -CONT -- -$survivor -$victim; kill -- -$survivor -$victim; exit 1" TERM
+    for ((i = 0; i < 6000; i++)); do
+        running "$dir/survivor.out" && running "$dir/victim.out" && break
+        kill -0 $survivor 2> /dev/null && kill -0 $victim 2> /dev/null || break
+        sleep 0.05
     done
-    # shellcheck disable=SC2086
-    [ -z "$worker" ] || kill -9 $worker
+    kill -STOP -- -$survivor -$victim 2> /dev/null
+    if running "$dir/survivor.out" && running "$dir/victim.out"; then
+        # In a guest the worker's name is the program's there, and the guest has no other.
+        worker=$(children_of "${backend:-$(children_of $victim vgpu-backend)}" "vgpu-worker:${backend:+vic}")
+        # shellcheck disable=SC2086
+        [ -z "$worker" ] || kill -9 $worker
+    fi
+    kill -CONT -- -$survivor -$victim 2> /dev/null
     wait $survivor
     wait $victim
-    kill $backend
-    wait $backend
+    trap - TERM
+    [ -n "$worker" ] || return 2
+    [ "$(tail -n 1 "$dir/victim.out")" != "$(tail -n 1 "$dir/survivor.out")" ] && grep -q ', 1 refused, 0 died' "$dir/survivor.out"
+}
+
+# killed [guests]: until they have been met at work.
+killed()
+{
+    local dir backend='' rc=2 i
+
+    dir=$(mktemp -d) || return
+    cp "$firstcall" "$dir/vic"
+    if [ "${1:-}" != guests ]; then
+        mkfifo "$dir/ready"
+        "$build/host/backend/vgpu-backend" --listen "$dir/s" --gpu "$gpu" --ready-fd 9 9> "$dir/ready" &
+        backend=$!
+        read -r _ < "$dir/ready"
+    fi
+    for ((i = 0; i < 20 && rc == 2; i++)); do
+        killed_once "$dir" "$backend"
+        rc=$?
+    done
+    if [ -n "$backend" ]; then
+        kill "$backend"
+        wait "$backend"
+    fi
     cat "$dir/victim.out"
     echo "the survivor:"
     cat "$dir/survivor.out"
-    if [ -z "$worker" ]; then
-        echo "killed: no worker was found"
-    elif [ "$(tail -n 1 "$dir/victim.out")" = "$(tail -n 1 "$dir/survivor.out")" ]; then
-        echo "killed: both ended alike: it came too late"
-    elif grep -q ', 1 refused, 0 died' "$dir/survivor.out"; then
-        echo "killed: the other program did not notice ($(tail -n 1 "$dir/survivor.out"))"
-        rc=0
-    else
-        echo "killed: the other program: $(tail -n 1 "$dir/survivor.out")"
-    fi
+    case $rc in
+    0) echo "killed: the other program did not notice ($(grep '^firstcall: .* steps' "$dir/survivor.out"))" ;;
+    2) echo "killed: no worker was met at work" ;;
+    *) echo "killed: the other program: $(tail -n 1 "$dir/survivor.out")" ;;
+    esac
+    rm -r "$dir"
+    return $rc
+}
+
+# both COMMAND...: two at once; each must say PASS.
+both()
+{
+    local dir rc=1
+
+    dir=$(mktemp -d) || return
+    "$@" > "$dir/a" 2>&1 &
+    "$@" > "$dir/b" 2>&1
+    wait
+    cat "$dir/a" "$dir/b"
+    grep -q PASS "$dir/a" && grep -q PASS "$dir/b" && rc=0
+    echo "two at once: $(cat "$dir/a" "$dir/b" | grep -c PASS) of 2 passed"
     rm -r "$dir"
     return $rc
 }
 
 stage_4()
 {
-    export -f killed workers_of results_of
-    export build gpu firstcall
+    export -f killed killed_once children_of running results_of both
+    export build gpu firstcall vgpu
     step 4-killed 100 bash -c killed
     if [ ! -x "$build/qemu/bin/qemu-system-x86_64" ]; then
         tell "not run: vm: the kit was made without a guest (VGPU_KIT_VM=1 make gpu-kit)"
         return
     fi
-    step 4-first 200 "$vgpu" vm run --gpu "$gpu" "$firstcall"
+    step 4-first 100 "$vgpu" vm run --gpu "$gpu" "$firstcall"
+    step 4-two-processes 60 "$vgpu" vm run --gpu "$gpu" bash -c 'both "$0"' "$build/demo/programs/vector_add-static"
+    step 4-two-guests 60 bash -c 'both "$0" vm run --gpu "$1" "$2"' "$vgpu" "$gpu" "$build/demo/programs/vector_add-static"
+    step 4-killed-guests 120 bash -c 'killed guests'
     for program in "$build"/demo/programs/*-static; do
-        step "4-demo-$(basename "$program")" 60 "$vgpu" vm run --gpu "$gpu" "$program"
+        step "4-demo-$(basename "$program")" 40 "$vgpu" vm run --gpu "$gpu" "$program"
         [ "$gpu" = nvidia ] || break
     done
-    step 4-two-processes 200 "$vgpu" vm run --gpu "$gpu" bash -c '"$0" & "$0"; wait' "$build/demo/programs/vector_add-static"
-    step 4-two-guests 300 bash -c '"$0" vm run --gpu "$1" "$2" & "$0" vm run --gpu "$1" "$2"; a=$?; wait $! && exit $a' \
-        "$vgpu" "$gpu" "$build/demo/programs/vector_add-static"
 }
 
 for stage in $stages; do
     tell "== stage $stage"
-    stage_end=$(($(date +%s) + 530 * patience))
+    stage_end=$(($(date +%s) + ${VGPU_KIT_STAGE:-530} * patience))
     "stage_$stage"
 done
 echo

@@ -124,6 +124,31 @@ says "smi --help-query-gpu" 0 "memory.total" "$vgpu" smi --help-query-gpu
 says "smi: unknown option" 2 "vgpu smi --help" "$vgpu" smi --fly
 says "smi: unknown argument" 2 "'fly' is not understood" "$vgpu" smi fly
 says "smi: a library that is none" 12 "libnvidia-ml" env VGPU_SOCKET=/nowhere "$vgpu" smi
+# A backend's answer: clients whose names a guest has chosen, and lines that are none.
+cat > "$work/status.py" <<'END'
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(f"\0vgpu-backend.status.{os.getpid()}")
+s.listen(8)
+print(os.getpid(), flush=True)
+while True:
+    c, _ = s.accept()
+    c.send(f"backend {os.getpid()} /run/{os.getpid()}.sock\nclient 21 4711 5242880 train\nclient 22 4712 0 a%s%n\n"
+           "client many 1 1 x\nclient 23\n\nnoise".encode())
+    c.close()
+END
+mkfifo "$work/status.fifo"
+/usr/bin/python3 "$work/status.py" > "$work/status.fifo" &
+status=$!
+read -r pid < "$work/status.fifo"
+text=$(timeout 120 "$vgpu" smi --host 2>&1)
+same "smi --host: a backend, its workers and their guest processes" "backend $pid: /run/$pid.sock
+    worker 21: guest process 4711, train, 5 MiB
+    worker 22: guest process 4712, a%s%n, 0 MiB" "$(grep -A 2 "^backend $pid:" <<< "$text")"
+kill $status
+wait $status 2> /dev/null
+text=$(timeout 120 "$vgpu" smi --host 2>&1)
+same "smi --host: a backend that has ended" "" "$(grep "^backend $pid:" <<< "$text")"
 says "smi: unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
 says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help
 says "trace without a program" 125 "which program" "$vgpu" trace
