@@ -141,7 +141,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
 
 ##@ Checking
-.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz faults regress census
+.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz san faults regress census
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -195,6 +195,10 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/faults,fuzz)
 	@$(call sub,tests/ptx/fuzz,fuzz)
+
+# Minutes for the build, less for the suite; SAN=thread is the other one. CASES: of tests/conformance/driver.
+san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread (CASES='graph_* ...')
+	@JOBS=$(JOBS) $(SCRIPTS)/san.sh $(BUILD) $(CUDA_HOME) $(or $(SAN),address,undefined) $(CASES)
 
 faults: prepare-test ## the 39 faults that the system must survive, each beside a victim (CYCLES=F, ROW=N)
 	@$(NEXT) stage-build

@@ -81,8 +81,9 @@ static struct sg_run *pool_find(uint32_t *worker)
         else if (__atomic_load_n(&r->next, __ATOMIC_RELAXED) >= r->total ||
                  pool.idle <= pool.reserved)
             continue;
-        *worker = r->joined++;
-        r->active++;
+        *worker = r->joined; /* written under the lock, looked at without it: run_all() */
+        __atomic_store_n(&r->joined, r->joined + 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&r->active, r->active + 1, __ATOMIC_RELAXED);
         pool.idle--;
         return r;
     }
@@ -142,7 +143,8 @@ static void *pool_thread(void *arg)
         pthread_mutex_lock(&pool.lock);
         pool.idle++;
         spun = false;
-        if (!--r->active)
+        __atomic_store_n(&r->active, r->active - 1, __ATOMIC_RELAXED);
+        if (!r->active)
             pthread_cond_broadcast(&pool.done);
     }
     return NULL;

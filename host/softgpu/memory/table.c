@@ -109,8 +109,10 @@ bool sg_table_reserve(void)
 /* False when the range overlaps one that is there, or without memory. */
 bool sg_table_insert(const struct sg_entry *e, bool *overlap)
 {
+    struct sg_entry mine = *e;
     uint32_t i;
 
+    mine.access = normal(e->access);
     *overlap = false;
     if (table->n >= SG_RANGES_MAX || !sg_table_reserve())
         return false;
@@ -122,9 +124,8 @@ bool sg_table_insert(const struct sg_entry *e, bool *overlap)
     change_begin();
     for (uint32_t k = table->n; k > i; k--)
         entry_store(&table->e[k], &table->e[k - 1]);
-    entry_store(&table->e[i], e);
-    table->e[i].access = normal(e->access);
-    uneven += is_uneven(table->e[i].access);
+    entry_store(&table->e[i], &mine);
+    uneven += is_uneven(mine.access);
     __atomic_store_n(&table->n, table->n + 1, __ATOMIC_RELAXED);
     change_end();
     return true;

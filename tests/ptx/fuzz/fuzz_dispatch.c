@@ -23,8 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client_limits.h"
+#include "main/main.h"
 #include "dispatch.h"
+#include "fork.h"
 #include "vgb_fd.h"
 #include "vgp_calls.h"
 #include "vgp_fields.h"
@@ -35,39 +36,6 @@
 #define QUESTIONS_MAX 16u
 #define REGION_VA 0x7e0000000000ull
 #define ANSWER_MS 60000  /* without an answer to a ping the dispatcher hangs; other work shares the machine */
-#define BAD_EXIT 77      /* of libFuzzer and of the sanitizers here */
-
-const char *__asan_default_options(void);
-const char *__ubsan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "exitcode=77:detect_leaks=0:allocator_may_return_null=1:handle_abort=1";
-}
-const char *__ubsan_default_options(void)
-{
-    return "exitcode=77";
-}
-
-/* ---- coverage of the child ---- */
-
-extern char cntrs_begin[] __asm__("__start___sancov_cntrs");
-extern char cntrs_end[] __asm__("__stop___sancov_cntrs");
-
-/* Whole pages of the counters are shared with the processes to come; what is on them stays. */
-static void share_counters(void)
-{
-    uintptr_t from = ((uintptr_t)cntrs_begin + 4095) & ~(uintptr_t)4095, to = (uintptr_t)cntrs_end & ~(uintptr_t)4095;
-
-    if (to <= from)
-        return;
-    void *copy = malloc(to - from);
-    memcpy(copy, (void *)from, to - from);
-    if (mmap((void *)from, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-        MAP_FAILED)
-        abort();
-    memcpy((void *)from, copy, to - from);
-    free(copy);
-}
 
 /* ---- the input ---- */
 
@@ -98,7 +66,9 @@ static uint64_t number(unsigned bytes)
 
 /* ---- what there is ---- */
 
-static struct wrk_worker worker;
+static struct wrk_memory memory;
+static struct wrk_worker worker = {.memory = &memory};
+static const struct wrk_control_ops guest_memory_ops = {.map = wrk_region_map, .unmap = wrk_region_unmap};
 static int broker, bell;
 static volatile struct vgp_window_shared *win;
 static uint64_t tail, notified;
@@ -520,18 +490,21 @@ static void start(void)
     worker.doorbell = bell;
     pthread_mutex_init(&worker.notify_lock, NULL);
     wrk_waits_init(&worker.waits);
-    if (!wrk_ring_init(&worker.ring) || wrk_provider_open(NULL, err, sizeof(err)) ||
+    if (!wrk_ring_init(&worker.ring) || wrk_provider_open(NULL, false, err, sizeof(err)) ||
         !wrk_window_plan(&worker.win, VGP_WINDOW_MIN))
-        _exit(BAD_EXIT);
+        _exit(FZ_BAD_EXIT);
     worker.win.base = mmap(NULL, VGP_WINDOW_MIN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     worker.win.shared = (void *)worker.win.base;
     win = worker.win.shared;
     wrk_quota_init(&worker, 32u << 20);
     wrk_limits_set(&worker, &(struct vgb_limits){.blobs = 8u << 20, .threads = 300, .streams = 64, .handles = 4096,
                                                  .printf_fifo = 1u << 20});
-    wrk_calls_init(&worker);
+    wrk_control_init(&guest_memory_ops);
+    wrk_regions_init(&worker);
+    wrk_filters_install(&worker);
+    wrk_share_init(&worker);
     if (!wrk_layout_init())
-        _exit(BAD_EXIT);
+        _exit(FZ_BAD_EXIT);
     wrk_window_publish(&worker.win, worker.minor);
     if (pthread_create(&t, NULL, dispatcher, &worker))
         _exit(0);
@@ -557,8 +530,10 @@ static void step(void)
         serve(0);
 }
 
-static void run(void)
+static void run(const uint8_t *data, size_t size)
 {
+    in = data;
+    in_end = data + size;
     start();
     prologue();
     for (unsigned i = 0; i < STEPS_MAX && in < in_end; i++) {
@@ -591,27 +566,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     signal(SIGPIPE, SIG_IGN);
     if (!getenv("FZ_SAY"))
         vgb_log_init(2, VGB_ERROR, "worker");
-    share_counters();
+    fz_share_counters();
     return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int status = 0;
-    pid_t pid;
-
-    in = data;
-    in_end = data + size;
-    pid = fork();
-    if (pid == 0)
-        run();
-    if (pid < 0)
-        return 0;
-    while (waitpid(pid, &status, 0) < 0)
-        ;
-    if (WIFSIGNALED(status) || WEXITSTATUS(status) == BAD_EXIT) {
-        fprintf(stderr, "fuzz_dispatch: a worker ended with status %#x\n", (unsigned)status);
-        abort();
-    }
-    return 0;
+    return fz_in_child("fuzz_dispatch", run, data, size);
 }

@@ -12,7 +12,7 @@ src=$2
 mode=$3
 seconds=$4
 shift 4
-[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native $([ "$mode" = check ] || echo fuzz_dispatch)
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native fuzz_broker $([ "$mode" = check ] || echo fuzz_dispatch)
 passed=0
 failed=0
 skipped=0
@@ -37,6 +37,7 @@ for name; do
     case $target in
     fuzz_image) seeds=$build/seeds max=16384 ;;
     fuzz_sass) seeds=$build/seeds_sass max=16384 ;;
+    fuzz_broker) seeds=$build/seeds_broker max=4096 ;;
     fuzz_dispatch) seeds=$build/seeds_dispatch max=4096 ;;
     *) seeds=$src/corpus/${target#fuzz_} max=8192 ;;
     esac
@@ -50,13 +51,16 @@ for name; do
     fi
     # An input of fuzz_dispatch waits for answers; it looks for hangs itself.
     limit=60
-    [ $target = fuzz_dispatch ] && limit=300
+    case $target in fuzz_dispatch | fuzz_broker) limit=300 ;; esac
+    # A thread of libFuzzer that looks at memory may hold a lock of the allocator while an input is forked off, for ever.
+    rss=2048
+    case $target in fuzz_dispatch | fuzz_broker) rss=0 ;; esac
     mkdir -p "$found"
     log=$build/$name.log
     # The limit of one input is generous: other work shares the machine.
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 timeout $((seconds * 3 + 120)) \
         "$build/$target" $options -max_total_time="$seconds" -max_len=$max -timeout=$limit \
-        -rss_limit_mb=2048 -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$name-" \
+        -rss_limit_mb=$rss -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$name-" \
         -print_final_stats=1 "$found" "$seeds" > "$log" 2>&1
     rc=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

@@ -119,6 +119,18 @@ malformed_rings() {
     wait $pid || { cat beside.log; return 1; }
 }
 check malformed_rings malformed_rings
+# Any ioctls and mappings: the kernel complains of nothing, and the next program works.
+any_ioctls() {
+    splat='BUG:|WARNING:|Oops|general protection|refcount_t|UBSAN|KASAN|INFO: task'
+    before=$(dmesg | grep -cE "$splat")
+    for seed in 1 2 3; do
+        "$build/system/boot/ioctl_fuzz" $seed 1500 >ioctl_fuzz.log 2>&1 || { echo "seed $seed: status $?"; cat ioctl_fuzz.log; return 1; }
+    done
+    after=$(dmesg | grep -cE "$splat")
+    [ "$before" = "$after" ] || { dmesg | grep -E "$splat" | tail -n 3; return 1; }
+    "$victim" once
+}
+check any_ioctls any_ioctls
 check part_of_pages "$victim" partial
 if tool user /bin/cat "$victim" >/dev/null 2>&1 && tool user /bin/cat "$build/system/boot/boot_tool" >/dev/null 2>&1; then
     check as_user tool user "$victim" once

@@ -358,7 +358,8 @@ struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, b
     pthread_once(&once, init);
     wrk_host_nodes_made += !one_time;
     pthread_mutex_lock(&lock);
-    self = w;
+    if (!self)
+        self = w; /* once: threads of the provider's read it without the lock, behind the first function */
     if (!one_time || waiting < HOST_FUNCS_MAX)
         f = calloc(1, sizeof(*f));
     if (f) {

@@ -102,9 +102,13 @@ static int parse(int argc, char **argv, struct options *o)
  * the address space. This process gets out of the way, so that guest memory can be mapped at the
  * addresses that the guest uses: it is started again with the old layout, in which libraries and
  * other mappings go upwards from one third of the address space. All of it stays at random places.
+ * ThreadSanitizer knows the ordinary layout only: scripts/san.sh.
  */
 static void move_out_of_the_way(int argc, char **argv)
 {
+#ifdef __SANITIZE_THREAD__
+    (void)argc, (void)argv;
+#else
     const unsigned long mask = ADDR_COMPAT_LAYOUT | ADDR_NO_RANDOMIZE;
     int now = personality(0xffffffff);
     char **args;
@@ -119,6 +123,7 @@ static void move_out_of_the_way(int argc, char **argv)
     args[argc] = (char *)(uintptr_t)"--layout-set";
     execv("/proc/self/exe", args);
     free(args); /* stays where it is: addresses may collide, which the guest is told */
+#endif
 }
 
 static int probe(const char *provider)

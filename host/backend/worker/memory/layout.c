@@ -113,5 +113,12 @@ uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length)
 
         p = wrk_layout_may_keep(at, length) ? wrk_layout_reserve_at(at, length) : NULL;
     }
+#ifdef __SANITIZE_THREAD__ /* has most addresses for itself: where it likes (scripts/san.sh) */
+    if (!p && length < MOVED_SIZE) {
+        void *any = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        p = any == MAP_FAILED ? NULL : any;
+    }
+#endif
     return p;
 }
